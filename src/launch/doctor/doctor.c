@@ -38,6 +38,7 @@ void rg_findings_fini(struct rg_findings *findings)
     for (size_t i = 0; i < findings->count; i++) {
         free(findings->v[i].value);
         free(findings->v[i].remedy);
+        rg_strv_fini(&findings->v[i].settings);
     }
     free(findings->v);
     *findings = (struct rg_findings){ NULL, 0 };
@@ -79,7 +80,8 @@ static rg_printf(5, 6) void add(struct judge *j, const char *check, enum rg_find
         return;
     }
     struct rg_finding *f = &list->v[list->count++];
-    *f = (struct rg_finding){ .host = j->host, .level = level, .value = value, .remedy = copy };
+    *f = (struct rg_finding){ .host = j->host, .level = level, .value = value, .remedy = copy,
+                              .settings = RG_STRV_INIT };
     snprintf(f->check, sizeof(f->check), "%s", check);
 }
 
@@ -159,16 +161,36 @@ static void judge_shm(struct judge *j)
                 ? ": NCCL, and PyTorch's DataLoader with workers, run out of it (bus error)" : "");
 }
 
-static void judge_limits(struct judge *j)
+/* For whoever has IPC_LOCK there is no limit. A container that was given it, among few others,
+ * hands it on to root's processes only. */
+static void judge_memlock(struct judge *j)
 {
-    uint64_t memlock, nofile[2];
+    uint64_t memlock, caps[2] = { 0, 0 };
     char a[WORD_MAX];
     bool rdma = rg_fact_has(j->facts, "rdma");
 
-    if (rg_fact_numbers(j->facts, "memlock", 1, &memlock))
-        add(j, "memlock", warn_if(rdma && memlock < MEMLOCK_WANTED), remedy(j, "memlock"),
-            "%s can be locked%s", rg_size_text(memlock, a, sizeof(a)),
+    if (!rg_fact_numbers(j->facts, "memlock", 1, &memlock))
+        return;
+    rg_fact_numbers(j->facts, "caps", 2, caps);
+    bool little = memlock < MEMLOCK_WANTED;
+    rg_size_text(memlock, a, sizeof(a));
+    if (little && caps[0] & RG_CAP_IPC_LOCK)
+        add(j, "memlock", RG_FINDING_OK, "", "any amount can be locked, by IPC_LOCK");
+    else if (little && caps[1] & RG_CAP_IPC_LOCK && !(caps[1] & RG_CAP_SYS_ADMIN))
+        add(j, "memlock", RG_FINDING_WARN, "let the ranks be root, or have the nodes' container "
+            "runtime raise the limit (containerd.service: LimitMEMLOCK=infinity)",
+            "%s can be locked: the container was given IPC_LOCK, which does nothing for an "
+            "ordinary user's processes", a);
+    else
+        add(j, "memlock", warn_if(rdma && little), remedy(j, "memlock"), "%s can be locked%s", a,
             rdma ? "" : "; only RDMA needs much");
+}
+
+static void judge_limits(struct judge *j)
+{
+    uint64_t nofile[2];
+
+    judge_memlock(j);
     if (rg_fact_numbers(j->facts, "nofile", 2, nofile))
         add(j, "nofile", warn_if(nofile[0] < NOFILE_WANTED), remedy(j, "nofile"),
             "%llu open files, %llu at most", (unsigned long long) nofile[0],
@@ -285,6 +307,29 @@ static void judge_gpus(struct judge *j)
     add(j, "gpu", warn_if(ngpus), "put nvidia-smi into PATH: the device files are there, the "
         "driver's programs are not (--gpus all brings both)", ngpus ? "%llu device files" : "none",
         (unsigned long long) ngpus);
+}
+
+static void judge_impi(struct judge *j)
+{
+    struct rg_impi_advice advice;
+    size_t before = j->findings.count;
+
+    if (!rg_doctor_impi(j->facts, &advice))
+        return;
+    rg_autobuf struct rg_buf words = RG_BUF_INIT;
+
+    for (size_t i = 0; i < advice.settings.count; i++)
+        rg_buf_printf(&words, "%s%s", i ? " " : "", advice.settings.v[i]);
+    add(j, "impi", warn_if(advice.lacks_dapl), "mount the host's /etc/dat.conf and install its "
+        "DAPL libraries, or use Intel MPI 2019 or later, which needs none",
+        "Intel MPI %s: %s, %s%s%s", advice.version, rg_buf_text(&words),
+        *advice.device ? "for " : "as no RDMA device is up", advice.device,
+        advice.lacks_dapl ? " would be used by DAPL, and /etc/dat.conf lists no provider" : "");
+    j->failed |= rg_buf_status(&words) < 0 || rg_strv_status(&advice.settings) < 0;
+    if (j->findings.count > before)
+        j->findings.v[before].settings = advice.settings;
+    else
+        rg_strv_fini(&advice.settings);
 }
 
 static void judge_software(struct judge *j)
@@ -483,6 +528,7 @@ static void judge_host(struct judge *j, int host)
     judge_rdma(j);
     judge_gpus(j);
     judge_software(j);
+    judge_impi(j);
     judge_disks(j);
     judge_clock(j);
     judge_leftovers(j);

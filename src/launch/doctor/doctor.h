@@ -55,6 +55,7 @@ struct rg_finding {
     char check[32];       /* "shm": one word, stable */
     char *value;          /* "64.0 MiB": one line */
     char *remedy;         /* "" when ok */
+    struct rg_strv settings; /* NAME=VALUE: variables by which a job uses what was found */
 };
 
 struct rg_findings {

@@ -170,6 +170,11 @@ static uint64_t measure(const struct rg_doctor_host *host, const char *name,
     uint64_t n[4] = { 0 };
 
     strcpy(value, "none");
+    if (strcmp(name, "memlock") == 0 && rg_fact_numbers(facts, "caps", 1, n) &&
+        n[0] & RG_CAP_IPC_LOCK) {
+        strcpy(value, "no limit");
+        return UINT64_MAX;
+    }
     for (size_t i = 0; i < rg_array_len(sizes); i++) {
         if (strcmp(name, sizes[i].fact) != 0)
             continue;

@@ -13,6 +13,10 @@
 #include "launch/doctor/doctor.h"
 #include "spec/job/require.h"
 
+/* In the fact caps; linux/capability.h has the numbers. */
+#define RG_CAP_IPC_LOCK (UINT64_C(1) << 14)
+#define RG_CAP_SYS_ADMIN (UINT64_C(1) << 21)
+
 #define RG_FACT_MAX 256 /* bytes of a value that are kept */
 
 /* The value of the index-th line of this fact, control characters replaced. */
@@ -26,6 +30,17 @@ bool rg_fact_package(const char *facts, const char *package, char ret_version[RG
 
 /* Cores that can be used: those that the process may be on, less by the limit of its group. */
 double rg_fact_cpus(const char *facts);
+
+/* What Intel MPI should be told on a host. */
+struct rg_impi_advice {
+    char version[RG_FACT_MAX]; /* "2021.19" */
+    char device[64];           /* the RDMA device that is meant; "": none is up */
+    bool lacks_dapl;           /* this version would use the device by DAPL, which is not set up */
+    struct rg_strv settings;   /* NAME=VALUE; the caller's */
+};
+/* False: the host has no Intel MPI in PATH, or not known which; ret_advice is untouched. Whether
+ * memory sufficed, rg_strv_status of the settings tells. */
+bool rg_doctor_impi(const char *facts, struct rg_impi_advice *ret_advice);
 
 /* 0.25 ms, 12.5 s, "3 min 7 s", "1 h 0 min", "2 d 5 h". Returns buf. */
 const char *rg_time_text(uint64_t ns, char *buf, size_t room);

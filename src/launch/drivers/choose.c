@@ -28,10 +28,17 @@ const struct rg_driver_ops *rg_driver_choose(const struct rg_job *job)
 {
     bool here = !job->container.image;
 
-    if (job->on)
+    /* Who has no containers leaves them to the one that has; which hosts may be named stays. */
+    if (job->on && (here || !rg_platform_of(job)->here))
         return rg_driver_find(job->on);
     for (size_t i = 0; i < job->nhosts; i++)
         here &= !job->hosts[i].user && rg_host_is_local(job->hosts[i].name);
+    for (size_t i = 0; rg_drivers[i]; i++) {
+        const struct rg_driver_ops *driver = rg_drivers[i];
+        bool finds = !job->nhosts && driver->platform.finds_hosts;
+        if (driver->calls && (!here || finds) && driver->calls())
+            return driver;
+    }
     for (size_t i = 0; rg_drivers[i]; i++) {
         if (here ? rg_drivers[i]->platform.here : rg_drivers[i]->platform.any_host)
             return rg_drivers[i];

@@ -21,7 +21,9 @@ void rg_drivers_init(void);
 /* The one of this name, or NULL. */
 const struct rg_driver_ops *rg_driver_find(const char *name);
 /* The one for this job: what --on says; else the first that is `here`, or, when some host is not
- * this computer or there is an image, the first that reaches any host. NULL: there is none. */
+ * this computer or there is an image, the first whose hosts call this process, else the first that
+ * reaches any host. Where no host is named, the first that finds_hosts and whose hosts call this
+ * process comes before one that is `here`. NULL: there is none. */
 const struct rg_driver_ops *rg_driver_choose(const struct rg_job *job);
 
 #endif

@@ -3,12 +3,16 @@
  * it, so it needs no ssh, and no driver that cannot be what a submitted job runs on. */
 #include <stddef.h>
 
+#include "launch/drivers/kubernetes/kubernetes.h"
 #include "launch/drivers/local/local.h"
 #include "launch/drivers/slurm/slurm.h"
+#include "launch/drivers/tasks/tasks_driver.h"
 #include "launch/drivers/drivers.h"
 
 const struct rg_driver_ops *const rg_drivers[] = {
     &rg_driver_local,
     &rg_driver_slurm,
+    &rg_driver_kubernetes,
+    &rg_driver_openpai_head,
     NULL,
 };

@@ -16,15 +16,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/loop.h"
 #include "launch/jobs/submitted.h"
 #include "spec/job/job.h"
 #include "spec/job/platform.h"
+#include "wire/link.h"
 
 #define RG_DRIVER_REMARK_MAX 512
 
 struct rg_plan;
+struct rg_planned; /* launch/plan/plan_file.h */
+struct rg_outlook; /* launch/host/outlook.h */
 
 /* How far a host is. A driver tells the first four; the rest is for the session to know. */
 enum rg_host_phase {
@@ -35,7 +39,8 @@ enum rg_host_phase {
 /* What the driver tells the session. host: index into plan->hosts. */
 struct rg_driver_events {
     /* An agent can be talked to over these descriptors (taken by the session; may be equal). The
-     * session runs the link's handshake; initiator tells which side the agent takes. */
+     * session runs the link's handshake; initiator tells which side the agent takes. Once for a
+     * host, but for one that is `unseen`. */
     void (*on_connected)(void *arg, int host, int take_read_fd, int take_write_fd);
     /* A remark while starting: phase is one of enum rg_host_phase. */
     void (*on_phase)(void *arg, int host, int phase, const char *reason);
@@ -68,6 +73,33 @@ struct rg_driver_options {
     void *arg;
 };
 
+#define RG_FOLLOW_LEFT -2
+
+/* How somebody stays with a job that runs elsewhere. */
+struct rg_follow_options {
+    struct rg_loop *loop;
+    const struct rg_submitted_job *submitted; /* borrowed until unfollow */
+    const struct rg_job *job; /* while it starts: as submitted, borrowed likewise; NULL: its start
+                                 is not looked after */
+    int nhosts;               /* the plan's; 0: of those nothing is told */
+    int nlast;                /* of what was written before, tell so many lines; 0: all */
+    /* As in struct rg_driver_events. */
+    void (*on_phase)(void *arg, int host, int phase, const char *reason);
+    /* All hosts run; on_phase comes no more, unless the job is started again. NULL: nobody wants to
+     * know. */
+    void (*on_running)(void *arg);
+    /* What the job writes, whole lines, each once. */
+    void (*on_output)(void *arg, const void *bytes, size_t nbytes);
+    /* A remark for the user. */
+    void (*on_say)(void *arg, const char *text);
+    /* Once: it is over, and nothing of it is left to be waited for. exit_code: the head's; -1: it
+     * could not say one; RG_FOLLOW_LEFT: the job goes on, but nobody can stay with it, or end it.
+     * err: what is to be said of the end that the job itself has not said, or why it is left, with
+     * exit_code; NULL: nothing. */
+    void (*on_done)(void *arg, int exit_code, const struct rg_error *err);
+    void *arg;
+};
+
 /* A part of the vtable of a driver that reigen-agent has too (drivers_agent.c), but for which its
  * head has no use and no room. */
 #ifdef RG_AGENT
@@ -88,18 +120,29 @@ struct rg_driver_ops {
     /* Fill in what the platform knows: hosts when the job names none, slots and cores. held: what
      * acquire has got, or NULL. Does not block. 0 or -errno with exit_code 69 or 77. */
     int (*discover)(void *held, struct rg_job *job, struct rg_error *err);
-    /* Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */
+    /* NULL, or: without --on a job on other hosts than this computer is this platform's, as this
+     * process's environment says. */
+    bool (*calls)(void);
+    /* NULL, or: the key that the agents have already. 0; -errno with exit_code. NULL: one is made
+     * for each job. */
+    int (*key)(uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err);
+    /* From here to destroy, NULL where platform.away is true and the head has another driver.
+     * Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */
     int (*start)(const struct rg_driver_options *options, void **ret_state, struct rg_error *err);
     /* NULL, or: an agent was told to stop, not by us; what that means here. Borrowed until
      * destroy. by_root: the launcher itself was told to, by root; NULL: that means nothing here. */
     const char *(*stopping)(void *state, bool by_root);
     /* NULL, or: at the end of a job whose ranks were killed, or an agent or the launcher told to
      * stop: whether the platform did it, why, and the exit code for that; NULL: it did not, or
-     * nobody knows. Blocks for 3 s at most. Borrowed until destroy. */
+     * nobody knows. Blocks for 15 s at most. Borrowed until destroy. */
     const char *(*ending)(void *state, int *ret_exit_code);
     /* NULL, or: what a host whose agent is not there yet has said last, for a message; "" when it
      * was nothing. Into buf, which is returned. */
     const char *(*said)(void *state, int host, char *buf, size_t nbytes);
+    /* NULL, or: of this host's agent nothing but its link tells. Nobody sees it end, which these
+     * words are for, borrowed until destroy; before all are there another one may connect in its
+     * place; and it waits for the VERDICT. NULL for a host that is not such a one. */
+    const char *(*unseen)(void *state, int host);
     /* Make sure that this host's agent ends, hard, if it has not by itself. on_gone follows. */
     void (*stop)(void *state, int host);
     /* Free everything; agents that still run are ended, hard. No event follows. */
@@ -115,17 +158,45 @@ struct rg_driver_ops {
     /* Hand `reigen ARGV...` over, ARGV being "head", "--plan" and a file: it, or `reigen-agent
      * ARGV...` where that has this driver, is to run, and to add `exit CODE` to its file, and
      * `begin` before where a job may run again (launch/jobs/submitted.h). ret_job has its platform;
-     * set its id, log (allocated) and, if need be, cluster. 0 or -errno. */
+     * set its id, log (allocated) and, if need be, cluster and remarks. 0 or -errno. Where nobody
+     * can say whether the platform has the job, that is an error, too, with all of these set. */
     int (*submit)(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
                   struct rg_error *err);
     /* Fill in what the platform says of those whose state is RG_SUBMITTED_UNKNOWN, with as few
      * questions as it takes. 0; -errno: of some it is still unknown, and err says why. */
     int (*status)(struct rg_submitted_job *jobs, size_t count, struct rg_error *err);
     /* NULL: the output is the file `log`, which is there or will be. Or: write what there is of the
-     * output to fd, with `follow` also what comes until the job's end. 0 or -errno. */
-    int (*logs)(const struct rg_submitted_job *job, bool follow, int fd, struct rg_error *err);
+     * output to fd, with `follow` also what comes until the job's end. on_say: as follow's, for
+     * what the output does not have, also why the platform has ended the job. 0 or -errno. */
+    int (*logs)(const struct rg_submitted_job *job, bool follow, int fd,
+                void (*on_say)(void *arg, const char *text), struct rg_error *err);
     /* End it, and wait until it has ended, for at most a minute. 0 or -errno. */
     int (*cancel)(struct rg_submitted_job *job, struct rg_error *err);
+
+    /* Of a platform that is away (platform.away), where reigen run submits the job and stays with
+     * it; all of them NULL elsewhere. The plan has its hosts already, by discover. */
+
+    /* What submit would hand over, as the platform's own program takes it, for --dry-run: appended
+     * to text. No secret is in it. What the user is to know of it is added to planned->notes. 0 or
+     * -errno. */
+    int (*describe)(struct rg_planned *planned, struct rg_buf *text, struct rg_error *err);
+    /* What would become of the job if it were submitted now, for `reigen plan`. Nothing is made.
+     * outlook is zeroed at first. Blocks while the platform's programs answer. 0; -errno with err:
+     * nobody could be asked. */
+    int (*outlook)(const struct rg_planned *planned, struct rg_outlook *outlook,
+                   struct rg_error *err);
+    /* Look a job up that may have been submitted from another computer. job has its platform and
+     * id; its cluster, log and command are set, unless it has them. where, which: what the caller
+     * has said by the two options of platform.places; NULL: the default. The names of its hosts
+     * are appended. 0; -ENOENT: there is no such job; other -errno; with err. */
+    int (*find)(struct rg_submitted_job *job, const char *where, const char *which,
+                struct rg_strv *hosts, struct rg_error *err);
+    /* Begin to stay with a job. Does not block. 0 and what the next two take, or -errno. */
+    int (*follow)(const struct rg_follow_options *options, void **ret_state, struct rg_error *err);
+    /* Begin to end the job; on_done follows when it is gone. Twice is fine. */
+    void (*end)(void *state);
+    /* Let go of it, whatever it does. No event follows. Frees state. */
+    void (*unfollow)(void *state);
 };
 
 #endif

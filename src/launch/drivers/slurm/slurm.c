@@ -7,11 +7,13 @@
 
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
+#include "base/time.h"
 #include "spec/job/slurm.h"
 
 #define CONF_MAX (1u << 20)
 #define PORTS "REIGEN_SLURM_PORTS"
 #define ASK_MS 3000
+#define CAUSE_MS 10000 /* from the job's end to slurmd's word for it */
 #define SHOWN_MAX 8192
 
 /* --- discovery -------------------------------------------------------------------------------- */
@@ -255,10 +257,21 @@ static void ask_why(struct slurm *slurm)
         slurm_ending_noted(slurm, shown);
 }
 
+/* A step's tasks may be killed, and heard of, long before slurmd's word for it comes by srun. */
+static void await_cause(struct slurm *slurm)
+{
+    uint64_t until_ns = rg_now_ns() + CAUSE_MS * RG_NS_PER_MS;
+
+    for (int i = 0; i < slurm->nsteps; i++)
+        slurm_step_await_cause(&slurm->steps[i], until_ns);
+}
+
 static const char *ending(void *state, int *ret_exit_code)
 {
     struct slurm *slurm = state;
 
+    if (!*slurm->ending)
+        await_cause(slurm);
     if (!*slurm->ending)
         ask_why(slurm);
     if (!*slurm->ending)

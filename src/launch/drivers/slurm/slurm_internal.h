@@ -96,6 +96,9 @@ bool slurm_step_end(struct slurm_step *step);
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
 /* The same, of its standard error: its own words and those of tasks. */
 void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes);
+/* Of a step whose agents were killed: read its standard error until that says why Slurm ends it,
+ * srun is over, or it is that late (rg_now_ns). Blocks. Nothing where we have signalled srun. */
+void slurm_step_await_cause(struct slurm_step *step, uint64_t until_ns);
 /* Let go of everything; a step that still runs is ended. No event follows. */
 void slurm_step_fini(struct slurm_step *step);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One srun, from its start to its end: many tasks speak over one stream, and srun itself over
  * another; who of them has failed, and of what, is told apart here. */
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #define LABEL_MAX 16 /* of srun: "12: " */
 #define OURS "reigen-slurm " /* slurm_command.c */
 #define FORCE_MS 1500
+#define FORCE_SIGNAL 2       /* so far gone, what Slurm says of the step's end is our doing */
 #define KILLER_MS 300        /* from an agent's end by SIGKILL to Slurm's word that it was Slurm */
 
 struct slurm_srun {
@@ -87,7 +89,9 @@ bool slurm_step_end(struct slurm_step *step)
         return false;
     switch (step->srun->force++) {
     case 0: close_input(step); break;
-    case 1: kill(step->srun->pid, SIGTERM); break; /* it kills its tasks, and waits for them */
+    case FORCE_SIGNAL - 1:
+        kill(step->srun->pid, SIGTERM); /* it kills its tasks, and waits for them */
+        break;
     default:
         cancel(step, "--signal=KILL");
         kill(step->srun->pid, SIGKILL);
@@ -514,7 +518,7 @@ static void take_error_line(void *arg, const char *text)
     struct slurm_host *host = labelled && task >= 0 && task < step->nhosts ? step->srun->tasks[task]
                                                                            : NULL;
 
-    if (!step->srun->force)
+    if (step->srun->force < FORCE_SIGNAL)
         slurm_ending_said(step->slurm, text);
     take_launch_failure(step, text);
     take_task_end(step, text);
@@ -532,6 +536,26 @@ static void take_error_line(void *arg, const char *text)
 void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes)
 {
     rg_error_stream_feed(&step->srun->errors, bytes, nbytes);
+}
+
+void slurm_step_await_cause(struct slurm_step *step, uint64_t until_ns)
+{
+    struct slurm_srun *srun = step->srun;
+    struct slurm_host *host;
+    bool killed = false;
+    uint64_t now_ns;
+
+    for (int at = 0; (host = next_host(step, &at));)
+        killed |= host->killed;
+    if (!killed || !srun->pid || srun->force >= FORCE_SIGNAL)
+        return;
+    /* Its reader stops at the end of the stream, which is srun's own. */
+    while (rg_io_active(&srun->errors.io) && !*step->slurm->ending &&
+           (now_ns = rg_now_ns()) < until_ns) {
+        poll(&(struct pollfd){ srun->errors.fd, POLLIN, 0 }, 1,
+             (int) ((until_ns - now_ns) / RG_NS_PER_MS) + 1);
+        rg_error_stream_drain(&srun->errors);
+    }
 }
 
 static void drain(struct slurm_step *step)

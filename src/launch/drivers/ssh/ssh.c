@@ -20,9 +20,12 @@ static bool is_here(const char *name, const char *user)
 
 static int discover(void *held, struct rg_job *job, struct rg_error *err)
 {
+    bool only_here = rg_platform_of(job)->here; /* --on local, with an image */
+
     /* One host that is this computer is used as without ssh; else a host without a number has one
      * slot, as with Open MPI: nobody has counted its cores. */
-    if (!job->nhosts || (job->nhosts == 1 && is_here(job->hosts[0].name, job->hosts[0].user)))
+    if (!job->nhosts || only_here ||
+        (job->nhosts == 1 && is_here(job->hosts[0].name, job->hosts[0].user)))
         return rg_driver_local.discover(held, job, err);
     for (size_t i = 0; i < job->nhosts; i++) {
         if (!job->hosts[i].nslots)
@@ -63,6 +66,8 @@ static int prepare(struct ssh *ssh, const struct rg_driver_options *options, str
         return rg_error_set(err, ENOMEM, "out of memory");
     if (some_remote && !ssh_config_says(&options->job->ssh_options, "ConnectTimeout"))
         ssh->connect_s = RG_SSH_CONNECT_S;
+    ssh->accepts_new = some_remote && options->job->hosts_come &&
+                       !ssh_config_says(&options->job->ssh_options, "StrictHostKeyChecking");
     return rg_dialogue_shared_init(&ssh->shared, options, some_remote, err);
 }
 
@@ -104,7 +109,8 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
 
 const struct rg_driver_ops rg_driver_ssh = {
     .platform = {
-        .name = "ssh", .title = "ssh", .about = "", .launchers = "ssh rsh pdsh pdsh-ssh",
+        .name = "ssh", .title = "ssh", .about = ", hosts of -H, --hostfile or REIGEN_HOSTS",
+        .launchers = "ssh rsh pdsh pdsh-ssh",
         .any_host = true,
     },
     .discover = discover,

@@ -40,6 +40,8 @@ static void add_options(const struct ssh *ssh, const char *user, struct rg_strv 
         rg_strv_addf(argv, "-l%s", user);
     for (size_t i = 0; i < rg_array_len(always); i++)
         rg_strv_addf(argv, "-o%s", always[i]);
+    if (ssh->accepts_new)
+        rg_strv_add(argv, "-oStrictHostKeyChecking=accept-new");
     if (ssh->connect_s)
         rg_strv_addf(argv, "-oConnectTimeout=%d", ssh->connect_s);
 }

@@ -18,7 +18,7 @@
 #define RETRY_MS 200            /* doubled each time, and moved by chance */
 #define RETRY_MAX_MS 5000
 #define TERM_MS 500             /* for ssh to end its own children */
-#define CONTAIN_TERM_MS 8000    /* for contain to remove its container */
+#define CONTAIN_TERM_MS 30000   /* for contain to remove its container (agent/contain/contain.c) */
 #define ERROR_MS 10000          /* for a host to end after it said that it cannot start */
 #define STEP_SHARE 4            /* of --start-timeout: for one step of a start */
 #define STEP_MIN_MS 10000
@@ -210,6 +210,12 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
         rg_error_set(&host->err, ECHILD, "its agent ended: %s%s%s", how, *said ? ": " : "", said);
 }
 
+static bool tries_again(const struct ssh_host *host, enum ssh_retry retry)
+{
+    return retry == SSH_RETRY_ON || (retry == SSH_RETRY_FEW && host->tries < FEW_TRIES) ||
+           (retry != SSH_RETRY_NO && options_of(host)->job->hosts_come);
+}
+
 static void process_ended(void *arg, pid_t pid, int status)
 {
     struct ssh_host *host = arg;
@@ -229,8 +235,7 @@ static void process_ended(void *arg, pid_t pid, int status)
     close_streams(host);
     rg_timer_stop(&host->timer);
     rg_timer_stop(&host->step);
-    if (!host->stopped && (retry == SSH_RETRY_ON ||
-                           (retry == SSH_RETRY_FEW && host->tries < FEW_TRIES))) {
+    if (!host->stopped && tries_again(host, retry)) {
         char why[RG_ERROR_TEXT_MAX + 16];
         snprintf(why, sizeof(why), "trying again: %s", host->err.text);
         host->err = (struct rg_error) RG_ERROR_INIT;

@@ -28,6 +28,7 @@ struct ssh {
     bool advancing;        /* ssh_advance is on the stack */
     struct rg_leftover leftover;
     int connect_s;         /* ConnectTimeout for ssh; 0: the user's configuration says it */
+    bool accepts_new;      /* keys of hosts that nobody can have seen before */
     struct rg_strv env;    /* of our children: the caller's, without what is shared as a secret */
 };
 
@@ -65,7 +66,8 @@ bool ssh_config_says(const struct rg_strv *options, const char *keyword);
 
 /* --- ssh_explain.c ---------------------------------------------------------------------------- */
 
-enum ssh_retry { SSH_RETRY_NO, SSH_RETRY_FEW, SSH_RETRY_ON };
+/* COMING: only where hosts may not be there yet (rg_job.hosts_come), as FEW is then without end. */
+enum ssh_retry { SSH_RETRY_NO, SSH_RETRY_COMING, SSH_RETRY_FEW, SSH_RETRY_ON };
 
 struct ssh_explanation {
     int exit_code;

@@ -123,6 +123,32 @@ static void each_fact_warns_with_a_remedy_that_fits(void **state)
     }
 }
 
+/* 16384 is IPC_LOCK, 2097152 SYS_ADMIN. */
+static void ipc_lock_counts_only_for_processes_that_have_it(void **state)
+{
+    (void) state;
+    hosts[0].facts = with("memlock 65536\ncaps 0 16384\n");
+    const struct rg_finding *f = bad("memlock");
+    assert_non_null(f);
+    assert_non_null(strstr(f->value, "does nothing for an ordinary user's"));
+    assert_non_null(strstr(f->remedy, "LimitMEMLOCK=infinity"));
+    hosts[0].facts = with("memlock 65536\ncaps 0 2113536\n"); /* as outside of containers */
+    assert_null(bad("memlock"));
+    hosts[0].facts = with("memlock 65536\nrdma m 4: ACTIVE\nrdma-devices 1\ncaps 16384 16384\n");
+    assert_null(bad("memlock"));
+    hosts[0].facts = with("memlock unlimited\ncaps 0 16384\n");
+    assert_null(bad("memlock"));
+    rg_autostrv struct rg_strv wanted = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+    rg_strv_add(&wanted, "memlock=1g");
+    input.required = &wanted;
+    hosts[0].facts = with("memlock 65536\ncaps 16384 16384\n");
+    assert_int_equal(rg_doctor_require(&input, &err), 0);
+    hosts[0].facts = with("memlock 65536\ncaps 0 16384\n");
+    assert_int_equal(rg_doctor_require(&input, &err), -EOPNOTSUPP);
+    input.required = NULL;
+}
+
 static void host_that_was_not_looked_at_to_the_end_is_told(void **state)
 {
     (void) state;
@@ -398,6 +424,66 @@ static void two_names_of_one_machine_are_told(void **state)
         rg_strv_fini(&lists[h]);
 }
 
+static void intel_mpi_is_told_what_the_host_has(void **state)
+{
+    static const struct {
+        const char *facts, *settings[2];
+        bool warns;
+    } cases[] = {
+#define IMPI "mpi /opt/bin/mpirun Intel(R) MPI Library for Linux* OS, Version "
+#define MLX "rdma mlx5_0 4: ACTIVE\nrdma-devices 1\n"
+        { IMPI "2021.19 Build 2025\n", { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=tcp" }, false },
+        { IMPI "2021.19 Build 2025\n" MLX, { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=verbs" },
+          false },
+        { IMPI "2021.19 Build 2025\nucx 1\n" MLX, { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=mlx" },
+          false },
+        { IMPI "2019 Update 4 Build 2019\nucx 1\n" MLX,
+          { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=verbs" }, false },
+        { IMPI "2019 Update 5 Build 2019\nucx 1\n" MLX,
+          { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=mlx" }, false },
+        { IMPI "2021.19\nucx 1\nrdma irdma0 4: ACTIVE\nrdma-devices 1\n",
+          { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=verbs" }, false },
+        { IMPI "2021.19\nrdma efa_0 4: ACTIVE\nrdma-devices 1\n",
+          { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=efa" }, false },
+        { IMPI "2021.19\nrdma hfi1_0 4: ACTIVE\nrdma-devices 1\n",
+          { "I_MPI_FABRICS=shm:ofi" }, false },
+        { IMPI "2021.19\nrdma mlx5_0 1: DOWN\nrdma-devices 1\n",
+          { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=tcp" }, false },
+        { IMPI "2021.19\nrdma mlx5_0 4: ACTIVE\nrdma-devices 0\n",
+          { "I_MPI_FABRICS=shm:ofi", "FI_PROVIDER=tcp" }, false },
+        { IMPI "5.1.3 Build 2016\ndapl ofa-v2-mlx4_0-1\ndapl ofa-v2-ib0\n" MLX,
+          { "I_MPI_FABRICS=shm:dapl", "I_MPI_DAPL_PROVIDER=ofa-v2-ib0" }, false },
+        { IMPI "2018 Update 3 Build 2018\ndapl ofa-v2-mlx5_0-1\n" MLX,
+          { "I_MPI_FABRICS=shm:dapl", "I_MPI_DAPL_PROVIDER=ofa-v2-mlx5_0-1" }, false },
+        { IMPI "5.1.3 Build 2016\n" MLX, { "I_MPI_FABRICS=shm:tcp" }, true },
+        { IMPI "5.1.3 Build 2016\ndapl ofa-v2-ib0\n", { "I_MPI_FABRICS=shm:tcp" }, false },
+        { IMPI "unknown\n" MLX, { NULL }, false },
+        { "mpi /usr/bin/mpirun mpirun (Open MPI) 4.1.4\n" MLX, { NULL }, false },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        const struct rg_finding *f = NULL;
+        hosts[0].facts = cases[i].facts;
+        rg_findings_fini(&findings);
+        assert_int_equal(rg_doctor_judge(&input, &findings), 0);
+        for (size_t k = 0; k < findings.count; k++) {
+            if (strcmp(findings.v[k].check, "impi") == 0)
+                f = &findings.v[k];
+        }
+        assert_int_equal(f != NULL, cases[i].settings[0] != NULL);
+        if (!f)
+            continue;
+        assert_int_equal(f->settings.count, cases[i].settings[1] ? 2 : 1);
+        for (size_t k = 0; k < f->settings.count; k++) {
+            assert_string_equal(f->settings.v[k], cases[i].settings[k]);
+            assert_non_null(strstr(f->value, f->settings.v[k]));
+        }
+        assert_int_equal(f->level, cases[i].warns ? RG_FINDING_WARN : RG_FINDING_OK);
+        assert_int_equal(*f->remedy != '\0', cases[i].warns);
+    }
+}
+
 static void nonsense_is_no_fact(void **state)
 {
     static const char *const texts[] = {
@@ -424,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(good_host_has_no_bad_finding),
         TEST(each_fact_warns_with_a_remedy_that_fits),
+        TEST(ipc_lock_counts_only_for_processes_that_have_it),
         TEST(host_that_was_not_looked_at_to_the_end_is_told),
         TEST(clock_counts_beyond_what_the_measurement_leaves_open),
         TEST(hosts_that_differ_are_told),
@@ -434,6 +521,7 @@ int main(void)
         TEST(names_that_lead_elsewhere_are_told),
         TEST(two_names_of_one_machine_are_told),
         TEST(what_is_required_and_missing_is_a_finding),
+        TEST(intel_mpi_is_told_what_the_host_has),
         TEST(nonsense_is_no_fact),
     };
 

@@ -150,12 +150,14 @@ static bool has_ended(const char *id)
 }
 
 /* Not the file as it is, so that a test can tell. */
-static int logs(const struct rg_submitted_job *job, bool follow, int fd, struct rg_error *err)
+static int logs(const struct rg_submitted_job *job, bool follow, int fd,
+                void (*on_say)(void *arg, const char *text), struct rg_error *err)
 {
     rg_autoclose int log = open(job->log, O_RDONLY | O_CLOEXEC);
     char bytes[4096];
     int r = rg_write_all(fd, "dummy's log:\n", 13);
 
+    on_say(NULL, "a remark of the dummy's");
     if (log < 0)
         return rg_error_set(err, errno, "%s: %s", job->log, strerror(errno));
     for (bool over = false; r == 0 && !over;) {

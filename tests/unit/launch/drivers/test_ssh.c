@@ -45,11 +45,11 @@ static void messages_of_ssh_have_a_cause_and_a_remedy(void **state)
         { "ssh: connect to host h port 22: No route to host", "is the host up",
           RG_EXIT_UNAVAILABLE, SSH_RETRY_FEW },
         { "ssh: Could not resolve hostname h: Temporary failure in name resolution",
-          "no name server", RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+          "no name server", RG_EXIT_UNAVAILABLE, SSH_RETRY_COMING },
         { "ssh: Could not resolve hostname h: Name or service not known", "is the name right",
-          RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+          RG_EXIT_UNAVAILABLE, SSH_RETRY_COMING },
         { "ssh: connect to host h port 22: Connection timed out", "firewall", RG_EXIT_UNAVAILABLE,
-          SSH_RETRY_NO },
+          SSH_RETRY_COMING },
         { "Connection timed out during banner exchange; Connection to 10.0.0.1 port 22 timed out",
           "no sshd answers", RG_EXIT_UNAVAILABLE, SSH_RETRY_ON },
         { "ssh: connect to host h port 22: Connection refused", "--ssh-port", RG_EXIT_UNAVAILABLE,
@@ -325,6 +325,25 @@ static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(voi
     rg_job_fini(&job);
 }
 
+static void only_this_computer_has_containers_too_and_no_other_hosts(void **state)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_job job;
+
+    (void) state;
+    rg_job_init(&job);
+    job.on = strdup("local");
+    assert_string_equal(rg_driver_choose(&job)->platform.name, "local");
+    job.container.image = strdup("i");
+    assert_string_equal(rg_driver_choose(&job)->platform.name, "ssh");
+    assert_int_equal(rg_driver_ssh.discover(NULL, &job, &err), 0);
+    assert_string_equal(job.hosts[0].name, "localhost");
+    assert_int_equal(rg_job_add_host(&job, "far1", 0, &err), 0);
+    assert_int_equal(rg_driver_ssh.discover(NULL, &job, &err), -EHOSTUNREACH);
+    assert_contains(err.text, "host far1 is not this computer; leave --on local out");
+    rg_job_fini(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +355,8 @@ int main(void)
         cmocka_unit_test(
             a_host_that_does_not_answer_has_ten_seconds_unless_the_user_says_otherwise),
         cmocka_unit_test(hosts_without_slots_have_one_unless_they_are_this_computer_alone),
+        cmocka_unit_test(only_this_computer_has_containers_too_and_no_other_hosts),
     };
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

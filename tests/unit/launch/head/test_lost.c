@@ -39,6 +39,7 @@ struct fake {
     struct fake_agent agents[NHOSTS];
     struct rg_timer timer, watchdog;
     bool one_place;
+    const char *ending;           /* the platform's word for the end; NULL: it has none */
     const char *refusals[NHOSTS]; /* why an agent never comes; NULL: it does */
     /* what they do, by test */
     void (*on_open)(struct fake_agent *agent);
@@ -112,7 +113,7 @@ static void frame_came(void *arg, uint16_t type, const uint8_t *payload, size_t 
         rg_timer_start(&agent->timer, agent->fake->loop, 0, 0, tell_gone, agent);
     } else if (type == RG_MSG_LISTEN) {
         rg_msg_send(agent->channel, RG_MSG_ANY_HOST, RG_MSG_LISTENING,
-                    &(struct rg_msg_listening){ 4000 });
+                    &(struct rg_msg_listening){ .port = 4000 });
     } else if (agent->fake->on_frame) {
         agent->fake->on_frame(agent, type, &msg);
     }
@@ -167,6 +168,12 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     return 0;
 }
 
+static const char *ending(void *state, int *ret_exit_code)
+{
+    *ret_exit_code = RG_EXIT_PREEMPTED;
+    return ((struct fake *) state)->ending;
+}
+
 static void stop(void *state, int host)
 {
     tell_gone(&((struct fake *) state)->agents[host]);
@@ -185,7 +192,7 @@ static void destroy(void *state)
 }
 
 static const struct rg_driver_ops driver = { .platform.name = "fake", .start = start, .stop = stop,
-                                             .destroy = destroy };
+                                             .ending = ending, .destroy = destroy };
 
 /* --- the job ---------------------------------------------------------------------------------- */
 
@@ -457,6 +464,18 @@ static void an_agent_that_is_killed_in_the_middle_of_a_message_is_the_cause(void
     assert_int_equal(fake->exit_code, RG_EXIT_HOST_LOST);
 }
 
+static void the_platforms_word_counts_when_no_rank_has_started(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->one_place = true;
+    fake->on_frame = b_dies_in_a_message;
+    fake->ending = "the platform ends it";
+    run(fake);
+    assert_string_equal(fake->cause, fake->ending);
+    assert_int_equal(fake->exit_code, RG_EXIT_PREEMPTED);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 static void all_hosts_that_cannot_be_started_are_told_at_once(void **state)
@@ -498,6 +517,7 @@ int main(void)
         TEST(an_agent_that_is_killed_before_its_setup_is_the_cause),
         TEST(an_agent_that_is_killed_while_it_is_sent_its_setup_is_the_cause),
         TEST(an_agent_that_is_killed_in_the_middle_of_a_message_is_the_cause),
+        TEST(the_platforms_word_counts_when_no_rank_has_started),
         TEST(all_hosts_that_cannot_be_started_are_told_at_once),
         TEST(hosts_that_fail_alike_have_one_line),
         TEST(a_fence_may_be_larger_than_a_frame),

@@ -18,6 +18,7 @@ struct given {
     bool oom;
     bool told;
     int cut_by;         /* 1 + that rank */
+    bool excused;
 };
 
 struct expected {
@@ -37,14 +38,15 @@ struct rule {
     struct expected expected;
 };
 
-#define EXITED(code, at) { RG_END_EXIT, code, at, 0, NULL, false, false, 0 }
-#define DIED(signo, at) { RG_END_SIGNAL, signo, at, 0, NULL, false, false, 0 }
-#define STOPPED(at) { RG_END_SIGNAL, SIGTERM, at, SIGTERM, NULL, false, false, 0 }
-#define GAVE_UP(at) { RG_END_EXIT, 1, at, SIGTERM, NULL, false, false, 0 }
-#define CUT_OFF(code, at, by) { RG_END_EXIT, code, at, 0, NULL, false, false, 1 + (by) }
-#define NOTED(code, at, note) { RG_END_EXIT, code, at, 0, note, false, false, 0 }
-#define LOST(at) { RG_END_LOST, 0, at, 0, NULL, false, false, 0 }
-#define CANCELED(at) { RG_END_NOT_STARTED, ECANCELED, at, 0, NULL, false, false, 0 }
+#define EXITED(code, at) { RG_END_EXIT, code, at, 0, NULL, false, false, 0, false }
+#define DIED(signo, at) { RG_END_SIGNAL, signo, at, 0, NULL, false, false, 0, false }
+#define STOPPED(at) { RG_END_SIGNAL, SIGTERM, at, SIGTERM, NULL, false, false, 0, false }
+#define GAVE_UP(at) { RG_END_EXIT, 1, at, SIGTERM, NULL, false, false, 0, false }
+#define CUT_OFF(code, at, by) { RG_END_EXIT, code, at, 0, NULL, false, false, 1 + (by), false }
+#define EXCUSED(code, at) { RG_END_EXIT, code, at, 0, NULL, false, false, 0, true }
+#define NOTED(code, at, note) { RG_END_EXIT, code, at, 0, note, false, false, 0, false }
+#define LOST(at) { RG_END_LOST, 0, at, 0, NULL, false, false, 0, false }
+#define CANCELED(at) { RG_END_NOT_STARTED, ECANCELED, at, 0, NULL, false, false, 0, false }
 
 static const struct rule rules[] = {
     { "all well", { { 0 } }, "", 0, false, false, "", { 0, -1, "", "" } },
@@ -55,7 +57,7 @@ static const struct rule rules[] = {
       { DIED(SIGSEGV, 5), { 0 }, { 0 }, { 0 } },
       "", 0, false, false, "", { 139, 0, "rank 0 on h: signal 11 (Segmentation fault)", "" } },
     { "memory ran out",
-      { { 0 }, { RG_END_SIGNAL, SIGKILL, 4, 0, NULL, true, false, 0 }, { 0 }, { 0 } },
+      { { 0 }, { RG_END_SIGNAL, SIGKILL, 4, 0, NULL, true, false, 0, false }, { 0 }, { 0 } },
       "", 0, false, false, "",
       { 137, 1, "rank 1 on h: signal 9 (Killed), because memory ran out", "" } },
     { "the earlier of two is first",
@@ -68,8 +70,8 @@ static const struct rule rules[] = {
       { GAVE_UP(3), EXITED(2, 2), GAVE_UP(3), GAVE_UP(4) },
       "", 0, false, false, "", { 2, 1, "rank 1 on h: exit code 2", "023" } },
     { "ended after its runtime was told of the first",
-      { { RG_END_EXIT, 1, 5, 0, NULL, false, true, 0 }, EXITED(2, 2),
-        { RG_END_SIGNAL, SIGABRT, 6, 0, NULL, false, true, 0 }, { 0 } },
+      { { RG_END_EXIT, 1, 5, 0, NULL, false, true, 0, false }, EXITED(2, 2),
+        { RG_END_SIGNAL, SIGABRT, 6, 0, NULL, false, true, 0, false }, { 0 } },
       "", 0, false, false, "", { 2, 1, "rank 1 on h: exit code 2", "02" } },
     { "a note explains nothing away",
       { NOTED(1, 5, "rank 3 died of mismatched shapes"), EXITED(2, 6), { 0 }, EXITED(2, 7) },
@@ -85,15 +87,15 @@ static const struct rule rules[] = {
       "", 0, false, false, "",
       { 3, 1, "rank 1 on h: exit code 0, while others waited for it", "023" } },
     { "crashed long after another had left with exit code 0",
-      { { RG_END_SIGNAL, SIGSEGV, 900, 0, NULL, false, false, 2 }, EXITED(0, 3), STOPPED(950),
-        STOPPED(951) },
+      { { RG_END_SIGNAL, SIGSEGV, 900, 0, NULL, false, false, 2, false }, EXITED(0, 3),
+        STOPPED(950), STOPPED(951) },
       "", 0, false, false, "", { 139, 0, "rank 0 on h: signal 11 (Segmentation fault)", "23" } },
     { "cut off by one that never ended by itself",
       { CUT_OFF(4, 5, 1), STOPPED(20), STOPPED(21), STOPPED(22) },
       "", 0, false, false, "", { 4, 0, "rank 0 on h: exit code 4", "123" } },
     { "cut off by one that ended well after it was told to end",
-      { CUT_OFF(4, 5, 1), { RG_END_EXIT, 0, 20, SIGTERM, NULL, false, false, 0 }, STOPPED(21),
-        STOPPED(22) },
+      { CUT_OFF(4, 5, 1), { RG_END_EXIT, 0, 20, SIGTERM, NULL, false, false, 0, false },
+        STOPPED(21), STOPPED(22) },
       "", 0, false, false, "", { 4, 0, "rank 0 on h: exit code 4", "23" } },
     { "cut off by itself",
       { CUT_OFF(1, 5, 0), { 0 }, { 0 }, { 0 } },
@@ -121,9 +123,17 @@ static const struct rule rules[] = {
       { LOST(3), LOST(3), STOPPED(5), STOPPED(6) },
       "host h: gone", RG_EXIT_HOST_LOST, true, false, "", { 76, -1, "host h: gone", "0123" } },
     { "the others were not even tried",
-      { { RG_END_NOT_STARTED, ENOENT, 2, 0, NULL, false, false, 0 }, CANCELED(2), CANCELED(2),
-        CANCELED(2) },
+      { { RG_END_NOT_STARTED, ENOENT, 2, 0, NULL, false, false, 0, false }, CANCELED(2),
+        CANCELED(2), CANCELED(2) },
       "", 0, false, false, "", { 127, 0, "rank 0 on h: cannot start it", "123" } },
+    { "failures that a role bears",
+      { EXCUSED(3, 5), { 0 }, EXCUSED(4, 6), { 0 } }, "", 0, false, false, "", { 0, -1, "", "" } },
+    { "one failure more than a role bears",
+      { EXCUSED(3, 5), STOPPED(9), EXITED(4, 6), STOPPED(8) },
+      "", 0, false, false, "", { 4, 2, "rank 2 on h: exit code 4", "13" } },
+    { "a lost host, after failures that a role bears",
+      { EXCUSED(3, 2), LOST(3), STOPPED(5), STOPPED(6) },
+      "host h: gone", RG_EXIT_HOST_LOST, true, false, "", { 76, -1, "host h: gone", "123" } },
     { "lost output of a good job",
       { { 0 } }, "", 0, false, false, "disk full", { 74, -1, "disk full", "" } },
     { "lost output of a bad job",
@@ -140,6 +150,7 @@ static void fill(const struct rule *rule, struct rg_fact facts[NRANKS])
         facts[i].signalled = given->signalled;
         facts[i].told = given->told;
         facts[i].cut_by = given->cut_by;
+        facts[i].excused = given->excused;
         facts[i].exit_code = given->end == RG_END_NOT_STARTED ? 127 : 0;
         facts[i].text = given->end == RG_END_NOT_STARTED ? "cannot start it" : NULL;
         facts[i].end = (struct rg_rank_end){
