@@ -11,13 +11,16 @@
 #include "agent/ranks/agent.h"
 #include "agent/look/doctor.h"
 #include "agent/contain/contain.h"
+#include "cmd/pod/pod.h"
 #include "agent/start/guard.h"
 #include "agent/start/install.h"
 #include "agent/rsh/rsh.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "cmd/common/command.h"
 #include "cmd/head/head.h"
+#include "cmd/wait/wait.h"
 #include "launch/drivers/drivers.h"
 
 #define NAME "rg-agent" /* as pkill knows us: guard.h */
@@ -179,6 +182,19 @@ static const struct {
     { "same", 3, command_same },
 };
 
+/* `reigen wait-workers --help` has more to say. */
+static int wait_workers(int argc, char **argv)
+{
+    int code = rg_wait_main(argc, argv);
+
+    if (code != RG_COMMAND_HELP)
+        return code;
+    printf("usage: reigen-agent wait-workers [--hosts HOSTS | --hostfile FILE | --head HOST[:PORT]]"
+           "\n       [--ssh | --no-ssh] [--name NAME] [--port PORT] [--start-timeout SECONDS] "
+           "[--quiet]\n");
+    return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
+}
+
 /* Links of these names lie in the job's directory. */
 static bool is_rsh(const char *name)
 {
@@ -200,13 +216,21 @@ int main(int argc, char **argv)
         return rg_head_main(argc - 1, argv + 1);
     }
     prctl(PR_SET_NAME, NAME, 0, 0, 0);
+    if (argc == 2 && strcmp(argv[1], "pod") == 0) {
+        rg_drivers_init();
+        return rg_pod_main();
+    }
+    if (argc == 3 && strcmp(argv[1], "pod") == 0 && strcmp(argv[2], "ready") == 0)
+        return rg_pod_is_ready();
+    if (argc >= 2 && strcmp(argv[1], "wait-workers") == 0)
+        return wait_workers(argc - 1, argv + 1);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
         return rg_doctor_main(argv + 2);
     for (size_t i = 0; i < rg_array_len(commands); i++) {
         if (argc == commands[i].argc && strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argv);
     }
-    fprintf(stderr, "usage: reigen-agent agent|version|head --plan FILE\n"
+    fprintf(stderr, "usage: reigen-agent agent|pod|wait-workers|version|head --plan FILE\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");
     return RG_EXIT_USAGE;

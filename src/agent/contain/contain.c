@@ -20,10 +20,10 @@
 
 #define LINES_MAX (RG_CONTAINER_TEXT_MAX + 4096) /* of standard input */
 #define END_MS 5000    /* for a container to end by itself once its agent or the launcher is gone */
-#define REMOVE_MS 10000
+#define REMOVE_MS 20000 /* Podman on a busy disk; the launcher gives us 30 s in all */
 #define PULL_MS (24u * 3600 * 1000) /* the launcher's --start-timeout ends it earlier */
 #define LAST_BYTES_MS 1000
-#define MADE_MS 4000   /* for a container that is being made; the launcher gives us 8 s in all */
+#define MADE_MS 4000   /* for a container that is being made */
 #define CANDIDATES_MAX 8
 
 /* --- what we are told ------------------------------------------------------------------------ */

@@ -30,9 +30,10 @@
 /* An engine starts the ranks of this job, not our agents. */
 bool rg_engine_used(const struct rg_msg_setup *setup);
 
-/* The job's hosts as engines shall call them, NAME:RANKS, appended. Names that mean the engine's
- * own host to an engine there, though another is meant (localhost, 127.0.0.2, the first host's own
- * hostname), become RG_ENGINE_ALIAS with the host's number. 0 or -ENOMEM. */
+/* The job's hosts as engines shall call them, NAME:RANKS, appended: by its tasks, where it has
+ * roles. Names that mean the engine's own host to an engine there, though another is meant
+ * (localhost, 127.0.0.2, the first host's own hostname), become RG_ENGINE_ALIAS with the host's
+ * number. 0 or -ENOMEM. */
 int rg_engine_hosts(const struct rg_msg_setup *setup, struct rg_strv *hosts);
 #define RG_ENGINE_ALIAS RG_MSG_HOST_ALIAS
 

@@ -116,6 +116,8 @@ int rg_engine_hosts(const struct rg_msg_setup *setup, struct rg_strv *hosts)
     char own[256] = "";
     int r = 0;
 
+    if (setup->tasks.count)
+        return rg_strv_add_all(hosts, setup->tasks.v);
     if (setup->host_index != 0 || gethostname(own, sizeof(own) - 1) < 0)
         own[0] = '\0';
     for (size_t i = 0; r == 0 && i < setup->hosts.count; i++) {

@@ -26,6 +26,7 @@
 
 #define FILE_MAX_NBYTES 65536
 #define ROUTES_MAX 16
+#define DAPL_MAX 16
 #define CAP_SYS_PTRACE_BIT 19
 #define PATTERN 0x72656967656e2121ull
 
@@ -258,12 +259,15 @@ static int try_cma(void)
     return reader < 0 ? EAGAIN : WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
 }
 
-static void put_cma(void)
+static void put_caps_and_cma(void)
 {
     rg_autofree char *status = read_text("/proc/self/status");
     rg_autofree char *yama = read_text("/proc/sys/kernel/yama/ptrace_scope");
     unsigned long long caps = (unsigned long long) number_of(status, "CapEff:\t", 16);
 
+    if (status)
+        rg_buf_printf(&out, "caps %llu %llu\n", caps,
+                      (unsigned long long) number_of(status, "CapBnd:\t", 16));
     rg_buf_printf(&out, "cma %d %lld %d %d\n", try_cma(),
                   number_of(status, "Seccomp:", 10), yama ? atoi(yama) : 0,
                   status && (caps >> CAP_SYS_PTRACE_BIT & 1));
@@ -285,6 +289,33 @@ static void put_rdma(void)
                       state ? state : "?");
     }
     rg_buf_printf(&out, "rdma-devices %d\n", count_entries("/dev/infiniband", "uverbs", true));
+}
+
+/* What Intel MPI reaches RDMA devices by. */
+static void put_fabrics(void)
+{
+    static const char *const folders[] = { "lib64", "lib/x86_64-linux-gnu",
+                                           "lib/aarch64-linux-gnu", "local/lib" };
+    rg_autofree char *text = read_text("/etc/dat.conf");
+    int n = 0;
+
+    for (const char *line = text; line && *line && n < DAPL_MAX;) {
+        int length = (int) strcspn(line, " \t\n");
+        if (*line != '#' && length) {
+            rg_buf_printf(&out, "dapl %.*s\n", length, line);
+            n++;
+        }
+        line = strchr(line, '\n');
+        line = line ? line + 1 : NULL;
+    }
+    for (size_t i = 0; i < rg_array_len(folders); i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "/usr/%s/libucp.so.0", folders[i]);
+        if (access(path, F_OK) == 0) {
+            rg_buf_printf(&out, "ucx 1\n");
+            return;
+        }
+    }
 }
 
 static void put_routes(void)
@@ -407,11 +438,12 @@ int rg_doctor_main(char *const *names)
     put_disk("shm", "/dev/shm", "");
     put_memory(groups);
     put_quota(groups);
-    put_cma();
+    put_caps_and_cma();
     if (getcwd(cwd, sizeof(cwd)))
         put_disk("disk", ".", cwd);
     put_disk("disk", "/tmp", "/tmp");
     put_rdma();
+    put_fabrics();
     put_routes();
     flush();
     put_mpi();

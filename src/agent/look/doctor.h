@@ -11,11 +11,14 @@
  *      memory LIMIT FREE               of the cgroup or the machine
  *      shm TOTAL FREE                  /dev/shm; 0 0: there is none
  *      memlock N | unlimited           nofile SOFT HARD
+ *      caps EFFECTIVE BOUNDING         capabilities, as masks
  *      cma ERRNO SECCOMP YAMA CAP      process_vm_readv between two processes: 0 or why not; the
  *                                      filter's mode, ptrace_scope, 1 with CAP_SYS_PTRACE
  *      disk TOTAL FREE PATH            of the working directory and of /tmp
  *      route NET/PREFIX INTERFACE VIA
  *      rdma NAME STATE                 rdma-devices N     in /dev/infiniband
+ *      dapl NAME                       each provider of /etc/dat.conf
+ *      ucx 1                           its library is there, which Intel MPI's provider mlx loads
  *      nproc, vmem, fsize N | unlimited   limits of processes, address space, a file's size
  *      gpu N                           device files; gpu-name TEXT   of nvidia-smi;
  *      gpu-trouble late | failed       it did not end in time, or failed

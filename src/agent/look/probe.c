@@ -417,6 +417,26 @@ uint32_t rg_prober_free_port(void)
     return port;
 }
 
+/* Sockets stay open until all are found, so that none is found twice. */
+void rg_prober_free_ports(const struct rg_ports *ports, uint32_t count, struct rg_buf *buf)
+{
+    rg_autofree int *fds = calloc(count + 1, sizeof *fds);
+    unsigned start = (unsigned) (rg_now_ns() / 1000);
+    uint32_t port, nfound = 0;
+
+    for (int i = 0; fds && nfound < count && (!ports->first || i < rg_ports_count(ports)); i++) {
+        int fd = bind_at(AF_INET, rg_ports_nth(ports, start, i), &port);
+        if (fd < 0 && !ports->first)
+            break;
+        if (fd < 0)
+            continue;
+        fds[nfound++] = fd;
+        rg_buf_put_u16(buf, (uint16_t) port);
+    }
+    while (nfound > 0)
+        close(fds[--nfound]);
+}
+
 uint64_t rg_prober_instance(const struct rg_prober *prober)
 {
     return prober->instance;

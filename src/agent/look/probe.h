@@ -21,6 +21,7 @@
 
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/loop.h"
 #include "base/str.h"
 
@@ -46,6 +47,9 @@ void rg_prober_hush(struct rg_prober *prober);
 uint64_t rg_prober_instance(const struct rg_prober *prober);
 /* A TCP port that nobody on this host uses now; 0 when there is no telling. */
 uint32_t rg_prober_free_port(void);
+/* count others, of this range, appended to buf as 2 bytes each, little-endian; fewer, where there
+ * are not so many. */
+void rg_prober_free_ports(const struct rg_ports *ports, uint32_t count, struct rg_buf *buf);
 
 /* Try the targets of a PROBE, all at once. on_probed is called once for each, perhaps before this
  * returns; errnum 0: reached, with the round trip of the connection; EMSGSIZE: small packets pass

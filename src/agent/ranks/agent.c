@@ -44,6 +44,8 @@ void rg_agent_advance(struct rg_agent *agent)
     if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || agent->remotes.first)
         return;
     agent->state = RG_AGENT_DONE;
+    if (agent->boot.waits)
+        rg_timer_stop(&agent->lease.timer); /* others may have long to go */
     rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->reaper.nleft });
 }
 
@@ -149,12 +151,17 @@ static void on_probed(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_u
 static int on_listen(struct rg_agent *agent, const struct rg_msg_listen *msg)
 {
     struct rg_ports ports = { (int) msg->first, (int) msg->last };
+    rg_autobuf struct rg_buf found = RG_BUF_INIT;
 
     if (agent->has_setup || agent->state != RG_AGENT_WAITING || msg->first > msg->last ||
-        msg->last > UINT16_MAX || (!msg->first && msg->last))
+        msg->last > UINT16_MAX || (!msg->first && msg->last) ||
+        msg->ntask_ports > RG_MSG_TASK_PORTS_MAX)
         return -EBADMSG;
+    uint32_t port = rg_prober_listen(agent->prober, &ports);
+    rg_prober_free_ports(&ports, msg->ntask_ports, &found);
     rg_agent_send(agent, RG_MSG_LISTENING,
-                  &(struct rg_msg_listening){ rg_prober_listen(agent->prober, &ports) });
+                  &(struct rg_msg_listening){
+                      port, { (uint8_t *) rg_buf_bytes(&found), rg_buf_nbytes(&found) } });
     return 0;
 }
 
@@ -252,7 +259,17 @@ static int on_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
     case RG_MSG_RESIZE: on_resize(agent, &msg->resize); return 0;
     case RG_MSG_PAUSE: rg_agent_pause(agent, true); return 0;
     case RG_MSG_RESUME: rg_agent_pause(agent, false); return 0;
-    case RG_MSG_PING: rg_agent_send(agent, RG_MSG_PONG, NULL); return 0;
+    case RG_MSG_VERDICT:
+        if (!agent->boot.waits || agent->state != RG_AGENT_DONE)
+            return -EBADMSG;
+        agent->exit_code = !msg->verdict.exit_code || agent->boot.ends_alike
+                               ? (int) msg->verdict.exit_code & 0xff : RG_EXIT_PREEMPTED;
+        return 0;
+    case RG_MSG_PING:
+        /* Unread, it would make the kernel drop a VERDICT when the launcher closes the link. */
+        if (agent->state != RG_AGENT_DONE)
+            rg_agent_send(agent, RG_MSG_PONG, NULL);
+        return 0;
     default: return on_job_message(agent, type, msg);
     }
 }
@@ -313,7 +330,9 @@ static void on_close(void *arg, const struct rg_error *err)
         rg_log(RG_LOG_ERROR, "link to the launcher: %s", err->text);
         agent->exit_code = RG_EXIT_INTERNAL;
     }
-    if (agent->state != RG_AGENT_DONE)
+    if (agent->boot.waits && agent->state == RG_AGENT_WAITING && err->errnum != EBADMSG)
+        agent->exit_code = RG_AGENT_UNSTARTED;
+    else if (agent->state != RG_AGENT_DONE)
         rg_agent_abandon(agent);
     rg_loop_stop(agent->loop);
 }
@@ -360,6 +379,10 @@ static void on_signal(void *arg, int signo)
         agent->exit_code = RG_EXIT_HOST_LOST;
         rg_agent_abandon(agent);
     }
+    /* There is nothing yet, or nothing more, for the launcher to end. */
+    if (agent->boot.waits &&
+        (agent->state == RG_AGENT_WAITING || agent->state == RG_AGENT_DONE))
+        rg_agent_abandon(agent);
     rg_agent_send(agent, RG_MSG_STOPPING, &(struct rg_msg_signal){ (uint32_t) signo });
 }
 
@@ -457,11 +480,13 @@ static void finish(struct rg_agent *agent)
     if (agent->has_setup)
         rg_codec_clear(rg_msg_find(RG_MSG_SETUP)->fields, &agent->setup);
     free(agent->scratch);
+    setrlimit(RLIMIT_NOFILE, &agent->nofile);
 }
 
 int rg_agent_run(struct rg_agent_lines *boot)
 {
-    struct rg_agent agent = { .boot = *boot, .jobdir = RG_JOBDIR_INIT };
+    struct rg_agent agent = { .boot = *boot, .jobdir = RG_JOBDIR_INIT,
+                              .exit_code = boot->waits ? RG_EXIT_PREEMPTED : RG_EXIT_OK };
     int r = prepare(&agent);
 
     /* Whoever needs it from here on has derived or held its own. */

@@ -143,7 +143,10 @@ struct rg_agent {
 };
 
 /* Run an agent for boot, whose key is wiped, until the launcher is done with it or gone. Returns
- * the exit code. */
+ * the exit code. With boot->waits that is 0 only when the job has ended well, and else 75, but
+ * RG_AGENT_UNSTARTED where the link ended before START: nothing is left then, and the caller may
+ * call again. */
+#define RG_AGENT_UNSTARTED (-1)
 int rg_agent_run(struct rg_agent_lines *boot);
 
 /* Send a message to the launcher. A failure ends everything: without the link there is no job. */

@@ -11,11 +11,14 @@
 #include "agent/ranks/agent.h"
 #include "agent/engine/engine.h"
 #include "agent/store/store.h"
+#include "base/fd.h"
 #include "base/spawn.h"
 #include "container/bundle.h"
+#include "container/lz4.h"
 
 #define WINDOW (1u << 20) /* bytes of the archive that may be under way */
 #define NCACHES RG_STORE_PLACES
+#define PARTS "/reigen/bundle" /* cmd/pod/pod.h */
 #define FOLDER "py-packages" /* no command's name: the ranks' PATH has the folder that it is in */
 
 /* What stands in for both packages. It must be read by any Python 3, and by none from another
@@ -229,6 +232,36 @@ static void settle(struct rg_agent *agent, const char *why)
         rg_agent_send(agent, RG_MSG_BUNDLE_WANTED, &(struct rg_msg_bytes){ 0 });
 }
 
+/* In a pod the archive lies there, packed, in parts, as a ConfigMap takes no more than a
+ * mebibyte. */
+static bool read_parts(struct rg_packages *packages, size_t nbytes)
+{
+    rg_autobuf struct rg_buf packed = RG_BUF_INIT;
+    char path[sizeof(PARTS) + 12];
+
+    for (int i = 0; rg_buf_nbytes(&packed) < RG_LZ4_BOUND(nbytes); i++) {
+        rg_autofree char *part = NULL;
+        size_t n = 0;
+        snprintf(path, sizeof(path), PARTS "/%d", i);
+        if (rg_read_file(path, RG_LZ4_BOUND(nbytes), &part, &n) < 0 || !n)
+            break;
+        rg_buf_put(&packed, part, n);
+    }
+    if (rg_buf_status(&packed) < 0 || rg_lz4_unpack(rg_buf_bytes(&packed), rg_buf_nbytes(&packed),
+                                                    packages->data, nbytes) < 0)
+        return false;
+    packages->have = nbytes;
+    return true;
+}
+
+/* All of the archive is there. */
+static void keep(struct rg_agent *agent)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    settle(agent, keep_bundle(agent, &err) < 0 ? err.text : NULL);
+}
+
 static void want_more(struct rg_agent *agent)
 {
     struct rg_packages *packages = &agent->packages;
@@ -264,6 +297,8 @@ void rg_packages_setup(struct rg_agent *agent)
         settle(agent, NULL);
     else if (!(agent->packages.data = malloc(setup->bundle_nbytes)))
         settle(agent, "there is no memory for them");
+    else if (read_parts(&agent->packages, setup->bundle_nbytes))
+        keep(agent);
     else
         want_more(agent);
 }
@@ -271,7 +306,6 @@ void rg_packages_setup(struct rg_agent *agent)
 int rg_packages_data(struct rg_agent *agent, const struct rg_span *data)
 {
     struct rg_packages *packages = &agent->packages;
-    struct rg_error err = RG_ERROR_INIT;
 
     if (!packages->data || data->nbytes > packages->wanted - packages->have)
         return -EBADMSG;
@@ -284,7 +318,7 @@ int rg_packages_data(struct rg_agent *agent, const struct rg_span *data)
     if (packages->have < agent->setup.bundle_nbytes)
         want_more(agent);
     else
-        settle(agent, keep_bundle(agent, &err) < 0 ? err.text : NULL);
+        keep(agent);
     return 0;
 }
 

@@ -157,36 +157,46 @@ static size_t describe(const char *text, size_t length, int errnum, char *buf, s
                              colon ? colon + 1 : "", strerror(errnum));
 }
 
+int rg_agent_dial_once(const char *addresses, const char *name,
+                       const uint8_t key[RG_KEY_NBYTES], char why[RG_DIAL_WHY_MAX])
+{
+    size_t n = 0;
+
+    strcpy(why, "no address");
+    for (const char *p = addresses; *p; p += *p == ',') {
+        size_t length = strcspn(p, ",");
+        int fd = try_one(p, length, name, key);
+        if (fd >= 0)
+            return fd;
+        if (n && n + 2 < RG_DIAL_WHY_MAX)
+            n += (size_t) snprintf(why + n, RG_DIAL_WHY_MAX - n, ", ");
+        if (n < RG_DIAL_WHY_MAX)
+            n += describe(p, length, -fd, why + n, RG_DIAL_WHY_MAX - n);
+        p += length;
+    }
+    return -EHOSTUNREACH;
+}
+
 int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG_KEY_NBYTES],
                   struct rg_error *err)
 {
-    char name[RG_DIAL_PLACE_MAX + 1], why[512];
+    char name[RG_DIAL_PLACE_MAX + 1], why[RG_DIAL_WHY_MAX] = "";
     uint64_t deadline_ns = rg_now_ns() + RG_DIAL_MS * RG_NS_PER_MS;
-    size_t n = 0;
 
     if (!*rg_dial_expand(place, name, sizeof(name)))
         return rg_error_set(err, EINVAL, "there is no place %s here", place);
     for (int round = 0; round < RG_DIAL_ROUNDS && rg_now_ns() < deadline_ns; round++) {
-        n = 0;
         if (round)
             rg_sleep_ms(1000);
-        for (const char *p = addresses; *p; p += *p == ',') {
-            size_t length = strcspn(p, ",");
-            int fd = try_one(p, length, name, key);
-            if (fd >= 0)
-                return fd;
-            if (n && n + 2 < sizeof(why))
-                n += (size_t) snprintf(why + n, sizeof(why) - n, ", ");
-            if (n < sizeof(why))
-                n += describe(p, length, -fd, why + n, sizeof(why) - n);
-            p += length;
-        }
+        int fd = rg_agent_dial_once(addresses, name, key, why);
+        if (fd >= 0)
+            return fd;
     }
     return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
                              "the launcher cannot be reached from here by TCP, at %s; a firewall? "
                              "REIGEN_SLURM_PORTS=FIRST-LAST names ports that it lets through; or "
                              "start the job on a node",
-                             n ? why : "no address");
+                             why);
 }
 
 int rg_agent_announce(const char *name)

@@ -51,6 +51,9 @@ struct rg_agent_lines {
     char announce[RG_AGENT_LINES_ANNOUNCE_MAX + 1]; /* "": nothing is held */
     enum rg_guard guard;
     pid_t guard_pid;   /* not of the lines: the guard, once there is one; else 0 */
+    bool waits;        /* not of the lines: for VERDICT after BYE; and before START it may end, and
+                        * be run again (cmd/pod/pod.h) */
+    bool ends_alike;   /* likewise: it ends with the exit code of VERDICT, and not with 75 */
     bool silent;       /* link socket: nothing comes before the link */
     int link_fd;       /* read from here */
     int link_write_fd; /* and written to here: the same, or 1 when link_fd is 0 (link stdio) */
