@@ -2,8 +2,9 @@
 """The shells' completion, out of the tables that src/cmd/tables.c prints.
 
 An option's "completes" says what its value may be: words; after "@list" several of them with
-commas; "@file", "@dir", "@var", "@host" (with commas), "@net" (an interface); for commands "@job".
-Hosts, jobs and interfaces are asked for by `reigen completion --hosts` while a person types.
+commas; "@file", "@dir", "@var", "@host" (with commas), "@net" (an interface); for commands "@job",
+and "@render" (what is left of a line of reigen render). All but the first three are asked for by
+`reigen completion --hosts` and the like while a person types.
 """
 import re
 from typing import Any, Dict, Iterator, List
@@ -52,6 +53,10 @@ _reigen_offer() {
             compopt -o nospace 2>/dev/null ;;
         @job) mapfile -t found < <(compgen -W "$(reigen completion --jobs 2>/dev/null)" \
             -- "$tail") ;;
+        @render)
+            mapfile -t found < <(compgen -W "$(reigen completion --render \
+                "${words[@]:2:${#words[@]}-3}" 2>/dev/null)" -- "$tail")
+            [ "${#found[@]}" -gt 0 ] || mapfile -t found < <(compgen -f -- "$tail") ;;
         @net) mapfile -t found < <(compgen -W \
             "$(reigen completion --interfaces 2>/dev/null)" -- "$tail") ;;
         *) mapfile -t found < <(compgen -W "$kind" -- "$tail") ;;
@@ -208,7 +213,7 @@ _reigen() {
               for c in commands if c['completes']) +
             ''.join(f'    {c["name"]}) {function(c)}; return ;;\n' for c in scripts(tables)) + f'''\
     horovodrun) _horovodrun; return ;;
-    run) ;;
+    run|plan) ;;
     doctor) own='{DOCTOR_OWN} ' ;;
     *) return ;;
     esac
@@ -288,6 +293,9 @@ def zsh_command(command: Row) -> str:
     words = command['completes']
     if words == '@dir':
         return f'    {command["name"]}) _files -/; return ;;\n'
+    if words == '@render':
+        return (f'    {command["name"]}) compadd -- $(reigen completion --render '
+                '${words[3,CURRENT-1]} 2>/dev/null) || _files; return ;;\n')
     return (f'    {command["name"]}) compadd -- ' +
             asked(words, '$(reigen completion ', ' 2>/dev/null)') + '; return ;;\n')
 
@@ -329,7 +337,7 @@ _reigen() {
 ''' + ''.join(zsh_command(c) for c in commands if c['completes']) +
             ''.join(f'    {c["name"]}) shift words; (( CURRENT-- )); {function(c)}; return ;;\n'
                     for c in scripts(tables)) + f'''\
-    run) ;;
+    run|plan) ;;
     doctor) own=({DOCTOR_OWN}) ;;
     *) return ;;
     esac
@@ -408,6 +416,7 @@ def fish_command(command: Row) -> str:
     if not words:
         return text
     words = ('(__fish_complete_directories)' if words == '@dir'
+             else '(reigen completion --render (commandline -opc)[3..-1])' if words == '@render'
              else asked(words, '(reigen completion ', ')'))
     return (text + f"complete -c reigen -f -n '__fish_seen_subcommand_from {command['name']}' "
             f"-a '{words}'\n")
@@ -438,8 +447,8 @@ function __reigen_rest
     end
     complete -C (string join ' ' -- (string escape -- $words) (commandline -ct))
 end
-complete -c reigen -f -n '__fish_seen_subcommand_from run' -a '(__reigen_rest)'
-''' + fish_options("reigen -n '__fish_seen_subcommand_from run doctor'", tables['options'],
+complete -c reigen -f -n '__fish_seen_subcommand_from run plan' -a '(__reigen_rest)'
+''' + fish_options("reigen -n '__fish_seen_subcommand_from run plan doctor'", tables['options'],
                    ['@file'],
                    {'@dir': '__fish_complete_directories', '@var': 'set -nx', '@host': hosts,
                     '@net': 'reigen completion --interfaces',

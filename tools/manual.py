@@ -13,6 +13,12 @@ Tables = Dict[str, Any]
 DATE = '2026-11-21'
 LINE_LENGTH = 79
 
+#: Of commands that find a job of Kubernetes or OpenPAI wherever it was started.
+PLACE = {'--namespace NAME': 'Look for the job in this namespace of Kubernetes.',
+         '--context NAME': "Look for the job in the cluster of this context of kubectl's.",
+         '--pai-server URL': 'Look for the job on this OpenPAI.',
+         '--pai-user NAME': "Look among this user's jobs there. The default is who asks."}
+
 #: Of commands whose page is no other table's: a few words, more sentences, options, examples, and
 #: other pages. What a command does, its line in the table says already.
 COMMANDS: Dict[str, Dict[str, Any]] = {
@@ -34,6 +40,20 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'reigen doctor -H node1,node2 --require gpu,shm=8g\n'
                     'reigen doctor -H node1,node2 --image pytorch --planes',
         'see': ('reigen-run', 'reigen-explain')},
+    'plan': {
+        'summary': 'say what would become of a job',
+        'about': 'Nothing is made. On Kubernetes the API server is shown all that reigen run would '
+                 'make, and says whether it would take it. The pods are compared with the quotas '
+                 'of the namespace and with what is free on the nodes; what cannot be looked at, '
+                 'for lack of a right, is named. The exit code is 0 when the job would start now, '
+                 'and 75 when it would have to wait. Otherwise it is the code that reigen run '
+                 'would end with: 2 or 69 when something must change first, 77 when you lack a '
+                 'right.',
+        'options': {
+            '--json': 'Print one JSON document.',
+            'any other': 'As in reigen run.'},
+        'examples': 'reigen plan --on kubernetes -np 8 --gpus 1 --image pytorch -- python train.py',
+        'see': ('reigen-run', 'reigen-doctor')},
     'head': {
         'summary': "run a job from a plan's file",
         'about': 'It writes what reigen run writes, ends with the same exit code and obeys the '
@@ -62,22 +82,103 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
     'stop': {
         'summary': 'end a job',
         'about': 'The ranks get SIGTERM and, after the grace time, SIGKILL, on all hosts.',
-        'options': {'--all': 'End all your jobs.'},
-        'examples': 'reigen stop r-20260131\nreigen stop --all',
+        'options': {'--all': 'End all your jobs.', **PLACE},
+        'examples': 'reigen stop r-20260131\nreigen stop --all\n'
+                    'reigen stop --namespace train night',
         'see': ('reigen-jobs',)},
     'logs': {
         'summary': 'show the output of a job',
         'options': {'-f': 'Show what follows, too, until the job has ended.',
-                    '--rank R': 'Show only what this rank wrote.'},
+                    '--rank R': 'Show only what this rank wrote.', **PLACE},
         'examples': 'reigen logs -f 1234\nreigen logs --rank 3 r-20260131',
         'see': ('reigen-jobs', 'reigen-status', 'reigen-stop')},
+    'attach': {
+        'summary': 'stay with a job',
+        'about': 'On Kubernetes it shows how the pods start, takes cut connections up again, and '
+                 'needs no note of the job on this computer when --namespace or --context says '
+                 'where it is. Of other jobs it shows what reigen logs -f shows.',
+        'options': {
+            '--tail LINES': 'Of what was written before, show only so many lines.',
+            **PLACE},
+        'examples': 'reigen attach night\nreigen attach --namespace train --tail 100 night',
+        'see': ('reigen-jobs', 'reigen-logs', 'reigen-status', 'reigen-stop')},
     'status': {
         'summary': 'say what has become of a job',
         'about': 'A job that has ended is known for as long as reigen jobs --all lists it. The '
                  'command itself ends with 0 wherever the job is known.',
-        'options': {'--json': 'Print one JSON object.'},
-        'examples': 'reigen status 1234',
+        'options': {'--json': 'Print one JSON object.', **PLACE},
+        'examples': 'reigen status 1234\nreigen status --namespace train night',
         'see': ('reigen-jobs', 'reigen-logs', 'reigen-explain')},
+    'render': {
+        'summary': 'print a manifest for Kubernetes',
+        'about': 'It asks no cluster, and makes nothing there. Whatever is wrong with a value is '
+                 'said before anything is printed.',
+        'options': {
+            '--describe': 'Say what the parameters of FORMAT are, with types and defaults.',
+            '-o, --output FILE': 'Write to FILE. The default is standard output.',
+            '--PARAMETER VALUE': 'One of those that --describe lists. --PARAMETER=VALUE is fine, '
+                                 'too, and the value null is the same as none.'},
+        'examples': 'reigen render\n'
+                    'reigen render kubeflow-openmpi --describe\n'
+                    'reigen render kubeflow-openmpi openmpi --image IMAGE --secret SECRET | '
+                    'kubectl apply -f -\n'
+                    'reigen render mpijob train -np 8 --gpus 4 --image IMAGE -- reigen run -- '
+                    'python train.py',
+        'see': ('reigen-run',)},
+    'pai': {
+        'summary': 'check and convert job files of OpenPAI',
+        'about': 'It asks no server. check ends with 0 where there are warnings only, and with 2 '
+                 'where there are errors. convert repairs what it can, ends with 2 where the job '
+                 'would mean something else, and writes the file alone to standard output.',
+        'options': {
+            '--json': 'With check: print one JSON object with all that was found.',
+            '--to v1|v2': 'With convert: API v1 (JSON) or protocol v2 (YAML). The version that the '
+                          'file has is fine, too: then the file is only repaired.',
+            '-o, --output FILE': 'With convert: write to FILE. The default is standard output.',
+            '--keep-sleep': 'With convert: leave a sleep before a command as it is. By default '
+                            'something that waits for the other tasks takes its place: the ssh '
+                            "plugin's sshbarrier where the job has it, else a loop of a POSIX "
+                            'shell.',
+            '--image-has-reigen': 'With convert: the image has reigen in PATH, so that '
+                                  'reigen wait-workers takes the place of the sleep.',
+            '--agent-url URL#sha256=HEX': 'With convert: wait-workers of reigen-agent takes the '
+                                          'place of the sleep. The command fetches the agent first '
+                                          'and compares its digest.',
+            '--agent-path PATH': 'With convert: the same, where the agent is at PATH in the '
+                                 'containers, as on a storage.'},
+        'examples': 'reigen pai check job.json\n'
+                    'reigen pai convert --to v2 -o job.yaml job.json\n'
+                    'reigen pai convert --to v1 --image-has-reigen -o repaired.json job.json',
+        'see': ('reigen-run',)},
+    'wait-workers': {
+        'summary': 'wait on the head of a job until all workers are ready',
+        'about': 'It takes the place of a sleep in front of mpirun. On the head it ends with 0 as '
+                 'soon as every worker is ready, and with 124 after --start-timeout, naming who is '
+                 'not and why. On a worker it says that the worker is ready, does the jobs that '
+                 'reigen run on the head has for it, and ends with 0 when the process on the head '
+                 'that has started wait-workers there does, such as its script. Without ssh, '
+                 'workers are known by a secret: REIGEN_KEY, or the file that REIGEN_KEY_FILE '
+                 'names, the same on all hosts, with 16 characters or more. reigen-agent '
+                 'wait-workers does the same with nothing else of Reigen, but looks up no names.',
+        'options': {
+            '--ssh': 'A worker is ready when ssh HOST true works. This is the default where ssh is '
+                     'in PATH and, in OpenPAI, all tasks have a port for it.',
+            '--no-ssh': 'A worker is ready when it has called: it runs reigen wait-workers, too.',
+            '--hosts HOSTS': 'The workers, as -H of reigen run takes them. In OpenPAI: all tasks.',
+            '--hostfile FILE': 'A file that names them, as of reigen run.',
+            '--head HOST[:PORT]': 'This host is a worker, and calls that one. In OpenPAI a task '
+                                  'knows that by itself.',
+            '--name NAME': 'What this worker is called among those that the head waits for. The '
+                           "default is the host's name.",
+            '--port PORT': "The head's port, the same on all hosts. The default is 7461, or in "
+                           "OpenPAI the head's port reigen or http; there REIGEN_POD_PORT in all "
+                           'tasks names another one.',
+            '--start-timeout SECONDS': 'How long to wait. The default is 300.',
+            '-q, --quiet': 'Say nothing but errors.'},
+        'examples': 'reigen wait-workers && mpirun -hosts master-0,worker-0 -n 2 python train.py\n'
+                    'REIGEN_KEY_FILE=key reigen wait-workers --no-ssh --hosts a,b\n'
+                    'REIGEN_KEY_FILE=key reigen wait-workers --no-ssh --head c --name a',
+        'see': ('reigen-run', 'reigen-pai')},
     'man': {
         'summary': 'show a manual page',
         'about': 'On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever '

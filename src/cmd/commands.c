@@ -11,7 +11,17 @@
 #include "cmd/head/head.h"
 #include "cmd/help/help.h"
 #include "cmd/jobs/jobs.h"
+#include "cmd/pai/command.h"
+#include "cmd/render/command.h"
 #include "cmd/run/run.h"
+#include "cmd/wait/command.h"
+
+/* Of commands that find a job wherever it was started. */
+#define PLACE "[--namespace NAME] [--context NAME] [--pai-server URL] [--pai-user NAME]"
+#define PLACE_WORDS "--namespace --context --pai-server --pai-user"
+#define PLACE_HELP                                                                                 \
+    "--namespace, --context: of a job of Kubernetes, by its name, wherever it was started. "       \
+    "--pai-server, --pai-user: of a job of OpenPAI, likewise."
 
 static int cmd_help(int argc, char **argv)
 {
@@ -29,6 +39,12 @@ const struct rg_command rg_commands[] = {
     { "run", "[OPTION...] [--] COMMAND [ARGUMENT...]", NULL,
       "Run copies of a command, together. `reigen run --help` lists its options.",
       rg_cmd_run, NULL },
+    { "plan", "[OPTION...] [--] COMMAND [ARGUMENT...]", NULL,
+      "Say what would become of a job, before anything of it is made; it takes the options of "
+      "reigen run. On Kubernetes: whether the cluster would take it, whether there is room now, "
+      "and what stands in its way. Elsewhere: what --dry-run prints. Exit code 75: it would have "
+      "to wait.",
+      rg_cmd_plan, NULL },
     { "head", "--plan FILE", "--plan @file",
       "Run the job that `reigen run --write-plan FILE` has written, without a terminal. "
       "`reigen-agent head` does the same with nothing else of Reigen's; it starts no ranks by ssh.",
@@ -52,22 +68,56 @@ const struct rg_command rg_commands[] = {
     { "jobs", "[--all] [--json]", "--all --json",
       "List your jobs, wherever they were started. --all: and those that ended last.",
       rg_cmd_jobs, NULL },
-    { "stop", "JOB|--all", "--all @job",
-      "End a job, by the beginning of its id or by its number with Slurm, and remove containers "
-      "that it has left.",
+    { "stop", PLACE " JOB|--all", "--all " PLACE_WORDS " @job",
+      "End a job, by the beginning of its id, by its number with Slurm or by its name on "
+      "Kubernetes or OpenPAI, and remove containers that it has left. " PLACE_HELP,
       rg_cmd_stop, NULL },
-    { "logs", "[-f] [--rank R] JOB", "-f --rank @job",
-      "Show what a job has written to --output-dir, to a file or, submitted to Slurm, to its log. "
-      "-f: and what follows, until its end. --rank: only this rank's.",
+    { "logs", "[-f] [--rank R] " PLACE " JOB",
+      "-f --rank " PLACE_WORDS " @job",
+      "Show what a job has written to --output-dir, to a file or, with Slurm, Kubernetes or "
+      "OpenPAI, to its log. -f: and what follows, until its end. --rank: only this rank's. "
+      PLACE_HELP,
       rg_cmd_logs, NULL },
-    { "status", "[--json] JOB", "--json @job",
-      "Say what is known of a job: its state, hosts, start, output and exit code.",
+    { "attach", "[--tail LINES] " PLACE " JOB",
+      "--tail " PLACE_WORDS " @job",
+      "Stay with a job until its end, as the reigen run that started it: show what it has written "
+      "and what follows, and end with its exit code. Ctrl-C leaves it alone. --tail: of what was "
+      "written before, only so many lines. " PLACE_HELP,
+      rg_cmd_attach, NULL },
+    { "status", "[--json] " PLACE " JOB",
+      "--json " PLACE_WORDS " @job",
+      "Say what is known of a job: its state, hosts, start, output and exit code. "
+      PLACE_HELP,
       rg_cmd_status, NULL },
+    { "render", "[FORMAT NAME [--PARAMETER VALUE]... [-- COMMAND]] [-o FILE]", "@render",
+      "Print a manifest for Kubernetes, which kubectl apply -f - takes. Without arguments it lists "
+      "the formats; `reigen render FORMAT --describe` lists the parameters of one.",
+      rg_cmd_render, NULL },
+    { "pai", "check [--json] FILE | convert --to v1|v2 [OPTION...] FILE",
+      "check convert --json --to -o --keep-sleep --image-has-reigen --agent-url --agent-path @file",
+      "Work with a job file of OpenPAI: JSON of API v1, or YAML of protocol v2. check says what is "
+      "wrong with it, with line and column; exit code 2: it has errors. convert prints it in the "
+      "other version, and says what that changes. A sleep before a command becomes what waits for "
+      "the other tasks: wait-workers with --image-has-reigen, --agent-path PATH or --agent-url "
+      "URL#sha256=HEX, else a loop of a shell. --keep-sleep: it stays.",
+      rg_cmd_pai, NULL },
+    { "wait-workers",
+      "[--no-ssh] [--hosts HOSTS|--head HOST] [OPTION...]",
+      "--ssh --no-ssh --hosts --hostfile --head --name --port --start-timeout --quiet",
+      "In a job's script, in the place of a sleep before mpirun: wait until all workers are ready. "
+      "With --ssh, ssh to each works; with --no-ssh, each runs wait-workers, too, and has called "
+      "with the key of REIGEN_KEY or REIGEN_KEY_FILE. A worker stays until the head's task ends. "
+      "In a task of OpenPAI all hosts are known; else --hosts or --hostfile names the workers, and "
+      "on a worker --head the head, and --name what the head calls it; --port is the head's. Exit "
+      "code 124: not ready within --start-timeout (300 s), and who is missing is named.",
+      rg_cmd_wait_workers, NULL },
     { "explain", "[CODE]", "2 69 70 74 75 76 77 124 125 126 127 130 137 139 143",
       "Say what an exit code means, and what to do.", rg_cmd_explain, NULL },
     { "man", "[--roff] [PAGE]",
-      "--roff reigen run head horovodrun srun-docker rsh doctor jobs stop logs status explain man "
-      "completion sshd sshconfig run-dock-asuser install-scripts version help job",
+      "--roff reigen run plan head horovodrun srun-docker rsh doctor jobs stop logs attach status "
+      "render pai wait-workers explain man completion sshd sshconfig run-dock-asuser "
+      "install-scripts version "
+      "help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
       "--roff: its source, for man -l.",
       rg_cmd_man, NULL },
@@ -92,8 +142,9 @@ const struct rg_command rg_commands[] = {
       rg_cmd_install_scripts, NULL },
     { "version", "", NULL, "Print reigen's version.", cmd_version, NULL },
     { "help", "[COMMAND]",
-      "run head horovodrun srun-docker rsh doctor jobs stop logs status explain man completion "
-      "sshd sshconfig run-dock-asuser install-scripts version",
+      "run plan head horovodrun srun-docker rsh doctor jobs stop logs attach status render "
+      "pai wait-workers explain man completion sshd sshconfig run-dock-asuser install-scripts "
+      "version",
       "Print this, or a command's help.", cmd_help, NULL },
     { .name = NULL }
 };

@@ -3,9 +3,12 @@
  * table. */
 #include "cmd/common/exit.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "cmd/common/terminal.h"
@@ -60,4 +63,18 @@ int rg_print(const char *text)
     fprintf(stderr, "reigen: cannot write to standard output: %s\n",
             rc == -EBADF ? "it is closed" : strerror(-rc));
     return RG_EXIT_OUTPUT_LOST;
+}
+
+int rg_print_to(const char *path, const struct rg_buf *text, const char *command)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int r = fd < 0 ? -errno : rg_write_all(fd, rg_buf_bytes(text), rg_buf_nbytes(text));
+
+    if (fd >= 0 && close(fd) < 0 && r == 0)
+        r = -errno;
+    if (r == 0)
+        return 0;
+    rg_error_set(&err, -r, "-o %s: cannot write it: %s", path, strerror(-r));
+    return rg_fail(&err, command);
 }

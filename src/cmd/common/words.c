@@ -77,3 +77,16 @@ void rg_put_cut(struct rg_buf *text, const char *value, int width)
     }
     rg_buf_printf(text, "...");
 }
+
+void rg_put_row(struct rg_buf *text, const char *left, const char *right, int width, int columns)
+{
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+    int n = (int) strlen(left);
+
+    rg_wrap(&body, right, width, columns);
+    rg_buf_printf(text, "  %s", left);
+    if (n + 4 > width)
+        rg_buf_printf(text, "\n%s", rg_buf_text(&body));
+    else
+        rg_buf_printf(text, "%*s%s", width - 2 - n, "", rg_buf_text(&body) + width);
+}

@@ -11,6 +11,9 @@
 
 /* Wrap words to columns, each line indented; ends with a newline. */
 void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns);
+/* A row of a help text: left, and right wrapped from column width on; a left that is too long has a
+ * line of its own. */
+void rg_put_row(struct rg_buf *text, const char *left, const char *right, int width, int columns);
 
 /* How many columns it takes: a character of UTF-8 is taken for one. */
 int rg_width(const char *text);

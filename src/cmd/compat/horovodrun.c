@@ -125,8 +125,8 @@ static int refuse_elastic(const struct rg_horovodrun *run)
 
     rg_error_set_exit(&err, ENOTSUP, RG_EXIT_UNAVAILABLE,
                       "elastic jobs (%s) come with a later version of Reigen; this one runs a "
-                      "fixed number of ranks: leave the elastic flags out, and give -np and -H",
-                      run->elastic.discovery_script ? "--host-discovery-script" : "--min-np");
+                      "fixed number of ranks: leave the elastic flags out, and give -np with -H or "
+                      "--host-discovery-script", run->elastic.min_np ? "--min-np" : "--max-np");
     return rg_fail(&err, "horovodrun");
 }
 
@@ -138,6 +138,7 @@ int rg_cmd_horovodrun(int argc, char **argv)
 
     rg_stdio_ensure(open);
     rg_horovodrun_init(&run);
+    run.request.tell = rg_run_tell;
     if (rg_horovodrun_parse(&run, argc, argv, &err) < 0)
         return rg_fail(&err, "horovodrun");
     if (run.request.help)

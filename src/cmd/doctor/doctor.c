@@ -23,6 +23,8 @@
 #include "spec/options/options.h"
 
 #define EXIT_FINDINGS 1
+#define AWAY "the hosts of such a job are not there before it; reigen plan says whether it would " \
+             "start, and --require WHAT of reigen run looks at its hosts before the ranks start"
 #define TRIES_MAX 4 /* with ever fewer hosts, as long as some of them cannot be started */
 
 struct doctor {
@@ -262,6 +264,9 @@ static int examine(struct doctor *doctor)
     const struct rg_driver_ops *driver = rg_driver_choose(&doctor->request.job);
     struct rg_error err = RG_ERROR_INIT;
 
+    /* Its hosts are made with the job, and this computer is none of them. */
+    if (driver->platform.away)
+        return rg_fail(&(struct rg_error){ ENOTSUP, RG_EXIT_USAGE, AWAY }, "doctor");
     if (prepare(doctor, driver, &err) < 0)
         return rg_fail(&err, "doctor");
     for (size_t i = 0; i < doctor->request.notes.count && !doctor->request.quiet; i++)
@@ -309,6 +314,8 @@ static int use_planes_command(struct rg_job *job)
     bool own = !job->container.image && rg_run_find_beside("python3", path);
 
     rg_strv_fini(&job->command);
+    while (job->nroles)
+        rg_role_fini(&job->roles[--job->nroles]);
     job->engine = RG_ENGINE_NATIVE;
     job->tag = RG_TAG_OFF;
     job->stdin_mode = RG_STDIN_NONE;
@@ -357,9 +364,11 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
     if (r < 0)
         return rg_error_memory(err);
     r = refuse_misspelt(argv, err);
+    doctor->request.stand_in = true;
     if (r == 0)
         r = rg_run_parse(&doctor->request, (int) with.count, with.v, err);
-    if (r == 0 && !doctor->request.help && doctor->request.job.command.count > 1)
+    if (r == 0 && !doctor->request.help && !doctor->request.job.nroles &&
+        doctor->request.job.command.count > 1)
         r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                               "doctor: it runs no command and takes options only; leave out: %.80s",
                               doctor->request.job.command.v[0]);

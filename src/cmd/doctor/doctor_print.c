@@ -58,6 +58,21 @@ static json_t *list_unstarted(const struct rg_doctor_input *found)
     return list;
 }
 
+static json_t *settings_of(const struct rg_finding *f)
+{
+    json_t *map = json_object();
+
+    for (size_t i = 0; i < f->settings.count; i++) {
+        rg_autofree char *name = strdup(f->settings.v[i]);
+        char *value = name ? strchr(name, '=') : NULL;
+        if (!value)
+            continue;
+        *value = '\0';
+        json_object_set_new(map, name, rg_json_text(value + 1));
+    }
+    return map;
+}
+
 static json_t *list_findings(const struct rg_doctor_input *found,
                              const struct rg_findings *findings)
 {
@@ -66,10 +81,11 @@ static json_t *list_findings(const struct rg_doctor_input *found,
     for (size_t i = 0; i < findings->count; i++) {
         const struct rg_finding *f = &findings->v[i];
         json_array_append_new(
-            list, json_pack("{s:o, s:s, s:s, s:o, s:o}", "host",
+            list, json_pack("{s:o, s:s, s:s, s:o, s:o, s:o}", "host",
                             f->host < 0 ? json_null() : rg_json_text(host_name(found, f->host)),
                             "check", f->check, "level", rg_finding_level_name(f->level), "value",
-                            rg_json_text(f->value), "remedy", rg_json_text(f->remedy)));
+                            rg_json_text(f->value), "remedy", rg_json_text(f->remedy), "settings",
+                            settings_of(f)));
     }
     return list;
 }

@@ -3,12 +3,14 @@
  * of reigen-agent, so it knows no command line, no YAML and no jansson. */
 #include "cmd/head/head.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/fd.h"
 #include "base/loop.h"
 #include "cmd/show/events.h"
 #include "cmd/common/exit.h"
@@ -254,6 +256,28 @@ static size_t count_shown(const struct run *run, const struct rg_verdict *verdic
                           : 0;
 }
 
+/* Who made the file may take no more of it than this. */
+#define VERDICT_MAX 4096
+
+static void write_verdict(const char *path, struct rg_verdict verdict)
+{
+    char cause[VERDICT_MAX / 8];
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autoclose int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+    snprintf(cause, sizeof(cause), "%s", verdict.cause);
+    verdict.cause = cause;
+    verdict.nlast_lines = 0;
+    rg_event_verdict(&text, &verdict);
+    if (rg_buf_nbytes(&text) > VERDICT_MAX) {
+        rg_buf_clear(&text);
+        verdict.nends = 0;
+        rg_event_verdict(&text, &verdict);
+    }
+    if (fd >= 0)
+        rg_write_all(fd, rg_buf_bytes(&text), rg_buf_nbytes(&text));
+}
+
 static void on_ended(void *arg, const struct rg_verdict *verdict)
 {
     struct run *run = arg;
@@ -267,12 +291,14 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     rg_terminal_restore();
     rg_output_finish(run->output);
     run->again = !run->reader_gone && rg_restart_wanted(&run->restart, &planned->job, verdict);
+    struct rg_verdict told = *verdict;
+    told.exit_code = run->exit_code;
     if (planned->job.json && !run->again) {
-        struct rg_verdict told = *verdict;
-        told.exit_code = run->exit_code;
         rg_event_verdict(&run->event, &told);
         send_event(run);
     }
+    if (run->as->verdict)
+        write_verdict(run->as->verdict, told);
     if (verdict->first && verdict->first->note)
         rg_output_note(run->output, verdict->first->note, &note);
     const struct rg_verdict_style style = {
@@ -525,7 +551,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         rg_registry_add(&run->planned.plan, job, &run->registered);
     const struct rg_session_options options = {
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
-        .held = run->hold.held, .ops = &session_ops, .arg = run,
+        .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,
     };
 
     /* Before anything is started that a signal would leave behind: the loop hands it on later. The

@@ -9,6 +9,7 @@
 #define RG_CMD_HEAD_HEAD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "launch/plan/plan_file.h"
 
@@ -20,6 +21,9 @@ struct rg_head_as {
      * err. here: the ranks would run on this computer. No platform is asked for hosts then. */
     int (*instead)(void *arg, const struct rg_planned *planned, bool here, struct rg_error *err);
     void *arg;
+    const uint8_t *key;  /* of the job, which its agents have already; NULL: one is made */
+    const char *verdict; /* NULL, or a file that is there: the verdict is written into it, as
+                          * --json's event without the last lines */
 };
 
 /* Plan the job, unless that is done, and run it: show what it writes, print the verdict.

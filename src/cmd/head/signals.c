@@ -27,8 +27,11 @@ static void note_sender(int signo, siginfo_t *info, void *context)
 {
     (void) context;
     sent_by_stop = info->si_code == SI_QUEUE && info->si_value.sival_int == RG_SIGNALS_STOP;
-    sent_by_platform = platform_is_known && info->si_code <= 0 &&
-                       (info->si_uid == 0 || (shell && info->si_pid == shell));
+    /* What comes from without our pid name space has no number here: that is who made it. */
+    sent_by_platform = info->si_code <= 0 &&
+                       (info->si_pid == 0 ||
+                        (platform_is_known &&
+                         (info->si_uid == 0 || (shell && info->si_pid == shell))));
     next_handler(signo);
 }
 

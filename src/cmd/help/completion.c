@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen completion: prints a shell's script, or the words that such a script asks for while a
- * person types: hosts, jobs, interfaces. */
+ * person types: hosts, jobs, interfaces, what a format of reigen render takes. */
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -12,6 +12,9 @@
 #include "cmd/help/help.h"
 #include "cmd/help/texts.h"
 #include "launch/jobs/registry.h"
+#include "launch/jobs/submitted.h"
+#include "render/render.h"
+#include "spec/job/platform.h"
 
 #define FILE_MAX (4u << 20) /* bytes that are read of one file */
 #define LINE_BYTES 65536
@@ -99,6 +102,64 @@ static void add_jobs(struct rg_strv *words)
         rg_strv_add(words, registry.jobs[i].id);
 }
 
+static void add_submitted(struct rg_strv *words)
+{
+    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list list = { NULL, 0 };
+
+    for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
+        if ((*p)->queues)
+            rg_submitted_list(*p, &list);
+    }
+    for (size_t i = 0; i < list.count; i++)
+        rg_strv_add(words, list.jobs[i].id);
+}
+
+static void add_words(struct rg_strv *words, const char *list)
+{
+    for (size_t n; *list; list += n + strspn(list + n, " ")) {
+        n = strcspn(list, " ");
+        rg_strv_addf(words, "%.*s", (int) n, list);
+    }
+}
+
+static const struct rg_render_param *find_param(const struct rg_render_format *format,
+                                                const char *word)
+{
+    const char *name = word + strspn(word, "-");
+
+    for (const struct rg_render_param *p = format->params; name > word && p->name; p++) {
+        if (strcmp(p->name, name) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+/* What may stand behind `reigen render WORD...`: a format, the value of its last parameter where
+ * there are few, or nothing if there are many; else its parameters. */
+static void add_render(struct rg_strv *words, char *const *said)
+{
+    const struct rg_render_format *format = rg_render_formats;
+
+    said += *said && strcmp(*said, "render") == 0; /* fish has no empty range of words */
+    while (*said && format->name && strcmp(format->name, *said) != 0)
+        format++;
+    for (const struct rg_render_format *f = rg_render_formats; !*said && f->name; f++)
+        rg_strv_add(words, f->name);
+    if (!*said || !format->name)
+        return;
+    while (said[1])
+        said++;
+    const struct rg_render_param *last = find_param(format, *said);
+    if (last && last->kind != RG_RENDER_FLAG) {
+        add_words(words, last->kind == RG_RENDER_CHOICE ? last->choices
+                         : last->kind == RG_RENDER_BOOL ? "true false" : "");
+        return;
+    }
+    for (const struct rg_render_param *p = format->params; p->name; p++)
+        rg_strv_addf(words, "--%s", p->name);
+    add_words(words, format->command ? "--describe -o --" : "--describe -o");
+}
+
 static void add_interfaces(struct rg_strv *words)
 {
     struct if_nameindex *all = if_nameindex();
@@ -109,8 +170,8 @@ static void add_interfaces(struct rg_strv *words)
         if_freenameindex(all);
 }
 
-/* --hosts (also of the host files in more), --jobs or --interfaces, one word a line. 0, or -ENOENT
- * for something else. */
+/* --hosts (also of the host files in more), --jobs, --interfaces or --render (behind the words in
+ * more), one word a line. 0, or -ENOENT for something else. */
 static int print_words(const char *what, char *const *more, struct rg_buf *text)
 {
     rg_autostrv struct rg_strv words = RG_STRV_INIT;
@@ -118,9 +179,11 @@ static int print_words(const char *what, char *const *more, struct rg_buf *text)
     if (strcmp(what, "--hosts") == 0)
         add_hosts(&words, more);
     else if (strcmp(what, "--jobs") == 0)
-        add_jobs(&words);
+        add_jobs(&words), add_submitted(&words);
     else if (strcmp(what, "--interfaces") == 0)
         add_interfaces(&words);
+    else if (strcmp(what, "--render") == 0)
+        add_render(&words, more);
     else
         return -ENOENT;
     for (size_t i = 0; i < words.count; i++)

@@ -33,18 +33,23 @@ void rg_option_print(struct rg_buf *text, const struct rg_option *o)
         rg_buf_printf(text, " %s", o->arg2);
 }
 
-/* Left column and right column; a long left one has a line of its own. */
-static void print_entry(struct rg_buf *text, const char *left, const char *right, int columns)
+/* What a command takes, with line breaks in front of a bracket where it is too long for a line. */
+static char *break_usage(const struct rg_command *command, int columns)
 {
-    rg_autobuf struct rg_buf body = RG_BUF_INIT;
-    int n = (int) strlen(left);
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    const char *p = command->args;
+    int used = 2 + (int) strlen(command->name);
 
-    rg_wrap(&body, right, LEFT, columns);
-    rg_buf_printf(text, "  %s", left);
-    if (n + 4 > LEFT)
-        rg_buf_printf(text, "\n%s", rg_buf_text(&body));
-    else
-        rg_buf_printf(text, "%*s%s", LEFT - 2 - n, "", rg_buf_text(&body) + LEFT);
+    rg_buf_printf(&text, "%s", command->name);
+    while (*p) {
+        const char *next = strstr(p + 1, " [");
+        int n = next ? (int) (next - p) : (int) strlen(p);
+        bool full = used + 1 + n > columns;
+        rg_buf_printf(&text, "%s%.*s", full ? "\n      " : " ", n, p);
+        used = (full ? 6 : used + 1) + n;
+        p += n + (next != NULL);
+    }
+    return rg_buf_status(&text) == 0 ? strdup(rg_buf_text(&text)) : NULL;
 }
 
 void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *commands)
@@ -56,8 +61,8 @@ void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *c
             0, columns);
     rg_buf_printf(text, "\nCommands\n");
     for (const struct rg_command *c = commands; c->name; c++) {
-        rg_autofree char *left = rg_strf("%s%s%s", c->name, *c->args ? " " : "", c->args);
-        print_entry(text, left ? left : c->name, c->summary, columns);
+        rg_autofree char *left = break_usage(c, columns);
+        rg_put_row(text, left ? left : c->name, c->summary, LEFT, columns);
     }
     rg_buf_printf(text, "\nFor example\n  reigen run -np 4 -- python train.py\n");
 }
@@ -81,7 +86,7 @@ void rg_help_run(struct rg_buf *text, int columns)
             if ((int) options[i].group != group)
                 continue;
             rg_option_print(&left, &options[i]);
-            print_entry(text, rg_buf_text(&left), options[i].help, columns);
+            rg_put_row(text, rg_buf_text(&left), options[i].help, LEFT, columns);
         }
     }
     rg_buf_printf(text, "\nFor example\n"
@@ -116,7 +121,7 @@ static void help_horovodrun(struct rg_buf *text, int columns)
             if ((int) flags[i].group != group || (flags[i].key && !strchr(flags[i].key, '.')))
                 continue;
             rg_option_print(&left, &option);
-            print_entry(text, rg_buf_text(&left), flags[i].help, columns);
+            rg_put_row(text, rg_buf_text(&left), flags[i].help, LEFT, columns);
         }
     }
     rg_buf_printf(text, "\nFor example\n"
@@ -156,7 +161,7 @@ void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *c
     for (const struct rg_script_option *o = script->options; o->name; o++) {
         rg_autobuf struct rg_buf left = RG_BUF_INIT;
         rg_script_option_print(&left, o);
-        print_entry(text, rg_buf_text(&left), o->help, columns);
+        rg_put_row(text, rg_buf_text(&left), o->help, LEFT, columns);
     }
     rg_buf_printf(text, "\nFor example\n");
     for (const char *p = script->examples; *p; p += strcspn(p, "\n") + 1)

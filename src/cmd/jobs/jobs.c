@@ -77,8 +77,9 @@ int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *re
         registry.jobs[at] = (struct rg_registry_job){ 0 };
         return 0;
     }
-    return rg_fail_usage(command, "%s %.80s: no such job; reigen jobs --all lists them", command,
-                         id);
+    return rg_fail_usage(command, "%s %.80s: no such job; reigen jobs --all lists them, "
+                         "--namespace NAME finds others' on Kubernetes, and --pai-server URL on "
+                         "OpenPAI", command, id);
 }
 
 /* --- jobs that a platform runs when it can ---------------------------------------------------- */
@@ -91,6 +92,80 @@ const struct rg_driver_ops *rg_jobs_find_submitted(const char *id, struct rg_sub
             return rg_drivers[i];
     }
     return NULL;
+}
+
+static const char *const place_names[RG_JOBS_PLACES] = {
+    [RG_JOBS_NAMESPACE] = "namespace",
+    [RG_JOBS_CONTEXT] = "context",
+    [RG_JOBS_PAI_SERVER] = "pai-server",
+    [RG_JOBS_PAI_USER] = "pai-user",
+};
+
+/* What was given by this option of a platform's; NULL: nothing, or it has none. */
+static const char *place_value(const struct rg_jobs_place *place, const char *name)
+{
+    for (int i = 0; name && i < RG_JOBS_PLACES; i++) {
+        if (strcmp(place_names[i], name) == 0)
+            return place->value[i];
+    }
+    return NULL;
+}
+
+bool rg_jobs_names_place(const struct rg_jobs_place *place)
+{
+    bool any = false;
+
+    for (int i = 0; i < RG_JOBS_PLACES; i++)
+        any |= place->value[i] != NULL;
+    return any;
+}
+
+int rg_jobs_choose_finder(const char *command, const struct rg_jobs_place *place,
+                          const struct rg_driver_ops **ret_driver)
+{
+    const struct rg_driver_ops *found = NULL;
+
+    for (size_t i = 0; rg_drivers[i]; i++) {
+        const char *const *names = rg_drivers[i]->platform.places;
+        bool named = place_value(place, names[0]) || place_value(place, names[1]);
+        if (!rg_drivers[i]->find || !named)
+            continue;
+        if (found)
+            return rg_fail_usage(command, "%s --%s: a job is on %s or on %s, not on both; leave "
+                                 "the options of one of them out", command, names[0],
+                                 found->platform.title, rg_drivers[i]->platform.title);
+        found = rg_drivers[i];
+    }
+    *ret_driver = found;
+    return 0;
+}
+
+int rg_jobs_ask_place(const struct rg_driver_ops *driver, const struct rg_jobs_place *place,
+                      struct rg_submitted_job *job, struct rg_strv *hosts, struct rg_error *err)
+{
+    const char *const *names = driver->platform.places;
+
+    return driver->find(job, place_value(place, names[0]), place_value(place, names[1]), hosts,
+                        err);
+}
+
+int rg_jobs_find_at(const char *command, const char *id, const struct rg_jobs_place *place,
+                    struct rg_submitted_job *ret_job, const struct rg_driver_ops **ret_driver)
+{
+    rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
+    const struct rg_driver_ops *driver;
+    struct rg_error err = RG_ERROR_INIT;
+    int code = rg_jobs_choose_finder(command, place, &driver);
+
+    if (code)
+        return code;
+    *ret_driver = driver ? driver : rg_jobs_find_submitted(id, ret_job);
+    if (!driver)
+        return 0;
+    ret_job->platform = &driver->platform;
+    snprintf(ret_job->id, sizeof(ret_job->id), "%s", id);
+    return rg_jobs_ask_place(driver, place, ret_job, &hosts, &err) < 0 ? rg_fail(&err, command)
+                                                                       : 0;
 }
 
 int rg_jobs_fail_submitted(const char *command, const struct rg_submitted_job *job,
@@ -126,7 +201,8 @@ int rg_jobs_list_submitted(struct rg_submitted_list *list)
 static void describe(const struct rg_submitted_job *job, struct rg_buf *text)
 {
     const char *word = job->word ? job->word : "", *reason = job->reason ? job->reason : "";
-    bool there = job->state == RG_SUBMITTED_WAITS || job->state == RG_SUBMITTED_RUNS;
+    bool there = job->state == RG_SUBMITTED_WAITS || job->state == RG_SUBMITTED_RUNS ||
+                 (job->state == RG_SUBMITTED_UNKNOWN && *word && job->exit_code < 0);
     bool plain = !*word || strcmp(word, "COMPLETED") == 0 || strcmp(word, "FAILED") == 0;
 
     if (there && !(job->nodes && *job->nodes))
@@ -140,7 +216,9 @@ static void describe(const struct rg_submitted_job *job, struct rg_buf *text)
     else
         rg_buf_printf(text, "job %s: ended by %s before it could say how%s%s\n", job->id,
                       job->platform->title, *word ? ": " : "", word);
-    rg_buf_printf(text, "  %s\n  output: %s\n", job->command, job->log);
+    if (*job->command) /* only where it was started it is known */
+        rg_buf_printf(text, "  %s\n", job->command);
+    rg_buf_printf(text, "  output: %s\n", job->log);
 }
 
 static int print_submitted(const struct rg_driver_ops *driver, struct rg_submitted_job *job,
@@ -261,8 +339,11 @@ int rg_cmd_status(int argc, char **argv)
     rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    const struct rg_driver_ops *driver;
+    struct rg_jobs_place place = { { NULL } };
     bool json = false;
-    const struct rg_arg args[] = { { .name = "json", .flag = &json }, { NULL } };
+    const struct rg_arg args[] = { { .name = "json", .flag = &json }, RG_JOBS_PLACE_ARGS(place),
+                                   { NULL } };
     int n = rg_args_parse(argc, argv, args, 1);
 
     if (n < 0)
@@ -270,10 +351,10 @@ int rg_cmd_status(int argc, char **argv)
     if (n == 0)
         return rg_fail_usage("status", "status: give a job's id, or its beginning; reigen jobs "
                                        "--all lists them");
-    const struct rg_driver_ops *driver = rg_jobs_find_submitted(argv[1], &submitted);
-    if (driver)
-        return print_submitted(driver, &submitted, json);
-    int code = rg_jobs_find("status", argv[1], &job);
+    int code = rg_jobs_find_at("status", argv[1], &place, &submitted, &driver);
+    if (code || driver)
+        return code ? code : print_submitted(driver, &submitted, json);
+    code = rg_jobs_find("status", argv[1], &job);
     if (code)
         return code;
     if (json)

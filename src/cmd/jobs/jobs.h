@@ -6,6 +6,7 @@
  *   jobs.c        the commands jobs and status; which job is meant
  *   jobs_print.c  tables, lines and JSON
  *   jobs_logs.c   the command logs
+ *   attach.c      the command attach
  *   stop.c        the command stop; what killed launchers and agents have left
  *
  * Thread rule: main thread. Reads files; with submitted jobs, asks their driver.
@@ -46,6 +47,7 @@ struct rg_jobs_table {
 int rg_cmd_jobs(int argc, char **argv);
 int rg_cmd_stop(int argc, char **argv);
 int rg_cmd_logs(int argc, char **argv);
+int rg_cmd_attach(int argc, char **argv);
 int rg_cmd_status(int argc, char **argv);
 
 /* The job of which this is the id, its beginning, or the number of Slurm's job that it runs in: one
@@ -56,6 +58,37 @@ int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *re
 /* The submitted job of this id, and the driver that has it; NULL: there is none. */
 const struct rg_driver_ops *rg_jobs_find_submitted(const char *id,
                                                    struct rg_submitted_job *ret_job);
+/* Where a job is that may have been started elsewhere, by the options that platforms have for that
+ * (platform.places). A command takes all of them, and one platform's are used. */
+enum rg_jobs_place_option {
+    RG_JOBS_NAMESPACE,
+    RG_JOBS_CONTEXT,
+    RG_JOBS_PAI_SERVER,
+    RG_JOBS_PAI_USER,
+    RG_JOBS_PLACES
+};
+struct rg_jobs_place {
+    const char *value[RG_JOBS_PLACES]; /* as given, or NULL */
+};
+#define RG_JOBS_PLACE_ARGS(place)                                                                  \
+    { .name = "namespace", .what = "NAME", .value = &(place).value[RG_JOBS_NAMESPACE] },           \
+    { .name = "context", .what = "NAME", .value = &(place).value[RG_JOBS_CONTEXT] },               \
+    { .name = "pai-server", .what = "URL", .value = &(place).value[RG_JOBS_PAI_SERVER] },          \
+    { .name = "pai-user", .what = "NAME", .value = &(place).value[RG_JOBS_PAI_USER] }
+
+/* Whether any is given. */
+bool rg_jobs_names_place(const struct rg_jobs_place *place);
+/* The driver that looks jobs up where these options say; NULL: none is given. 0; or the exit code,
+ * after the error was told, where they are not of one platform. */
+int rg_jobs_choose_finder(const char *command, const struct rg_jobs_place *place,
+                          const struct rg_driver_ops **ret_driver);
+/* The driver's find, with what place says for its platform. */
+int rg_jobs_ask_place(const struct rg_driver_ops *driver, const struct rg_jobs_place *place,
+                      struct rg_submitted_job *job, struct rg_strv *hosts, struct rg_error *err);
+/* As rg_jobs_find_submitted; where a place is named, its platform is asked whether the job is
+ * there. 0, and the driver or NULL; or the exit code, after the error was told. */
+int rg_jobs_find_at(const char *command, const char *id, const struct rg_jobs_place *place,
+                    struct rg_submitted_job *ret_job, const struct rg_driver_ops **ret_driver);
 /* Append all that were submitted, with what their platforms say; of those that do not answer, it is
  * told. 0 or -ENOMEM. */
 int rg_jobs_list_submitted(struct rg_submitted_list *list);

@@ -194,6 +194,12 @@ static bool is_submitted_over(void *arg)
     return r == 0 && now.state == RG_SUBMITTED_ENDED;
 }
 
+static void on_say(void *arg, const char *text)
+{
+    (void) arg;
+    fprintf(stderr, "reigen: %s\n", text);
+}
+
 static int show_submitted(const struct rg_driver_ops *driver, const struct rg_submitted_job *job,
                           bool keep)
 {
@@ -202,7 +208,8 @@ static int show_submitted(const struct rg_driver_ops *driver, const struct rg_su
     struct rg_error err = RG_ERROR_INIT;
 
     if (driver->logs)
-        return driver->logs(job, keep, 1, &err) < 0 ? rg_jobs_fail_submitted("logs", job, &err) : 0;
+        return driver->logs(job, keep, 1, on_say, &err) < 0
+                   ? rg_jobs_fail_submitted("logs", job, &err) : 0;
     int r = add(&logs, strdup(job->log), 1, 0, "");
     if (r == 0)
         r = show(&logs, keep ? is_submitted_over : NULL, &submitted);
@@ -277,10 +284,13 @@ int rg_cmd_logs(int argc, char **argv)
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
     const char *rank_text = NULL;
     struct rg_error err = RG_ERROR_INIT;
+    const struct rg_driver_ops *driver;
+    struct rg_jobs_place place = { { NULL } };
     bool keep = false;
     int64_t rank = -1;
     const struct rg_arg args[] = { { .name = "follow", .letter = 'f', .flag = &keep },
-                                   { .name = "rank", .what = "R", .value = &rank_text }, { NULL } };
+                                   { .name = "rank", .what = "R", .value = &rank_text },
+                                   RG_JOBS_PLACE_ARGS(place), { NULL } };
     int n = rg_args_parse(argc, argv, args, 1);
 
     if (n < 0)
@@ -290,13 +300,15 @@ int rg_cmd_logs(int argc, char **argv)
                                      "its output; reigen jobs --all lists them");
     if (rank_text && rg_parse_int("--rank", rank_text, 0, RG_JOB_RANKS_MAX - 1, &rank, &err) < 0)
         return rg_fail_usage("logs", "logs %s", err.text);
-    const struct rg_driver_ops *driver = rg_jobs_find_submitted(argv[1], &submitted);
+    int code = rg_jobs_find_at("logs", argv[1], &place, &submitted, &driver);
+    if (code)
+        return code;
     if (driver && rank_text)
         return rg_fail_usage("logs", "logs --rank: the output of all ranks of job %s is in one "
                              "file", argv[1]);
     if (driver)
         return show_submitted(driver, &submitted, keep);
-    int code = rg_jobs_find("logs", argv[1], &job);
+    code = rg_jobs_find("logs", argv[1], &job);
     if (code)
         return code;
     if (rank >= 0 && job.nranks && rank >= job.nranks)

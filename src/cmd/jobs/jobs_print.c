@@ -130,13 +130,16 @@ static const char *submitted_state(const struct rg_submitted_job *job)
 json_t *rg_jobs_submitted_json(const struct rg_submitted_job *job)
 {
     rg_autofree char *word = rg_strf("%s_state", job->platform->name);
+    bool away = job->platform->away; /* its log is no file, and job->log says how to see it */
+    json_t *output = json_pack("{s:s, s:o, s:o}", "kind", away ? "command" : "file", "path",
+                               string_or_null(away ? NULL : job->log), "command",
+                               string_or_null(away ? job->log : NULL));
 
-    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:{s:s, s:o}, s:o, s:o}", "id", job->id,
+    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id", job->id,
                      "state", submitted_state(job), "submitted", 1, word ? word : "word",
                      string_or_null(job->word), "reason", string_or_null(job->reason), "elapsed",
                      string_or_null(job->elapsed), "nodes", string_or_null(job->nodes), "output",
-                     "kind", "file", "path", string_or_null(job->log), "command",
-                     string_or_null(job->command), "exit_code",
+                     output, "command", string_or_null(job->command), "exit_code",
                      code_or_null(job->exit_code));
 }
 

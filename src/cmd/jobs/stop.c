@@ -225,16 +225,17 @@ static int stop_submitted(const struct rg_driver_ops *driver, struct rg_submitte
                                          : say_stopped(job->id);
 }
 
-static int stop_one(const char *id)
+static int stop_one(const char *id, const struct rg_jobs_place *place)
 {
     rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
+    const struct rg_driver_ops *driver;
     struct rg_error err = RG_ERROR_INIT;
 
-    const struct rg_driver_ops *driver = rg_jobs_find_submitted(id, &submitted);
-    if (driver)
-        return stop_submitted(driver, &submitted);
-    int code = rg_jobs_find("stop", id, &job);
+    int code = rg_jobs_find_at("stop", id, place, &submitted, &driver);
+    if (code || driver)
+        return code ? code : stop_submitted(driver, &submitted);
+    code = rg_jobs_find("stop", id, &job);
     if (code)
         return code;
     if (!job.ended) {
@@ -268,8 +269,10 @@ int rg_cmd_stop(int argc, char **argv)
 {
     rg_cleanup(rg_registry_fini) struct rg_registry registry = { 0 };
     struct rg_error err = RG_ERROR_INIT;
+    struct rg_jobs_place place = { { NULL } };
     bool all = false;
-    const struct rg_arg args[] = { { .name = "all", .letter = 'a', .flag = &all }, { NULL } };
+    const struct rg_arg args[] = { { .name = "all", .letter = 'a', .flag = &all },
+                                   RG_JOBS_PLACE_ARGS(place), { NULL } };
     int n = rg_args_parse(argc, argv, args, 1);
 
     if (n < 0)
@@ -278,7 +281,11 @@ int rg_cmd_stop(int argc, char **argv)
         return rg_fail_usage("stop", "stop: give a job's id, or its beginning, or --all; reigen "
                                      "jobs lists them");
     if (!all)
-        return stop_one(argv[1]);
+        return stop_one(argv[1], &place);
+    if (rg_jobs_names_place(&place))
+        return rg_fail_usage("stop", "stop --all: it ends the jobs that were started here, "
+                                     "wherever they run; leave --namespace, --context, "
+                                     "--pai-server and --pai-user out");
     if (rg_registry_list(&registry) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "stop");
     int code = stop_all(&registry, &err) < 0 ? rg_fail(&err, "stop") : 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reigen run`: from its command line to a job that the head runs, shows or writes down. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,14 +9,14 @@
 #include "cmd/common/exit.h"
 #include "cmd/common/terminal.h"
 #include "cmd/head/head.h"
+#include "cmd/run/away.h"
 #include "cmd/run/dryrun.h"
 #include "cmd/run/run.h"
 #include "cmd/show/events.h"
 #include "base/exitcode.h"
 #include "launch/drivers/drivers.h"
-#include "launch/jobs/submitted.h"
-#include "launch/plan/sizes.h"
 #include "spec/horovodrun/horovodrun.h"
+#include "spec/pai/pai.h"
 
 static int print_dry_run(void *arg, const struct rg_planned *planned, bool here,
                          struct rg_error *err)
@@ -58,8 +59,12 @@ void rg_run_say_remarks(const struct rg_request *request)
     }
 }
 
-/* Move from the request what a plan has. */
-static void take(struct rg_request *request, struct rg_planned *ret_planned)
+void rg_run_tell(const char *sentence)
+{
+    fprintf(stderr, "reigen: %s\n", sentence);
+}
+
+void rg_run_take(struct rg_request *request, struct rg_planned *ret_planned)
 {
     *ret_planned = (struct rg_planned){
         .job = request->job, .notes = request->notes, .display_map = request->display_map,
@@ -69,46 +74,58 @@ static void take(struct rg_request *request, struct rg_planned *ret_planned)
     request->notes = (struct rg_strv) RG_STRV_INIT;
 }
 
-/* The job's head will read the plan, and find out the hosts. */
-static int hand_over(const struct rg_driver_ops *driver, const struct rg_planned *planned,
-                     struct rg_submitted_job *job, struct rg_error *err)
+/* Signals that end us wait until release_signals, so that nothing is left of which nobody knows. */
+static void hold_signals(sigset_t *ret_held, sigset_t *ret_before)
 {
-    rg_autofree char *path = rg_submitted_plan(&driver->platform, err);
-    char *argv[] = { (char *) "head", (char *) "--plan", path, NULL };
-    int r = path ? rg_planned_write(planned, path, err) : -err->errnum;
+    static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction old;
 
-    if (r == 0)
-        r = driver->submit(&planned->job, argv, job, err);
-    if (r < 0 && path)
-        unlink(path);
-    if (r < 0)
-        err->exit_code = err->exit_code ? err->exit_code : RG_EXIT_UNAVAILABLE;
-    return r;
+    sigemptyset(ret_held);
+    for (size_t i = 0; i < rg_array_len(ending); i++) {
+        if (sigaction(ending[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaddset(ret_held, ending[i]);
+    }
+    sigprocmask(SIG_BLOCK, ret_held, ret_before);
+}
+
+static void release_signals(const sigset_t *held, const sigset_t *before, const char *id)
+{
+    sigset_t came;
+
+    sigpending(&came);
+    sigandset(&came, &came, held);
+    if (!sigisemptyset(&came))
+        fprintf(stderr, "reigen: job %s was submitted all the same; reigen stop %s ends it\n", id,
+                id);
+    sigprocmask(SIG_SETMASK, before, NULL);
 }
 
 /* --submit: hand the job over and print its id. */
 static int submit(struct rg_request *request)
 {
+    sigset_t held, before;
     const struct rg_driver_ops *driver = rg_driver_choose(&request->job);
     rg_cleanup(rg_submitted_fini) struct rg_submitted_job job = { .platform = &driver->platform,
                                                                   .exit_code = -1 };
     RG_AUTO_PLANNED struct rg_planned planned;
     struct rg_error err = RG_ERROR_INIT;
 
-    take(request, &planned);
-    if (hand_over(driver, &planned, &job, &err) < 0)
+    rg_run_take(request, &planned);
+    int r = rg_away_plan(driver, &planned, &err);
+    if (r == 0 && driver->platform.away) /* else the head says them */
+        rg_away_say_notes(&planned);
+    hold_signals(&held, &before);
+    r = r < 0 ? r : rg_away_submit(driver, &planned, &job, &err);
+    if (r < 0)
         return rg_fail(&err, "run");
-    int r = rg_submitted_add(&job, &planned.job);
-    if (r < 0) {
-        rg_error_set(&err, -r, "job %s was submitted, but no note of it can be written: %s", job.id,
-                     strerror(-r));
-        return rg_fail(&err, "run");
-    }
+    rg_away_say_remarks(&planned, &job);
     if (!request->quiet)
         fprintf(stderr, "reigen: submitted as job %s; reigen logs -f %s shows its output\n",
                 job.id, job.id);
     rg_autofree char *line = rg_strf("%s\n", job.id);
-    return rg_print(line ? line : "");
+    int code = rg_print(line ? line : "");
+    release_signals(&held, &before, job.id);
+    return code;
 }
 
 int rg_run_request(struct rg_request *take_request, const char *command, bool horovod,
@@ -117,7 +134,7 @@ int rg_run_request(struct rg_request *take_request, const char *command, bool ho
     rg_cleanup(rg_request_fini) struct rg_request request = *take_request;
     const struct rg_driver_ops *driver = rg_driver_choose(&request.job);
     RG_AUTO_PLANNED struct rg_planned planned;
-    struct rg_head_as head = { command, horovod, stdin_open, NULL, NULL };
+    struct rg_head_as head = { .command = command, .horovod = horovod, .stdin_open = stdin_open };
     struct rg_error err = RG_ERROR_INIT;
 
     *take_request = (struct rg_request){ 0 };
@@ -125,7 +142,11 @@ int rg_run_request(struct rg_request *take_request, const char *command, bool ho
         head.instead = print_dry_run;
     else if ((head.arg = request.write_plan))
         head.instead = write_plan;
-    take(&request, &planned);
+    rg_run_take(&request, &planned);
+    if (driver->platform.away && head.instead == print_dry_run)
+        return rg_away_describe(driver, &planned, command);
+    if (driver->platform.away && !head.instead)
+        return rg_away_run(driver, &planned, command);
     /* What is not known before there are hosts is found out where it runs. */
     if (head.instead == write_plan && driver->acquire)
         return rg_planned_write(&planned, request.write_plan, &err) < 0
@@ -135,6 +156,7 @@ int rg_run_request(struct rg_request *take_request, const char *command, bool ho
 
 int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err)
 {
+    request->read_other = rg_pai_request;
     int rc = rg_request_parse(request, argc, argv, err);
     const char *name = request->unknown ? request->unknown + strspn(request->unknown, "-") : "";
     rg_autofree char *flag = strndup(name, strcspn(name, "="));
@@ -154,6 +176,7 @@ int rg_cmd_run(int argc, char **argv)
 
     rg_stdio_ensure(open);
     rg_request_init(&request);
+    request.tell = rg_run_tell;
     if (rg_run_parse(&request, argc, argv, &err) < 0)
         return rg_fail(&err, "run");
     if (request.help)
@@ -161,7 +184,7 @@ int rg_cmd_run(int argc, char **argv)
     if (request.version)
         return rg_print("reigen " RG_VERSION "\n");
     if (request.job.submit && !request.job.dry_run && !request.write_plan)
-        return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run") : submit(&request);
+        return submit(&request);
     rg_run_say_remarks(&request);
     return rg_run_request(&request, "run", false, open[0]);
 }

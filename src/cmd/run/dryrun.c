@@ -114,13 +114,31 @@ static int print_unset(const struct rg_strv *base, struct rg_buf *text)
     return 0;
 }
 
+/* What a task runs is the word of the job's command that is its role's. */
+static void print_words(const struct rg_job *job, int rank, struct rg_buf *text)
+{
+    int index;
+    const struct rg_role *role = rg_job_role_of(job, rank, &index);
+    size_t nroles = job->nroles;
+
+    if (role && job->command.count >= nroles) {
+        rg_buf_printf(text, " bash -c ");
+        rg_shell_quote(text, job->command.v[job->command.count - nroles +
+                                            (size_t) (role - job->roles)]);
+    } else {
+        rg_shell_words(text, &job->command);
+    }
+    rg_buf_printf(text, "\n");
+}
+
 /* env and the variables, then the command. */
 static int print_command(const struct rg_plan *plan, const struct rg_job *job, int rank,
                          const struct rg_strv *base, struct rg_buf *text)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
 
-    if (rg_plan_rank_env(plan, job, rank, base, &env) < 0)
+    if (rg_plan_rank_env(plan, job, rank, base, &env) < 0 ||
+        (job->nroles && rg_plan_task_env(plan, job, rank, &env) < 0))
         return -ENOMEM;
     for (size_t i = 0; i < env.count; i++)
         put_assignment(text, env.v[i]);
@@ -132,8 +150,7 @@ static int print_command(const struct rg_plan *plan, const struct rg_job *job, i
         rg_buf_printf(text, " %s=\"$%s\"", job->share_env.v[i], job->share_env.v[i]);
     if (plan->engine && print_engine(plan, job, text) < 0)
         return -ENOMEM;
-    rg_shell_words(text, &job->command);
-    rg_buf_printf(text, "\n");
+    print_words(job, rank, text);
     return 0;
 }
 
@@ -152,7 +169,10 @@ static int print_planned(const struct rg_plan *plan, const struct rg_job *job, i
     rg_autobuf struct rg_buf line = RG_BUF_INIT;
     const char *host = plan->hosts[plan->ranks[rank].host].name;
 
-    if (plan->engine)
+    if (job->nroles)
+        rg_buf_printf(text, "# %s on %s, with its ports and the variables of docs/mpi.md:\n",
+                      plan->ranks[rank].task, host);
+    else if (plan->engine)
         rg_buf_printf(text, "# %s on %s, with hostlist and the variables of docs/mpi.md:\n",
                       plan->engine, host);
     else
@@ -262,7 +282,7 @@ int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, bool h
 {
     rg_autostrv struct rg_strv base = RG_STRV_INIT;
     /* Several ranks that all read standard input want a launcher between them. */
-    bool script = here && !job->container.image && !plan->engine &&
+    bool script = here && !job->container.image && !plan->engine && !job->nroles &&
                   (job->stdin_mode != RG_STDIN_ALL || plan->nranks == 1);
     /* The caller's own environment is what the ranks have otherwise. */
     int rc = rg_strv_add_all(&base, environ);

@@ -13,8 +13,11 @@
 
 #include "spec/options/options.h"
 
+struct rg_planned; /* launch/plan/plan_file.h */
+
 /* As struct rg_command says of run. */
 int rg_cmd_run(int argc, char **argv);
+int rg_cmd_plan(int argc, char **argv);
 
 /* As rg_request_parse; and what is a flag of horovodrun's is called that. */
 int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err);
@@ -22,9 +25,15 @@ int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct
 /* The file of this name in the folder of this program, if it may be executed. */
 bool rg_run_find_beside(const char *name, char ret_path[PATH_MAX]);
 
+/* Move from the request what a plan has. */
+void rg_run_take(struct rg_request *request, struct rg_planned *ret_planned);
+
 /* Say, on standard error, that the job does not use a platform as it could (a driver's remark),
  * where that is so and the request is not to be quiet. Before rg_run_request. */
 void rg_run_say_remarks(const struct rg_request *request);
+
+/* A request's tell: on standard error. */
+void rg_run_tell(const char *sentence);
 
 /* Plan and run the job, show what it writes, print the verdict. take_request is emptied. command,
  * horovod, stdin_open: as in struct rg_head_as. Returns the exit code (base/exitcode.h). */

@@ -221,18 +221,21 @@ static void put_horovod_tag(struct rg_output *output, const struct place *at)
     rg_buf_printf(&output->text, "[%d]<%s>:", at->rank, at->stream == 1 ? "stdout" : "stderr");
 }
 
-/* Neighbouring ranks differ; standard error is bold. */
+/* Neighbouring ranks differ; standard error is bold. Tasks of roles have names. */
 static void put_tag(struct rg_output *output, const struct place *at, bool continued)
 {
     static const int colours[] = { 36, 33, 32, 35, 34, 31 };
     bool colour = at->stream == 1 ? output->o.out_colour : output->o.err_colour;
     const char *plus = continued ? "+" : "";
+    int index = at->rank;
+    const struct rg_role *role = rg_job_role_of(output->o.job, at->rank, &index);
+    const char *name = role ? role->name : "", *dash = role ? "-" : "";
 
     if (colour)
-        rg_buf_printf(&output->text, "\033[%s%dm[%d]%s\033[0m ", at->stream == 2 ? "1;" : "",
-                      colours[at->rank % (int) rg_array_len(colours)], at->rank, plus);
+        rg_buf_printf(&output->text, "\033[%s%dm[%s%s%d]%s\033[0m ", at->stream == 2 ? "1;" : "",
+                      colours[at->rank % (int) rg_array_len(colours)], name, dash, index, plus);
     else
-        rg_buf_printf(&output->text, "[%d]%s ", at->rank, plus);
+        rg_buf_printf(&output->text, "[%s%s%d]%s ", name, dash, index, plus);
 }
 
 static void on_plain_line(void *arg, const struct rg_line *line)

@@ -139,7 +139,12 @@ static void show_line(struct rg_status *status)
 static void show(void *arg)
 {
     struct rg_status *status = arg;
+    uint64_t now_ns = rg_now_ns();
 
+    /* A loop that was held up makes up for what it has missed. */
+    if (!status->tty && status->told_ns && now_ns - status->told_ns < LOG_DELAY_MS * RG_NS_PER_MS)
+        return;
+    status->told_ns = now_ns;
     if (status->tty && status->plan->nhosts > 1)
         show_rows(status);
     else

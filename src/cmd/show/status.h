@@ -28,7 +28,7 @@ struct rg_status {
     struct rg_status_host *hosts;
     bool tty, shown, over;
     int nlines; /* that stand above the cursor */
-    uint64_t since_ns;
+    uint64_t since_ns, told_ns; /* it began; it was last shown, or 0 */
     void (*say)(void *arg, const char *text);
     void *arg;
 };

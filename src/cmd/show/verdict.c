@@ -114,6 +114,20 @@ int rg_verdict_put_ranks(const bool *in, int nranks, struct rg_buf *text)
     return count;
 }
 
+/* Tasks of roles by their names. As rg_verdict_put_ranks. */
+static int put_who(const struct rg_verdict *v, const bool *in, int nranks, struct rg_buf *text)
+{
+    int count = 0;
+
+    if (!nranks || !v->ends[0].engine)
+        return rg_verdict_put_ranks(in, nranks, text);
+    for (int r = 0; r < nranks; r++) {
+        if (in[r])
+            rg_buf_printf(text, "%s%s", count++ ? ", " : "", v->ends[r].engine);
+    }
+    return count;
+}
+
 /* "ranks 0-2 of 4 failed with the same error: " */
 static void put_same(const struct rg_verdict *v, const struct rg_plan *plan, struct rg_buf *text)
 {
@@ -124,13 +138,15 @@ static void put_same(const struct rg_verdict *v, const struct rg_plan *plan, str
     for (int r = 0; in && r < plan->nranks; r++)
         in[r] = v->ends[r].same;
     if (in)
-        count = rg_verdict_put_ranks(in, plan->nranks, &set);
+        count = put_who(v, in, plan->nranks, &set);
+    const char *what = v->ends[0].engine ? "tasks" : "ranks";
+
     if (count < plan->nranks)
         rg_buf_printf(text, "%s of %d", rg_buf_text(&set), plan->nranks);
     else if (count == 2)
-        rg_buf_printf(text, "both ranks");
+        rg_buf_printf(text, "both %s", what);
     else
-        rg_buf_printf(text, "all %d ranks", count);
+        rg_buf_printf(text, "all %d %s", count, what);
     rg_buf_printf(text, " failed with the same error: ");
 }
 
@@ -148,10 +164,10 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
     if (first->sshd_host)
         rg_buf_printf(text, "sshd on %s, port %d, failed, and %s did not begin: ",
                       first->sshd_host, first->sshd_port, first->engine);
-    else if (first->engine)
-        rg_buf_printf(text, "%s on %s failed: ", first->engine, first->host);
     else if (first->same && v->ends)
         put_same(v, plan, text);
+    else if (first->engine)
+        rg_buf_printf(text, "%s on %s failed: ", first->engine, first->host);
     else
         rg_buf_printf(text, "rank %d on %s %s first: ", first->rank, first->host,
                       is_ok(first) ? "left" : "failed");
@@ -204,7 +220,7 @@ static void print_group(const struct rg_verdict *v, const struct rg_plan *plan, 
     if (!in)
         return;
     rg_buf_printf(text, v->ends[from].consequence ? "  died of it: " : "  also failed: ");
-    rg_verdict_put_ranks(in, plan->nranks, text);
+    put_who(v, in, plan->nranks, text);
     rg_buf_printf(text, ": ");
     rg_rank_end_print(&v->ends[from], text);
     rg_buf_printf(text, "\n");
@@ -234,7 +250,8 @@ static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text
     if (own && from != v->first)
         rg_buf_printf(text, "reigen: exit code %d, rank %d's own\n", code, from->rank);
     else if (own && from->same)
-        rg_buf_printf(text, "reigen: exit code %d, the ranks' own\n", code);
+        rg_buf_printf(text, "reigen: exit code %d, %s' own\n", code,
+                      v->first->engine ? "the tasks" : "the ranks");
     else if (own && !v->first->sshd_host)
         rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
                       v->first->engine ? v->first->engine : "the rank");

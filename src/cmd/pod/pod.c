@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A pod gets no orders on standard input: what it is to do lies in files and variables. */
+#include "cmd/pod/pod.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "cmd/head/head.h"
+#include "cmd/pod/pod_internal.h"
+#include "launch/drivers/kubernetes/pods.h"
+#include "launch/drivers/tasks/tasks.h"
+
+/* The first whose pod this is; where it is nobody's, Kubernetes' says what is missing. */
+static const struct rg_pod_platform *const platforms[] = { &rg_pod_openpai, &rg_pod_kubernetes };
+
+void rg_pod_leave_words(const struct rg_pod *pod, int code, const char *text)
+{
+    char cause[RG_ERROR_TEXT_MAX];
+    rg_autoclose int fd = pod->words ? open(pod->words, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
+
+    snprintf(cause, sizeof(cause), "%s", text);
+    for (char *c = cause; *c; c++) {
+        if (*c == '"' || *c == '\\' || iscntrl((unsigned char) *c))
+            *c = ' ';
+    }
+    if (fd >= 0 && code)
+        dprintf(fd, "{\"exit_code\":%d,\"cause\":\"%s\"}\n", code, cause);
+}
+
+int rg_pod_fail(const struct rg_pod *pod, const struct rg_error *err)
+{
+    int code = err->exit_code ? err->exit_code : RG_EXIT_INTERNAL;
+
+    rg_log(RG_LOG_ERROR, "%s", err->text);
+    rg_pod_leave_words(pod, code, err->text);
+    return code;
+}
+
+static void leave(int signo)
+{
+    (void) signo;
+    _exit(RG_EXIT_PREEMPTED);
+}
+
+void rg_pod_obey(void)
+{
+    signal(SIGTERM, leave);
+}
+
+static int lead(const struct rg_pod *pod, struct rg_planned *planned, struct rg_error *err)
+{
+    uint8_t *key = rg_key_hold(NULL);
+    int r = key ? pod->key(key, err) : rg_error_set(err, ENOMEM, "no memory for a key");
+
+    /* The platform starts failed pods again, of which those of the other hosts must be part. */
+    planned->job.max_restarts = 0;
+    if (r == 0)
+        r = rg_head_run(planned, &(struct rg_head_as){ .command = "run", .key = key,
+                                                       .verdict = pod->words });
+    rg_key_drop(key);
+    /* Not every platform can tell these from what it says of containers that it has lost. */
+    return pod->words && (r == RG_POD_KILLED || r == RG_POD_LOST) ? RG_POD_FAILED : r;
+}
+
+static int run(struct rg_pod *pod, struct rg_error *err)
+{
+    RG_AUTO_PLANNED struct rg_planned planned = { .quiet = false };
+    const struct rg_pod_platform *platform = NULL;
+
+    for (size_t i = 0; !platform && i < rg_array_len(platforms); i++)
+        platform = platforms[i]->here() ? platforms[i] : NULL;
+    int r = (platform ? platform : &rg_pod_kubernetes)->find(pod, err);
+    if (pod->run)
+        setenv("XDG_RUNTIME_DIR", pod->run, 0); /* for what the agents keep */
+    if (r < 0)
+        return r;
+    if (!pod->planned)
+        return rg_pod_wait(pod, err);
+    r = pod->plan(&planned, err);
+    if (r < 0) {
+        err->exit_code = RG_EXIT_USAGE;
+        return r;
+    }
+    return pod->leads ? lead(pod, &planned, err) : rg_pod_work(pod, &planned, err);
+}
+
+int rg_pod_wait_main(const char *address, const char *place, uint64_t wait_ms)
+{
+    struct rg_pod pod = { .itself = "this host", .head = address,
+                          .doubt = "is it up, and can this host reach it?",
+                          .key = rg_tasks_take_key };
+    struct rg_error err = RG_ERROR_INIT;
+    int r = 0;
+
+    rg_pod_obey();
+    signal(SIGPIPE, SIG_IGN);
+    if (address) {
+        snprintf(pod.address, sizeof(pod.address), "%s", address);
+        snprintf(pod.place, sizeof(pod.place), "%s", place);
+    } else {
+        r = rg_pod_openpai.find(&pod, &err);
+    }
+    pod.wait_ms = wait_ms;
+    if (r == 0)
+        r = rg_pod_wait(&pod, &err);
+    return r < 0 ? rg_pod_fail(&pod, &err) : r;
+}
+
+int rg_pod_main(void)
+{
+    struct rg_pod pod = { .planned = false };
+    struct rg_error err = RG_ERROR_INIT;
+
+    rg_pod_obey();
+    signal(SIGPIPE, SIG_IGN);
+    int r = run(&pod, &err);
+    return r < 0 ? rg_pod_fail(&pod, &err) : r;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `reigen-agent pod`: what each host of a job runs that a platform has started, in any image and as
+ * any user, with a root that may be read-only. No name is looked up, and the platform is asked
+ * nothing. The head (cmd/head/head.h) runs on one of the hosts. The others call it until it
+ * answers, for as long as the plan's --start-timeout, also again when their link ends before the
+ * start, as a head that was lost comes again. The head's code is the job's. The others end with
+ *
+ *     0     the job has ended well
+ *     75    it has not, or the head is gone, or this host was told to stop: if the head runs again,
+ *           this one is to run again, too. On OpenPAI a job that has not ended well gives its own
+ *           code to all hosts, as the platform takes the first end that it sees for the job's
+ *     124   no head has answered in time
+ *
+ * A host without a plan was there before its jobs. It calls the head until one answers, which may
+ * take days. It does that job, however it ends, and calls again, until somebody ends it (75). Only
+ * what it cannot do without (key, address, name) ends it by itself. Where `reigen wait-workers` has
+ * said on the head that all are there (cmd/wait/wait.h), it ends with 0 when the task of the head
+ * does.
+ *
+ * On Kubernetes:
+ *
+ *     /reigen/agent/reigen-agent   this program
+ *     /reigen/job/plan             what is to be run (launch/plan/plan_file.h)
+ *     /reigen/key/key              the job's key, 64 hexadecimal digits
+ *     /reigen/run                  can be written
+ *     /reigen/bundle/0, 1, ...     perhaps: the archive of our Python packages that the plan speaks
+ *                                  of (container/bundle.h), packed (container/lz4.h) and cut
+ *                                  anywhere
+ *     JOB_COMPLETION_INDEX         which pod it is; 0 is the head. Without it there is no plan
+ *     REIGEN_POD_SERVICE           the Service by whose <NAME>_SERVICE_HOST the head is called
+ *     REIGEN_POD_PORT              its port; 7461 where that is not set
+ *     REIGEN_POD_NAME              what a pod without a plan is called; and, if that is set, ".",
+ *     REIGEN_POD_MARK              and this
+ *     /dev/termination-log         if it is there: what happened, as one JSON object with exit_code
+ *                                  and cause; the head's has what --json's verdict has. As
+ *                                  Kubernetes gives 137 and 255 to pods that it has lost, the head
+ *                                  ends with 1 for those
+ *
+ * In a task of OpenPAI's:
+ *
+ *     PAI_*                        which task it is (launch/drivers/tasks/tasks.h)
+ *     REIGEN_PLAN                  what is to be run, in base64 (RFC 4648). Without it there is no
+ *                                  plan, and `reigen run` is the head
+ *     REIGEN_KEY, ...              the job's key, see rg_tasks_key. The ranks do not get it
+ */
+#ifndef RG_CMD_POD_POD_H
+#define RG_CMD_POD_POD_H
+
+#include <stdint.h>
+
+/* `reigen-agent pod ready`: 0 where a pod without an index has found what it needs. */
+int rg_pod_is_ready(void);
+
+/* The exit code. Main thread; blocks until the pod has done its part. rg_drivers_init was called
+ * before. */
+int rg_pod_main(void);
+
+/* Be a host without a plan: place calls the head at address, as rg_agent_dial takes it; NULL: what
+ * OpenPAI's variables tell. For wait_ms at most until a head answers first; 0: as long as it takes.
+ * The exit code; else as rg_pod_main. */
+int rg_pod_wait_main(const char *address, const char *place, uint64_t wait_ms);
+
+#endif

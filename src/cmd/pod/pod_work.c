@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A pod that has the plan calls the head that has it too, until it answers. */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "agent/ranks/agent.h"
+#include "base/exitcode.h"
+#include "base/fd.h"
+#include "base/time.h"
+#include "cmd/pod/pod_internal.h"
+
+#define PAUSE_MIN_MS 20  /* between calls: a 30th of the time that was waited so far, */
+#define PAUSE_MAX_MS 1000 /* between these */
+#define AGAIN_MS 250     /* from a call that was in vain to the next one */
+#define SAID_MAX 10      /* causes that the log tells at once, and then only after */
+#define SAID_PAUSE_MS 60000 /* each: a pod may wait for days */
+#define LASTING_MS 2000 /* of a link that was taken */
+#define SILENT_S 30    /* then the kernel asks whether the head's is still there, */
+#define ASK_S 10       /* so often, */
+#define ASKS 3         /* and so many times */
+
+static void watch_peer(int fd)
+{
+    static const int on = 1, silent_s = SILENT_S, ask_s = ASK_S, asks = ASKS;
+
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &silent_s, sizeof(silent_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &ask_s, sizeof(ask_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &asks, sizeof(asks));
+}
+
+struct said {
+    char why[RG_DIAL_WHY_MAX];
+    uint64_t at_ns;
+    int count;
+};
+
+/* What is in the way, when that changes. */
+static void say(const struct rg_pod *pod, struct said *said, const char *why)
+{
+    if (strcmp(said->why, why) == 0 ||
+        (said->count >= SAID_MAX && rg_now_ns() - said->at_ns < SAID_PAUSE_MS * RG_NS_PER_MS))
+        return;
+    fprintf(stderr, "reigen: %s waits for a job of the head at %s\n", pod->itself,
+            strcpy(said->why, why));
+    said->at_ns = rg_now_ns();
+    said->count++;
+}
+
+static bool rest(uint64_t waited_ms, int watched_fd)
+{
+    struct pollfd watched = { .fd = watched_fd, .events = POLLIN };
+    uint64_t ms = waited_ms / 30;
+
+    ms = ms < PAUSE_MIN_MS ? PAUSE_MIN_MS : ms > PAUSE_MAX_MS ? PAUSE_MAX_MS : ms;
+    return poll(&watched, 1, (int) ms) <= 0;
+}
+
+int rg_pod_call(const struct rg_pod *pod, uint8_t key[RG_KEY_NBYTES], uint64_t begin_ns,
+                uint64_t limit_ms, int watched_fd, struct rg_error *err)
+{
+    char why[RG_DIAL_WHY_MAX] = "it hangs up at once, as if this one were not of its job";
+    struct said said = { .count = 0 };
+
+    for (;;) {
+        uint64_t waited_ms = (rg_now_ns() - begin_ns) / RG_NS_PER_MS;
+        if (limit_ms && waited_ms >= limit_ms)
+            break;
+        int fd = rg_agent_dial_once(pod->address, pod->place, key, why);
+        if (fd >= 0) {
+            watch_peer(fd);
+            return fd;
+        }
+        if (!limit_ms && watched_fd < 0)
+            say(pod, &said, why);
+        if (!rest(waited_ms, watched_fd))
+            return -EINTR;
+        pod->key(key, NULL); /* the kubelet writes it anew when the Secret changes */
+    }
+    return rg_error_set_exit(err, ETIMEDOUT, RG_EXIT_TIMEOUT,
+                             "the head, which is %s, has not answered within %.6g "
+                             "s (--start-timeout): %s; %s",
+                             pod->head, (double) limit_ms / 1000.0, why, pod->doubt);
+}
+
+int rg_pod_work(const struct rg_pod *pod, const struct rg_planned *planned, struct rg_error *err)
+{
+    struct rg_agent_lines boot = { .waits = true, .ends_alike = pod->ends_alike,
+                                   .keeper_fd = -1 };
+    int code = RG_AGENT_UNSTARTED, r = 0, null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    uint64_t begin_ns = rg_now_ns();
+    char words[256];
+
+    snprintf(boot.job_id, sizeof(boot.job_id), "%s", planned->plan.job_id);
+    snprintf(boot.place, sizeof(boot.place), "%s", pod->place);
+    snprintf(words, sizeof(words), "the job has not ended well, or its head is lost: %s tells",
+             pod->head);
+    for (int fd = 0; null_fd >= 0 && fd < 2; fd++)
+        dup2(null_fd, fd);
+    while (r >= 0 && code == RG_AGENT_UNSTARTED) {
+        rg_pod_obey(); /* the agent has had a handler of its own */
+        r = pod->key(boot.key, err);
+        if (r == 0)
+            r = rg_pod_call(pod, boot.key, begin_ns, planned->job.start_timeout_ms, -1, err);
+        if (r < 0)
+            break;
+        rg_pod_leave_words(pod, RG_EXIT_PREEMPTED, words);
+        boot.link_fd = boot.link_write_fd = r;
+        uint64_t linked_ns = rg_now_ns();
+        code = rg_agent_run(&boot);
+        if (rg_now_ns() - linked_ns > LASTING_MS * RG_NS_PER_MS)
+            begin_ns = rg_now_ns(); /* it was the job's, and will be again */
+        if (code == RG_AGENT_UNSTARTED)
+            rg_sleep_ms(AGAIN_MS);
+    }
+    explicit_bzero(boot.key, sizeof(boot.key));
+    if (code == RG_EXIT_OK)
+        rg_pod_leave_words(pod, RG_EXIT_OK, "");
+    return r < 0 ? r : code;
+}

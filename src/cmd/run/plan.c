@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `reigen plan`: what would become of a job, before anything of it is made. Where the job's head
+ * would be here, that is what --dry-run prints. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/exitcode.h"
+#include "cmd/common/command.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/json.h"
+#include "cmd/common/terminal.h"
+#include "cmd/common/words.h"
+#include "cmd/run/away.h"
+#include "cmd/run/run.h"
+#include "launch/drivers/drivers.h"
+#include "launch/host/outlook.h"
+
+#define SCHEMA 1
+#define LEFT 21       /* where the text of a check begins */
+#define NODES_MAX 10  /* that have a line of their own: it is to be one screen */
+#define OTHERS_WIDTH 21 /* of a node's line, but for its name and why */
+#define WHY_MIN 20
+#define REASONS_MAX 5 /* of the others */
+
+static int exit_code_of(const struct rg_outlook *outlook)
+{
+    const struct rg_outlook_check *worst = rg_outlook_worst(outlook);
+
+    if (worst && worst->level == RG_OUTLOOK_REFUSED)
+        return worst->exit_code;
+    return worst && worst->level == RG_OUTLOOK_WAITS ? RG_EXIT_PREEMPTED : 0;
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+static json_t *list_checks(const struct rg_outlook *outlook)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < outlook->nchecks; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "check", outlook->checks[i].about,
+                                              "level",
+                                              rg_outlook_level_name(outlook->checks[i].level),
+                                              "text", rg_json_text(outlook->checks[i].text)));
+    return list;
+}
+
+static json_t *list_nodes(const struct rg_outlook *outlook)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < outlook->nnodes; i++)
+        json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:o}", "name",
+                                              rg_json_text(outlook->nodes[i].name), "pods",
+                                              outlook->nodes[i].nnow, "pods_if_empty",
+                                              outlook->nodes[i].nempty, "why",
+                                              rg_json_text(outlook->nodes[i].why)));
+    return list;
+}
+
+static void print_json(const struct rg_outlook *outlook, const struct rg_planned *planned,
+                       struct rg_buf *text)
+{
+    const struct rg_outlook_check *worst = rg_outlook_worst(outlook);
+
+    rg_json_put(text, json_pack("{s:i, s:s, s:i, s:o, s:i, s:i, s:o, s:o}", "schema", SCHEMA,
+                                "outlook",
+                                worst ? rg_outlook_level_name(worst->level) : "unknown",
+                                "exit_code", exit_code_of(outlook), "place",
+                                rg_json_text(outlook->place), "pods", planned->plan.nhosts,
+                                "ranks", planned->plan.np, "checks", list_checks(outlook), "nodes",
+                                list_nodes(outlook)), JSON_INDENT(2));
+}
+
+/* --- for people ------------------------------------------------------------------------------- */
+
+static void put_head(const struct rg_outlook *outlook, const struct rg_planned *planned,
+                     int columns, struct rg_buf *text)
+{
+    static const char *const says[] = {
+        [RG_OUTLOOK_OK] = "it would start now",
+        [RG_OUTLOOK_UNKNOWN] = "nothing is seen that stands in its way, but not all could be seen",
+        [RG_OUTLOOK_WAITS] = "it would have to wait",
+        [RG_OUTLOOK_REFUSED] = "it would not start",
+    };
+    const struct rg_outlook_check *worst = rg_outlook_worst(outlook);
+    int npods = planned->plan.nhosts, nranks = planned->plan.np;
+    rg_autofree char *line =
+        rg_strf("%d rank%s in %d pod%s, %s: %s", nranks, nranks == 1 ? "" : "s", npods,
+                npods == 1 ? "" : "s", outlook->place,
+                says[worst ? worst->level : RG_OUTLOOK_UNKNOWN]);
+
+    rg_wrap(text, line ? line : "", 0, columns);
+}
+
+static void put_check(const struct rg_outlook_check *check, bool colour, int columns,
+                      struct rg_buf *text)
+{
+    static const char *const colours[] = { "\033[32m", "\033[33m", "\033[33m", "\033[1;31m" };
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+
+    rg_buf_printf(text, "  %s%-7s%s  %-*s ", colour ? colours[check->level] : "",
+                  rg_outlook_level_name(check->level), colour ? "\033[0m" : "", LEFT - 12,
+                  check->about);
+    rg_wrap(&body, check->text, LEFT, columns);
+    const char *said = rg_buf_text(&body);
+    rg_buf_printf(text, "%s", strlen(said) > LEFT ? said + LEFT : "\n");
+}
+
+/* Nodes that have no line, by their reasons. */
+static void put_other_nodes(const struct rg_outlook *outlook, size_t first, int width,
+                            struct rg_buf *text)
+{
+    size_t nleft = outlook->nnodes - first;
+    int ntold = 0;
+
+    for (size_t i = first; i < outlook->nnodes && ntold < REASONS_MAX; i++) {
+        size_t nsame = 0;
+        bool told = false;
+        for (size_t k = first; k < outlook->nnodes; k++) {
+            bool same = strcmp(outlook->nodes[k].why, outlook->nodes[i].why) == 0;
+            told |= same && k < i;
+            nsame += same;
+        }
+        if (told)
+            continue;
+        rg_buf_printf(text, "  and %zu more node%s: ", nsame, nsame == 1 ? "" : "s");
+        rg_put_cut(text, *outlook->nodes[i].why ? outlook->nodes[i].why : "like those", width);
+        rg_buf_printf(text, "\n");
+        nleft -= nsame;
+        ntold++;
+    }
+    if (nleft)
+        rg_buf_printf(text, "  and %zu more nodes, for other reasons\n", nleft);
+}
+
+static void put_nodes(const struct rg_outlook *outlook, int columns, struct rg_buf *text)
+{
+    size_t nlines = outlook->nnodes <= NODES_MAX ? outlook->nnodes : NODES_MAX - REASONS_MAX;
+    int width = 4;
+
+    if (!outlook->nnodes)
+        return;
+    for (size_t i = 0; i < nlines; i++)
+        width = rg_width(outlook->nodes[i].name) > width ? rg_width(outlook->nodes[i].name) : width;
+    rg_buf_printf(text, "\n  %-*s  TAKES  IF EMPTY  WHY NOT MORE\n", width, "NODE");
+    for (size_t i = 0; i < nlines; i++) {
+        const struct rg_outlook_node *node = &outlook->nodes[i];
+        int left = columns - width - OTHERS_WIDTH;
+        rg_buf_printf(text, "  %-*s  %5d  %8d%s", width, node->name, node->nnow, node->nempty,
+                      *node->why ? "  " : "");
+        rg_put_cut(text, node->why, left > WHY_MIN ? left : WHY_MIN);
+        rg_buf_printf(text, "\n");
+    }
+    put_other_nodes(outlook, nlines, columns - 24, text);
+}
+
+static void print_screen(const struct rg_outlook *outlook, const struct rg_planned *planned,
+                         struct rg_buf *text)
+{
+    int columns = rg_terminal_columns(1);
+
+    put_head(outlook, planned, columns, text);
+    for (size_t i = 0; i < outlook->nchecks; i++)
+        put_check(&outlook->checks[i], rg_terminal_colour(1), columns, text);
+    put_nodes(outlook, columns, text);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static int look_ahead(struct rg_request *request, const struct rg_driver_ops *driver)
+{
+    rg_cleanup(rg_outlook_fini) struct rg_outlook outlook = { .place = NULL };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    RG_AUTO_PLANNED struct rg_planned planned;
+    struct rg_error err = RG_ERROR_INIT;
+    bool json = request->job.json;
+
+    rg_run_take(request, &planned);
+    planned.job.json = false;
+    int r = rg_away_plan(driver, &planned, &err);
+    if (r == 0)
+        r = driver->outlook(&planned, &outlook, &err);
+    if (r < 0)
+        return rg_fail(&err, "plan");
+    if (json)
+        print_json(&outlook, &planned, &text);
+    else
+        print_screen(&outlook, &planned, &text);
+    int code = rg_print(rg_buf_text(&text));
+    return code ? code : exit_code_of(&outlook);
+}
+
+int rg_cmd_plan(int argc, char **argv)
+{
+    rg_cleanup(rg_request_fini) struct rg_request request;
+    struct rg_error err = RG_ERROR_INIT;
+    bool open[3];
+
+    rg_stdio_ensure(open);
+    rg_request_init(&request);
+    if (rg_run_parse(&request, argc, argv, &err) < 0)
+        return rg_fail(&err, "plan");
+    if (request.help)
+        return RG_COMMAND_HELP;
+    const struct rg_driver_ops *driver = rg_driver_choose(&request.job);
+    if (driver->outlook)
+        return look_ahead(&request, driver);
+    request.job.dry_run = true;
+    return rg_run_request(&request, "plan", false, open[0]);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the user sees while the head waits: on a terminal one line for each host, which changes,
+ * else a line for each that is ready, and now and then who is missing. */
+#include <stdio.h>
+
+#include "base/time.h"
+#include "cmd/wait/wait_internal.h"
+
+#define LINES_MAX 20 /* of hosts on a terminal; more have one line together */
+#define TOLD_MAX 5
+
+static double seconds(const struct rg_wait *wait)
+{
+    return (double) ((rg_now_ns() - wait->begin_ns) / RG_NS_PER_MS) / 1000.0;
+}
+
+static void draw(struct rg_wait *wait)
+{
+    if (wait->ndrawn)
+        fprintf(stderr, "\033[%zuA", wait->ndrawn);
+    wait->ndrawn = wait->nhosts > LINES_MAX ? 1 : wait->nhosts;
+    for (size_t i = 0; wait->nhosts <= LINES_MAX && i < wait->nhosts; i++) {
+        const struct rg_wait_host *host = &wait->hosts[i];
+        fprintf(stderr, "\r\033[K  %s: %.60s\n", host->name, host->ready ? "ready" : host->why);
+    }
+    if (wait->nhosts > LINES_MAX)
+        fprintf(stderr, "\r\033[K  %zu of %zu workers are ready\n", wait->nready, wait->nhosts);
+}
+
+void rg_wait_show(struct rg_wait *wait, const struct rg_wait_host *changed)
+{
+    if (wait->quiet)
+        return;
+    if (wait->live)
+        draw(wait);
+    else if (changed && changed->ready)
+        fprintf(stderr, "reigen: %s is ready, %zu of %zu after %.1f s\n", changed->name,
+                wait->nready, wait->nhosts, seconds(wait));
+}
+
+void rg_wait_show_news(void *arg)
+{
+    struct rg_wait *wait = arg;
+    size_t told = 0;
+
+    if (wait->quiet || wait->live)
+        return;
+    for (size_t i = 0; i < wait->nhosts && told < TOLD_MAX; i++) {
+        if (!wait->hosts[i].ready && ++told)
+            fprintf(stderr, "reigen: waits for %s: %s\n", wait->hosts[i].name, wait->hosts[i].why);
+    }
+}
