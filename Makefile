@@ -22,6 +22,8 @@ deb:        ## build/dist/*.deb, a package for this Debian or Ubuntu
 	@REIGEN_PROJECT_URL='$(URL)' tools/deb.sh
 wheel:      ## build/dist/*.whl, for every Python 3.8 and later (URL=the project's address)
 	@REIGEN_PROJECT_URL='$(URL)' tools/wheel.sh $(ARGS)
+chart:      ## build/dist/reigen-*.tgz, the Helm chart of deploy/chart (needs helm)
+	@tools/chart.sh
 agents:     ## build/agents/: the agent for hosts of the other architecture
 	@tools/agents.sh
 clean:      ## remove build/, build-*/ and .venv/
@@ -29,4 +31,4 @@ clean:      ## remove build/, build-*/ and .venv/
 help:       ## print this
 	@awk -F ': *## ' '/^[a-z-]+: *## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
 
-.PHONY: all demo check check-all fresh bench install uninstall deb wheel agents clean help
+.PHONY: all demo check check-all fresh bench install uninstall deb wheel chart agents clean help

@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# waitWorkersReady.sh HOSTFILE: wait until one can log in to all workers, which are all hosts but
+# the first, and they are of this release and not of one that is being replaced. It says what it
+# waits for whenever that changes.
+. /horovod/generated/ssh.sh
+hostfile=$1
+trap 'exit 143' TERM INT
+prepare_ssh master
+end=$(($(date +%s) + REIGEN_CHART_TIMEOUT))
+for host in $(hosts | sed 1d); do
+    last=
+    while :; do
+        said=$(ssh -n -o BatchMode=yes -o ConnectTimeout=2 -o LogLevel=ERROR "$host" \
+            'echo $REIGEN_CHART_WORKERS' 2>&1)
+        [ "$said" != "$REIGEN_CHART_WORKERS" ] || break
+        case $said in *" "*) ;; *) said='it is being replaced' ;; esac
+        [ "$(date +%s)" -lt $end ] ||
+            fail "worker $host was not ready in $REIGEN_CHART_TIMEOUT s: $said"
+        [ "$said" = "$last" ] || echo "waiting for $host: $said"
+        last=$said
+        sleep 0.5
+    done
+    echo "$host is ready"
+done
