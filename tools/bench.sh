@@ -29,3 +29,5 @@ tools/deps.sh hosts
 /usr/bin/python3 bench/engines.py --ssh --write
 tools/deps.sh slurm
 /usr/bin/python3 bench/slurm.py --write
+tools/deps.sh kubernetes
+/usr/bin/python3 bench/kubernetes.py --write

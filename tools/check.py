@@ -30,7 +30,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / 'build/check'
 CI = os.environ.get('CI', '').lower() in ('1', 'true', 'yes')
 SHOWN_LINES = 120
-SECOND_LOOKS_MAX = 3
+SECOND_LOOKS_MAX = 10
+#: Failures of a part that are named once more at the end, and characters of each.
+NAMED_FAILURES, NAMED_CHARS = 12, 160
 #: Parts that run at the same time, and tests of one part.
 LANES = 2
 WORKERS = 3
@@ -48,13 +50,15 @@ SANITIZER_ENV = {
 
 
 class Result:
-    """What one part came to. `failures`, `unstable` and `skips` hold one line each."""
+    """What one part came to. `failures`, `unstable` and `skips` hold one line each; `texts` has
+    the whole of what such a line of failures or unstable is of, where that is known."""
 
     def __init__(self):
         self.passed = 0
         self.failures = []
         self.unstable = []
         self.skips = []
+        self.texts = {}
         self.seconds = 0.0
 
     def second_look(self, second, count):
@@ -99,8 +103,8 @@ def kill_group(pid):
         pass
 
 
-def show_tail(part):
-    lines = (LOGS / f'{part}.log').read_text(errors='replace').splitlines()
+def show_tail(text):
+    lines = text.splitlines()
     print('\n'.join(f'    {line}' for line in lines[-SHOWN_LINES:]), flush=True)
 
 
@@ -112,7 +116,8 @@ def pytest(part, paths, *options, env=None):
     if not paths:
         return Result()
     result = pytest_once(part, paths, *options, env=env)
-    again = [node_id(failure) for failure in result.failures]
+    # One that fails, and then leaves something behind, is there twice.
+    again = list(dict.fromkeys(node_id(failure) for failure in result.failures))
     if 0 < len(again) <= SECOND_LOOKS_MAX and all(again):
         shutil.copy(LOGS / f'{part}.xml', LOGS / f'{part}-first.xml')
         second = pytest_once(part, again, env=env)
@@ -149,6 +154,7 @@ def count_junit(xml, result):
         skip = case.find('skipped')
         if bad is not None:
             result.failures.append(f'{name}: {first_line(bad)}')
+            result.texts[result.failures[-1]] = bad.text or bad.get('message') or ''
         elif skip is not None:
             result.skips.append(f'{name}: {skip.get("message")}')
         else:
@@ -283,6 +289,7 @@ def merge(result, other):
     result.passed += other.passed
     result.failures += other.failures
     result.unstable += other.unstable
+    result.texts.update(other.texts)
     result.skips += other.skips
 
 
@@ -352,14 +359,47 @@ def part_fuzz(part):
     return pytest(part, ['tests/fuzz'], '-n', '2')
 
 
+def simulated(part, dist, *words):
+    """Tests that mostly wait: for containers, for a cluster, for limits. Those of a file or a group
+    share simulated hosts, so a test that is out of time is interrupted by a signal: its worker goes
+    on, and takes down what it has made. By default pytest ends the worker, and xdist then does not
+    come to an end, or begins with the same test again."""
+    return pytest(part, [f'tests/{part}'], '-n', '2', '--dist', dist, '--max-worker-restart', '0',
+                  '-o', 'timeout_method=signal', *words)
+
+
 def part_hosts(part):
-    # Mostly they wait for containers and for limits. A file's tests share the simulated hosts.
-    return pytest(part, ['tests/hosts'], '-n', '2', '--dist', 'loadfile')
+    return simulated(part, 'loadfile', '-m', 'not serial')
 
 
 def part_slurm(part):
-    # Mostly they wait for Slurm. A file's tests share a cluster.
-    return pytest(part, ['tests/slurm'], '-n', '2', '--dist', 'loadfile')
+    return simulated(part, 'loadfile')
+
+
+#: Parts with something to be made beforehand, and what makes it: Helm takes some seconds, and a
+#: Kubernetes that no cache has some minutes of two cores, with images for its clusters.
+BUILDS = {'behaviour': ['tests/bed/kube_build.py', 'tools'],
+          'kubernetes': ['tests/kubernetes/prepare.py']}
+
+
+def begin_build(names):
+    """Let that run beside the parts that begin before these, which mostly wait; who needs it waits
+    for the rest. None where nothing is needed, or by the only part; only root can start a
+    Kubernetes."""
+    words = [BUILDS[name] for name in names if name in BUILDS]
+    if not words or len(names) == 1 or ('kubernetes' in names and os.geteuid() != 0):
+        return None
+    with open(LOGS / 'build-kubernetes.log', 'wb') as log:
+        child = subprocess.Popen(['nice', sys.executable, *words[0]],
+                                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                 start_new_session=True)
+    CHILDREN.add(child.pid)
+    return child
+
+
+def part_kubernetes(part):
+    # Each of the two clusters takes a third of a core.
+    return simulated(part, 'loadgroup')
 
 
 def part_demo(part):
@@ -371,16 +411,17 @@ def part_fresh(part):
 
 
 def part_slow_serial(part):
-    return pytest(part, ['tests/behaviour', 'tests/python', 'tests/demo', 'tests/install'],
-                  '-m', 'slow and serial')
+    return pytest(part, ['tests/behaviour', 'tests/python', 'tests/demo', 'tests/install',
+                         'tests/hosts/test_openpai.py'], '-m', 'slow and serial')
 
 
 #: By stage: the parts in the order in which they start, and those that run alone afterwards.
 PARTS = {
     'check': [('lint', part_lint), ('tsan', part_tsan), ('asan', part_asan),
               ('behaviour', part_behaviour), ('unit', part_unit), ('install', part_install)],
-    'check-all': [('hosts', part_hosts), ('slurm', part_slurm), ('fresh', part_fresh),
-                  ('tensorflow', part_tensorflow), ('demo', part_demo), ('slow', part_slow),
+    'check-all': [('hosts', part_hosts), ('slurm', part_slurm), ('kubernetes', part_kubernetes),
+                  ('fresh', part_fresh), ('tensorflow', part_tensorflow), ('demo', part_demo),
+                  ('slow', part_slow),
                   ('fuzz', part_fuzz), ('torch2', part_torch2), ('jax', part_jax)],
 }
 ALONE = {'check': [('serial', part_serial)], 'check-all': [('slow-serial', part_slow_serial)]}
@@ -427,8 +468,9 @@ def report_part(name, result):
         print(f'    skipped: {skip}', flush=True)
     for line in result.unstable:
         print(f'    unstable, passed when run again by itself: {line}', flush=True)
+        show_tail(result.texts.get(line, ''))
     if result.failures:
-        show_tail(name)
+        show_tail((LOGS / f'{name}.log').read_text(errors='replace'))
         for failure in result.failures:
             print(f'    failed: {failure}', flush=True)
 
@@ -442,6 +484,9 @@ def report_all(results, seconds):
     for name, r in results:
         for line in r.unstable:
             print(f'unstable: {name}: {line}')
+        # Last, and short: of a long log people see the end, and some see nothing else.
+        for line in r.failures[:NAMED_FAILURES]:
+            print(f'failed: {name}: {line[:NAMED_CHARS]}')
     passed = sum(r.passed for _, r in results)
     failed = sum(len(r.failures) for _, r in results)
     skipped = sum(len(r.skips) for _, r in results)
@@ -500,8 +545,12 @@ def main(argv):
     os.environ['PATH'] += os.pathsep + os.pathsep.join(SBIN)
     LOGS.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
+    early = begin_build(names)
     results = run_parts([part for part in together if part[0] in names], LANES)
     results += run_parts([part for part in alone if part[0] in names], 1)
+    if early:
+        kill_group(early.pid)
+        early.wait()
     return 1 if report_all(results, time.monotonic() - start) else 0
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that one purpose needs and this machine lacks.
 #
-# usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|fresh|deb|bench
+# usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|kubernetes|fresh|deb|bench
 #
 # Says what it installs; says nothing when nothing is missing (one dpkg-query, some 30 ms). As root,
 # or through sudo. Where there is no apt it names the packages and goes on, since the same things
@@ -13,8 +13,9 @@ build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev 
     libbearssl-dev libev-dev libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3
     python3-venv'
 torch='python3-torch python3-numpy libopenblas0-pthread'
-check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-completion zsh fish
-    util-linux procps psmisc binutils openssh-client openssh-server iproute2'
+check='python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml man-db
+    bash-completion zsh fish util-linux procps psmisc binutils openssh-client openssh-server
+    iproute2 openssl libcurl4-openssl-dev'
 check_all='clang libclang-rt-14-dev valgrind ca-certificates'
 # Simulated hosts with all that runs on them: tests/hosts.
 hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman crun fuse-overlayfs
@@ -23,6 +24,10 @@ hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman cr
     qemu-user-static ca-certificates'
 # Slurm on the simulated hosts: tests/slurm.
 slurm='slurm-wlm munge libpmix-dev'
+# Kubernetes on the simulated hosts: tests/kubernetes. tests/bed/kube_build.py fetches or builds
+# what Debian lacks: a newer Go, kubectl, Helm and Kubernetes itself.
+kubernetes='containerd runc containernetworking-plugins iptables conntrack iproute2 util-linux
+    procps openssl curl'
 # A Debian with nothing: tools/fresh.sh.
 fresh='debootstrap util-linux git'
 # make deb: which packages a program needs.
@@ -46,14 +51,15 @@ fi
 case ${1-} in
 build | demo) want="$build $torch" ;;
 check) want="$build $torch $check" ;;
-check-all) want="$build $torch $check $check_all $hosts $slurm $fresh $deb" ;;
+check-all) want="$build $torch $check $check_all $hosts $slurm $kubernetes $fresh $deb" ;;
 hosts) want="$build $torch $check $hosts" ;;
 slurm) want="$build $torch $check $hosts $slurm" ;;
+kubernetes) want="$build $torch $check $hosts $kubernetes" ;;
 fresh) want="$fresh" ;;
 deb) want="$build $deb" ;;
 bench) want="$build $torch $bench" ;;
 *)
-    echo 'usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|fresh|deb|bench' >&2
+    sed -n 's/^# usage: /usage: /p' "$0" >&2
     exit 2
     ;;
 esac
