@@ -19,6 +19,9 @@ os.environ['PATH'] = os.pathsep.join([os.environ.get('PATH', '/usr/bin:/bin'), '
 
 #: What even a quiet machine grants, and what no machine is granted.
 LEAST, MOST = 3, 20
+#: No process and no test is given more seconds than these, or than it asks for itself: one that
+#: hangs has to be named before the time of its part is over (tools/check.py).
+PROCESS_LIMIT_S, TEST_LIMIT_S = 600, 1200
 
 
 def patience():
@@ -35,7 +38,7 @@ class Patient(subprocess.Popen):
         # is left of its own limit, which is not to grow again.
         if timeout is None or timeout < 1 or getattr(self, '_asked', False):
             return timeout
-        return timeout * patience()
+        return min(timeout * patience(), max(timeout, PROCESS_LIMIT_S))
 
     def wait(self, timeout=None):
         return super().wait(timeout=self._limit(timeout))
@@ -68,4 +71,5 @@ def pytest_collection_modifyitems(items):
     for item in items:
         own = item.get_closest_marker('timeout')
         limit = own.args[0] if own and own.args else float(item.config.getini('timeout') or 180)
-        item.add_marker(pytest.mark.timeout(limit * patience()), append=False)
+        given = min(limit * patience(), max(limit, TEST_LIMIT_S))
+        item.add_marker(pytest.mark.timeout(given, **(own.kwargs if own else {})), append=False)

@@ -13,6 +13,16 @@
     with SlurmCluster(nodes=2) as slurm:
         done = slurm.head.run(['srun', '-N2', 'hostname'])           # as alice, in her shared home
 
+    from bed import KubeCluster
+
+    with KubeCluster(3) as cluster, cluster.namespace() as kube:
+        print(kube.run(['kubectl', 'get', 'nodes']).stdout)          # as alice, on her computer
+
+    from bed.pai import PaiServer, Processes
+
+    with PaiServer('v1.8', runner=Processes()) as server:
+        print(server.url, server.token('alice'))                     # OpenPAI's REST interface
+
 Every node is a host of its own as far as a program can see: its own mount, uts, network, pid and
 ipc name spaces; its own /tmp, /var/tmp, /run, /dev/shm, /dev/pts and home directories; the name
 nodeN and the address 10.77.0.N on eth0. All nodes see the machine's programs and libraries, and the
@@ -31,7 +41,8 @@ created in the caller's network name space, and no traffic leaves the cluster.
 By hand: `python3 tests/bed/bed.py up`, `run`, `shell`, `down` (see --help).
 """
 from .cluster import Cluster
+from .kube import KubeCluster
 from .node import Node
 from .slurm import SlurmCluster
 
-__all__ = ['Cluster', 'Node', 'SlurmCluster']
+__all__ = ['Cluster', 'KubeCluster', 'Node', 'SlurmCluster']

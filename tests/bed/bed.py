@@ -16,7 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bed import Cluster, Node, SlurmCluster, cluster as clusters  # noqa: E402 (see above)
+from bed import Cluster, KubeCluster, Node, SlurmCluster  # noqa: E402 (see above)
+from bed import cluster as clusters  # noqa: E402
 
 RECORD = clusters.BED / 'by-hand.json'
 
@@ -33,8 +34,11 @@ def parse(argv):
     up.add_argument('--networks', type=int, default=1)
     up.add_argument('--shared-home', action='store_true')
     up.add_argument('--slurm', action='store_true', help='with Slurm, and its login node `head`')
+    up.add_argument('--kubernetes', action='store_true',
+                    help='with Kubernetes, and the computer `laptop` with kubectl and helm')
     up.add_argument('--image', action='append', default=[], metavar='NAME[=TAG]',
-                    help='base, debian, trainer, mnode, mpich, musl, distroless, scratch-static')
+                    help='base, debian, trainer, mnode, pai, mpich, musl, distroless, '
+                         'scratch-static')
     for name, text in (('shell', 'an interactive shell'), ('run', 'one command')):
         command = commands.add_parser(name, help=f'{text} on a node (default node1)')
         command.add_argument('--node', default='node1')
@@ -68,16 +72,16 @@ def keep(args, tell):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.append(1))
     try:
-        cluster = (SlurmCluster if args.slurm else Cluster)(
-            args.nodes, sshd=not args.no_sshd, dockerd=args.dockerd, docker0=args.docker0,
-            networks=args.networks, shared_home=args.shared_home or args.slurm, images=args.image)
+        cluster = make(args)
     except Exception as error:  # pylint: disable=broad-except
         tell.write(f'bed: {error}\n')
         return
     with cluster:
         nodes = {n.name: n.pid for n in cluster.hosts}
+        more = cluster.environment() if args.kubernetes else {}
         clusters.write_whole(RECORD, json.dumps(
-            {'keeper': [os.getpid(), clusters.start_time(os.getpid())], 'nodes': nodes}))
+            {'keeper': [os.getpid(), clusters.start_time(os.getpid())], 'nodes': nodes,
+             'environment': more}))
         tell.write('up: ' + ' '.join(f'{n.name} ({n.address})' for n in cluster.hosts) + '\n')
         tell.close()
         quiet = os.open(os.devnull, os.O_RDWR)
@@ -86,6 +90,14 @@ def keep(args, tell):
         while not ended:
             signal.sigtimedwait([], 1)
     RECORD.unlink(missing_ok=True)
+
+
+def make(args):
+    if args.kubernetes:
+        return KubeCluster(args.nodes, images=args.image or ['base'])
+    return (SlurmCluster if args.slurm else Cluster)(
+        args.nodes, sshd=not args.no_sshd, dockerd=args.dockerd, docker0=args.docker0,
+        networks=args.networks, shared_home=args.shared_home or args.slurm, images=args.image)
 
 
 def keeper():
@@ -115,7 +127,8 @@ def enter(args):
     node = Node(None, args.node, None, None)
     node.pid = record['nodes'][args.node]
     words = args.words if args.command == 'run' else ['bash', '-i']
-    term = {'TERM': os.environ.get('TERM', 'dumb'), 'PS1': f'{args.user}@{args.node}$ '}
+    term = {**record['environment'], 'TERM': os.environ.get('TERM', 'dumb'),
+            'PS1': f'{args.user}@{args.node}$ '}
     child = node.popen(words, user=args.user, env=term, start_new_session=False)
     while True:
         try:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster of simulated hosts: how it is brought up, and how nothing of it stays."""
+import contextlib
+import fcntl
 import ipaddress
 import json
 import os
@@ -21,6 +23,8 @@ BOOT_TIMEOUT = 60
 HIDDEN = ('/run', '/tmp', '/var/tmp', '/home', '/root', '/dev/shm')
 # From so many nodes on the kernel's neighbour table, one for all nodes, is too small.
 MANY_NODES = 16
+NEIGHBOURS = {Path(f'/proc/sys/net/ipv4/neigh/default/gc_thresh{n}'): 32768 << n
+              for n in (1, 2, 3)}
 DOCKER_GROUP = 2999
 
 
@@ -147,7 +151,8 @@ class Cluster:
     def connect(self):
         """One bridge per network, inside the hub's network name space, and a cable to each node."""
         if len(self.hosts) >= MANY_NODES:
-            raise_neighbours()
+            for setting, least in NEIGHBOURS.items():
+                borrow_setting(self.folder, setting, least)
         lines = []
         for k in range(len(self.networks)):
             lines += [f'link add br{k} type bridge', f'link set br{k} up']
@@ -317,6 +322,7 @@ def remove(folder):
     def free():
         shutil.rmtree(folder, ignore_errors=True)
         return not folder.exists()
+    give_back(folder)
     try:
         wait_until(free, 10, f'removal of {folder}')
     finally:
@@ -395,15 +401,39 @@ def kill(pid):
         pass
 
 
-def raise_neighbours():
-    """Let the kernel's table of neighbours hold all pairs of nodes, where it is not so already."""
-    for name, least in (('gc_thresh1', 65536), ('gc_thresh2', 131072), ('gc_thresh3', 262144)):
-        path = Path('/proc/sys/net/ipv4/neigh/default') / name
-        try:
-            if int(path.read_text()) < least:
-                path.write_text(str(least))
-        except OSError:
-            pass
+def borrow_setting(folder, setting, least):
+    """Raise a setting of the machine, a file, where it may be written, for as long as a cluster is
+    there that needs it; the last one gives it back. `folder` is the cluster's, with a file for each
+    setting that it has borrowed."""
+    with locked_loans(), contextlib.suppress(OSError):
+        now = int(setting.read_text())
+        first = [loan['was'] for loan in loans() if loan['setting'] == str(setting)]
+        write_whole(folder / f'loan{len(list(folder.glob("loan*.json"))) or ""}.json', json.dumps(
+            {'setting': str(setting), 'was': first[0] if first else now}))
+        if now < least:
+            setting.write_text(str(least))
+
+
+def give_back(folder):
+    """What a cluster has borrowed, unless another one needs it still."""
+    with locked_loans():
+        for path in folder.glob('loan*.json'):
+            with contextlib.suppress(OSError):
+                mine = json.loads(path.read_text())
+                path.unlink()
+                if not any(loan['setting'] == mine['setting'] for loan in loans()):
+                    Path(mine['setting']).write_text(str(mine['was']))
+
+
+def loans():
+    return [json.loads(path.read_text()) for path in RUNS.glob('*/loan*.json')]
+
+
+@contextlib.contextmanager
+def locked_loans():
+    with open(RUNS.parent / 'loans.lock', 'w', encoding='ascii') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def build_init():

@@ -24,6 +24,7 @@ from .node import BedError, Node
 
 HERE = Path(__file__).parent
 EXAMPLES = clusters.ROOT / 'examples'
+TRAIN = HERE / 'train.py'
 SUITE = 'bookworm'
 BUILD_TIMEOUT = 900
 SLIM = ''.join(f'path-exclude=/usr/share/{d}/*\n' for d in ('doc', 'man', 'locale', 'info'))
@@ -36,11 +37,17 @@ RECIPES = {
         ' && rm -f /etc/ssh/ssh_host_* && mkdir -p /run/sshd\n',
     'trainer': 'FROM {debian}\nRUN ' + APT.format(
         'python3 python-is-python3 python3-torch python3-numpy') +
-        '\nCOPY examples/ /examples/\n',
+        '\nCOPY examples/ /examples/\nCOPY train.py /work/\nWORKDIR /work\n',
     # Its first step is trainer's; what srun_docker.sh's examples ask of an image.
     'mnode': 'FROM {debian}\nRUN ' + APT.format(
         'python3 python-is-python3 python3-torch python3-numpy') +
         '\nRUN ' + APT.format('openmpi-bin openssh-client pdsh procps') + '\n',
+    # Its first step is trainer's; what users of OpenPAI put into theirs. Intel MPI and Reigen come
+    # with a volume, and this has the libraries that `reigen` asks for.
+    'pai': 'FROM {debian}\nRUN ' + APT.format(
+        'python3 python-is-python3 python3-torch python3-numpy') +
+        '\nRUN ' + APT.format('openssh-server openssh-client procps libev4 libfyaml0 libjansson4 '
+                              'libsodium23 libcurl4') + '\n',
     'mpich': 'FROM {debian}\nRUN ' + APT.format(
         'python3-minimal openssh-client mpich procps iproute2') + '\n',
     # No shell, no package manager: an interpreter and what it loads.
@@ -303,7 +310,8 @@ def settle(root):
 def sources(name):
     """The files of ours that an image is made from."""
     if name == 'trainer':
-        return sorted(p for p in EXAMPLES.rglob('*') if p.is_file() and p.suffix != '.pyc')
+        files = (p for p in EXAMPLES.rglob('*') if p.is_file() and p.suffix != '.pyc')
+        return sorted([TRAIN, *files])
     return [HERE / 'program.c'] if name in ('musl', 'scratch-static') else []
 
 
@@ -314,6 +322,7 @@ def build_recipe(library, tag, name, text):
         if name == 'trainer':
             shutil.copytree(EXAMPLES, context / 'examples',
                             ignore=shutil.ignore_patterns('__pycache__'))
+            shutil.copy(TRAIN, context)
         elif name == 'scratch-static':
             compile_musl(context / 'program', '-static')
         elif name == 'musl':

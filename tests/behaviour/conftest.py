@@ -11,6 +11,9 @@ import subprocess
 import pytest
 
 from built import PROGRAMS, environment, preload
+from pods import PodJob
+from ranks import free_port
+from tasks import PaiJob
 
 
 @pytest.fixture
@@ -56,3 +59,19 @@ def reigen(start):
         return subprocess.CompletedProcess(child.args, child.returncode, out, err)
 
     return run
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job whose pods are processes here: pods.py."""
+    job = PodJob(tmp_path, free_port())
+    yield job
+    job.close()
+
+
+@pytest.fixture
+def pai(tmp_path):
+    """A job on OpenPAI whose tasks are processes here: tasks.py."""
+    job = PaiJob(tmp_path)
+    yield job
+    job.close()

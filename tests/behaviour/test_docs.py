@@ -13,15 +13,26 @@ import pages
 from built import PROGRAMS, ROOT, environment
 
 #: Pages all of whose commands a test runs in their order, from the page's text.
-PAGES = {'docs/tutorial.md': 'hosts/test_tutorial.py::test_the_tutorial_works_as_it_stands'}
+PAGES = {'docs/tutorial.md': 'hosts/test_tutorial.py::test_the_tutorial_works_as_it_stands',
+         'docs/kubeflow.md':
+             'kubernetes/test_kubeflow.py::test_the_quick_start_works_as_it_stands'}
 #: Blocks with a command of Slurm's are typed into a cluster, whole.
 SLURM = 'slurm/test_docs_commands.py::test_commands_of_the_pages_run_on_a_cluster'
 #: These are lines of what is typed there, or of what test_fresh.py types.
 FRESH = 'fresh/test_fresh.py::test_every_command_of_the_readme_works_where_nothing_is_installed'
 #: Commands that a test has written out, with names and images of its own.
 WRITTEN_OUT = {
+    'reigen run --on openpai --config job.json':
+        'behaviour/test_pai_driver.py::test_a_file_of_ones_own_is_run_to_its_end',
+    'cd $SSH_KEY_DIR':
+        'kubernetes/test_chart.py::test_the_originals_commands_train_on_three_nodes',
     'deploy/docker/build.sh --context horovod-docker':
         'hosts/test_images.py::test_the_image_holds_no_key',
+    'deploy/docker/build.sh --file Dockerfile.spark --context spark-4.0.1-bin-hadoop3':
+        'hosts/test_images.py::'
+        'test_what_the_image_with_spark_is_made_of_fits_into_a_distribution',
+    'cd $SSH_KEY_DIR':
+        'kubernetes/test_chart.py::test_the_originals_commands_train_on_three_nodes',
     'docker build -t horovod:latest horovod-docker':
         'hosts/test_images.py::test_the_image_holds_no_key',
     'docker run -it horovod:latest':
@@ -38,6 +49,8 @@ WRITTEN_OUT = {
         'hosts/test_old_way.py::test_primary_and_secondary_workers_work_as_documented',
     'mpirun -np 4 -H node1:2,node2:2 python train.py':
         'hosts/test_boot.py::test_ranks_of_two_hosts_meet_under_mpirun',
+    'cd $SSH_KEY_DIR':
+        'kubernetes/test_chart.py::test_the_originals_commands_train_on_three_nodes',
 }
 #: Commands that no test runs, and why not.
 NOT_RUN = {
@@ -45,6 +58,11 @@ NOT_RUN = {
     'deploy/docker/build.sh --file Dockerfile.cuda --tag horovod:cuda': 'the same',
     'deploy/docker/build.sh --file Dockerfile.sshd --base my-image --tag my-image:sshd':
         'the same; that Dockerfile is built by hosts/test_old_way.py',
+    'deploy/docker/build.sh --file Dockerfile.spark --tag '
+    'spark-tf-keras-horovod-pytorch:latest': 'the same',
+    'cd spark-4.0.1-bin-hadoop3': 'the folder is Spark\'s, which nobody fetches here',
+    'docker build -t spark-tf-keras-horovod-pytorch:latest '
+    '-f kubernetes/dockerfiles/spark/ubuntu18.04/Dockerfile .': 'it fetches some gigabytes',
     'git clone REPOSITORY reigen && cd reigen': 'tests/demo clones, but from a folder',
     'meson configure build -Dtests=enabled && ninja -C build && meson test -C build spec/job':
         'this build is in use; the part `unit` of make check does it',
@@ -59,6 +77,7 @@ NOT_RUN = {
     'sudo python3 tests/bed/bed.py up --nodes 4 --dockerd --image base':
         'one such cluster is there at a time, and it may be in use',
     'sudo python3 tests/bed/bed.py up --nodes 2 --slurm': 'the same',
+    'sudo python3 tests/bed/bed.py up --nodes 3 --kubernetes': 'the same',
     'sudo python3 tests/bed/bed.py shell': 'the same',
     'sudo python3 tests/bed/bed.py run --node node2 -- docker ps': 'the same',
     'sudo python3 tests/bed/bed.py down': 'the same',
@@ -83,6 +102,10 @@ def place(tmp_path):
     (tmp_path / 'job.yaml').write_text(re.search(r'```yaml\n(.*?)```', page, re.S)[1])
     page = (ROOT / 'docs/horovodrun.md').read_text()
     (tmp_path / 'horovod.yaml').write_text(re.search(r'```yaml\n(.*?)```', page, re.S)[1])
+    page = (ROOT / 'docs/kubernetes.md').read_text()
+    (tmp_path / 'pod.yaml').write_text(re.search(r'```yaml\n(.*?)```', page, re.S)[1])
+    page = (ROOT / 'docs/pai.md').read_text()
+    (tmp_path / 'job.json').write_text(re.search(r'```json\n(.*?)```', page, re.S)[1])
     bin_dir = PROGRAMS.reigen.parent
     env = environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path / 'state', API_TOKEN='x',
                       PATH=f'{bin_dir}:{os.environ["PATH"]}')
@@ -104,7 +127,7 @@ def dry(place, words):
 def run_reigen(place, words):
     if words[1] == 'run' and words[-3:-1] == ['sh', '-c'] and '-H' not in words:
         return True, place(*words)
-    if words[1] == 'run':
+    if words[1] in ('run', 'plan'):
         return dry(place, words[2:])
     if words[1] == 'doctor' and {'-H', '--on', '--config', '--image'} & set(words):
         own = ('--planes', '--json', '--clean')

@@ -103,6 +103,23 @@ def test_program_that_hangs_costs_only_its_own_facts(reigen, tmp_path):
     assert 'doctor' not in found  # all was looked at, within the limit
 
 
+def test_intel_mpi_is_told_what_it_can_use(reigen, tmp_path):
+    mpirun = tmp_path / 'mpirun'
+    mpirun.write_text('#!/bin/sh\n'
+                      'echo "Intel(R) MPI Library for Linux* OS, Version 2021.19 Build 20250101"\n')
+    mpirun.chmod(0o755)
+    env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}')
+    found = json.loads(doctor(reigen, '--json', env=env).stdout)['findings']
+    told = {f['check']: f for f in found}
+    settings = told['impi']['settings']
+    assert settings['I_MPI_FABRICS'] == 'shm:ofi'
+    up = any('ACTIVE' in f['value'] for f in found if f['check'] == 'rdma')
+    assert settings.get('FI_PROVIDER') in (('mlx', 'verbs', 'efa', 'tcp', None) if up else ('tcp',))
+    assert told['mpi']['settings'] == {}
+    plain = doctor(reigen, env=env).stdout
+    assert 'Intel MPI 2021.19: I_MPI_FABRICS=shm:ofi FI_PROVIDER=' in plain
+
+
 def test_doctor_tells_its_usage(reigen):
     done = doctor(reigen, '--help')
     assert done.returncode == 0 and 'usage: reigen doctor' in done.stdout

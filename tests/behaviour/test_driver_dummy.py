@@ -73,6 +73,7 @@ def test_jobs_in_its_queue_are_asked_after_at_the_driver(dummy):
                              'echo $DUMMY_JOB; exit 3').stdout.strip()
         followed = dummy.reigen('logs', '-f', brief)
         assert followed.stdout.startswith("dummy's log:\n") and f'[0] {brief}\n' in followed.stdout
+        assert "reigen: a remark of the dummy's\n" in followed.stderr, followed
         told = {job['id']: job for job in json.loads(dummy.reigen('jobs', '-a', '--json').stdout)}
         assert set(told) == {running, brief}, told   # not once more as the launchers that they are
         assert told[running]['state'] == 'running' and told[running]['dummy_state'] == 'BUSY', told

@@ -175,15 +175,18 @@ def test_environment_arrives_whole(start, programs):
     assert {k: got[k] for k in odd} == odd
 
 
-def test_shared_values_arrive_and_are_never_printed(start, programs):
+def test_shared_values_arrive_and_are_never_printed(start, programs, tmp_path):
     import built
     secret = 'very-secret-0815'
+    seen = tmp_path / 'seen'
     child = start(programs.reigen, 'run', '-np', 2, '--share-env', 'TOKEN', '--verbose',
-                  '--verbose', '--', 'sh', '-c', 'echo ${#TOKEN}; sleep 0.3',
+                  '--verbose', '--', 'sh', '-c',
+                  f'echo ${{#TOKEN}}; until [ -e {seen} ]; do sleep 0.1; done',
                   env=built.environment(TOKEN=secret))
     agent = processes.agent_of(child.pid)
     with open(f'/proc/{agent}/cmdline', 'rb') as f:
         assert secret.encode() not in f.read()
+    seen.touch()
     out, err = child.communicate(timeout=20)
     assert child.returncode == 0, err
     assert out.count(str(len(secret))) == 2

@@ -64,6 +64,8 @@ def test_the_version_is_printed(reigen):
         assert reigen(*args).stdout.startswith('reigen 0.')
 
 
+STOP = ('\n       reigen stop [--namespace NAME] [--context NAME] [--pai-server URL]\n'
+        '       [--pai-user NAME] JOB|--all\n')
 PAGES = [re.sub(r'\.\d$', '', name) for name in re.findall(
     r"'((?:reigen|horovodrun)[a-z-]*\.[15])'", (ROOT / 'src/cmd/meson.build').read_text())]
 
@@ -89,7 +91,7 @@ def test_every_command_has_a_page_that_is_installed(reigen):
 
 def test_a_manual_page_is_plain_text_where_there_is_no_terminal(reigen):
     page = reigen('man', 'stop').stdout
-    assert page.startswith('reigen-stop(1)') and '\n       reigen stop JOB|--all\n' in page, page
+    assert page.startswith('reigen-stop(1)') and STOP in page, page
     assert not re.search(r'^\.|\\|\x1b', page, re.M), page
     assert max(map(len, page.splitlines())) <= 80
 
@@ -107,7 +109,7 @@ def test_a_manual_page_is_shown_on_a_terminal(programs, tmp_path):
     code, page = on_terminal(f'{man} stop', PAGER='cat', MANPAGER='')
     assert code == 0 and re.search(r'^\x1b\[1mSYNOPSIS\x1b\[0m$', page, re.M), page
     plain = re.sub(r'\x1b\[\d+m', '', page)
-    assert plain.startswith('reigen-stop(1)') and '\n       reigen stop JOB|--all\n' in plain
+    assert plain.startswith('reigen-stop(1)') and STOP in plain
     assert '\n       --all\n              End all' in plain
     assert not re.search(r'^\.|\\', plain, re.M), plain
     assert on_terminal(f'{man} reigen-stop', MANPAGER='sed s/^/pager:/')[1].startswith('pager:')
@@ -229,7 +231,10 @@ def known(programs, tmp_path):
 TYPED = [('reigen run -H alp', 'alpha'), ('reigen run -H a:2,bet', 'beta'),
          ('reigen run --require rdma,gp', 'gpu'), ('reigen rsh delt', 'delta'),
          ('reigen run -np 2 -- mytool no', 'north'), ('reigen run -np 2 mytool no', 'north'),
-         ('reigen stop --a', '--all'), ('horovodrun -np 2 -H gam', 'gamma')]
+         ('reigen stop --a', '--all'), ('reigen render mp', 'mpijob'),
+         ('reigen render mpijob train --slots', '--slotsPerWorker'),
+         ('reigen render mpijob train --mpiImplementation Int', 'Intel'),
+         ('reigen run --affinity sp', 'spread'), ('horovodrun -np 2 -H gam', 'gamma')]
 
 
 def test_hosts_are_those_that_ssh_knows(reigen, known, tmp_path):

@@ -33,11 +33,11 @@ def run(tmp_path):
     (tmp_path / 'srun').write_text(SRUN)
     (tmp_path / 'srun').chmod(0o755)
 
-    def start(says='srun: error: no\n', **more):
+    def start(says='srun: error: no\n', *rank, **more):
         (tmp_path / 'says').write_text(says)
-        env = environment(PATH=f'{tmp_path}:{os.environ["PATH"]}', **IN_JOB, **more)
-        return subprocess.run([PROGRAMS.reigen, 'run', '--on', 'slurm', '--', 'true'], env=env,
-                              capture_output=True, text=True, timeout=LIMIT, check=False,
+        env = environment(PATH=f'{tmp_path}:{os.environ["PATH"]}', **{**IN_JOB, **more})
+        return subprocess.run([PROGRAMS.reigen, 'run', '--on', 'slurm', '--', *(rank or ['true'])],
+                              env=env, capture_output=True, text=True, timeout=LIMIT, check=False,
                               stdin=subprocess.DEVNULL)
     return start
 
@@ -96,3 +96,30 @@ def test_a_job_that_leaves_slurms_nodes_idle_says_so_and_goes_on(argv):
                 'SLURM_STEP_TASKS_PER_NODE': '1(x2)'}
         assert 'srun starts this 2 times' in said(**task, SLURM_PROCID='0')
         assert said(**task, SLURM_PROCID='1') == ''
+
+
+# A step of one task; what Slurm says of its end comes when it is over, and so late.
+SRUN_OF_ONE = """#!/bin/sh
+export SLURMD_NODENAME=node1 SLURM_STEP_ID=0 SLURM_LAUNCH_NODE_IPADDR=127.0.0.1
+while [ "$1" != -- ]; do shift; done
+shift
+"$@" | sed -u '%ss/^/0: /'
+%s
+echo "%s" >&2
+exit 137
+"""
+CANCELLED = 'slurmstepd: error: *** STEP 12.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 ***'
+
+
+@pytest.mark.parametrize('script, late, word, code', [
+    # Its shell tells how the agent ended.
+    ('', 'sleep 1.5', CANCELLED, 75), ('', '', '', 76),
+    # It is killed, too: reigen waits, and then begins to end the step, by the end of its input.
+    ('/^reigen-slurm end/d; ', 'while read -r line; do :; done', CANCELLED, 75)],
+                         ids=['told', 'alone', 'untold'])
+def test_slurms_word_for_the_end_may_come_after_the_end(run, tmp_path, script, late, word, code):
+    (tmp_path / 'srun').write_text(SRUN_OF_ONE % (script, late, word))
+    done = run('', 'sh', '-c', 'kill -9 $PPID; sleep 60', SLURM_JOB_NODELIST='node1',
+               SLURM_NTASKS='1', SLURM_TASKS_PER_NODE='1', SLURM_JOB_CPUS_PER_NODE='1')
+    assert done.returncode == code, (done.returncode, done.stderr)
+    assert ('was cancelled (scancel)' in done.stderr) == bool(word), done.stderr

@@ -290,8 +290,11 @@ def test_the_output_of_a_job_that_is_run_again_is_followed_from_its_start(queue)
         assert following.stdout.readline() == 'second\n'
         queue.says('squeue', '')
         with queue.record().open('a') as record:
-            record.write('exit 0\n')
+            record.write('exit 3\n')
         assert following.wait(LIMIT) == 0
+    attached = queue.reigen('attach', '12')
+    assert (attached.returncode, attached.stdout) == (3, 'second\n'), attached
+    assert 'leave it out' in queue.reigen('attach', '--tail', '1', '12').stderr
 
 
 @pytest.mark.parametrize('command', ['status', 'logs', 'stop'])

@@ -79,6 +79,10 @@ def start(command, env, limit):
 
 
 def run(name, command, env, limit):
-    """As start; Open MPI 5 is known to hang now and then, whatever it starts."""
-    done = start(command, env, limit)
-    return start(command, env, limit) if done.returncode == 124 and name == 'openmpi5' else done
+    """As start; Open MPI 5 is known to hang now and then, whatever it starts, and what does not
+    hang takes some seconds."""
+    if name == 'openmpi5':
+        done = start(['timeout', '-k', '5', '100', *command], env, limit)
+        if done.returncode != 124:
+            return done
+    return start(command, env, limit)

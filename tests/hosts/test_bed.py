@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bed itself: what the other tests of this folder rely on."""
+import json
 import os
 import signal
 import subprocess
@@ -145,6 +146,9 @@ def test_64_nodes_come_up_and_all_reach_the_first():
     with Cluster(64, sshd=False) as cluster:
         done = cluster[1].run(['ping', '-c1', '-W20', cluster[64].address])
         assert done.returncode == 0, done.stdout
+        borrowed = {json.loads(path.read_text())['setting']
+                    for path in cluster.folder.glob('loan*.json')}
+        assert borrowed == {f'/proc/sys/net/ipv4/neigh/default/gc_thresh{n}' for n in (1, 2, 3)}
 
 
 def test_a_cluster_by_hand_stays_until_it_is_ended(tmp_path):

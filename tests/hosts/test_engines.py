@@ -269,8 +269,8 @@ def test_an_unchanged_mpirun_runs_in_containers(clean2):
 
 def test_the_mpirun_beside_intels_own_hydra_is_used(node1):
     # Debian's mpiexec.hydra comes first in PATH; Intel's mpirun would run that.
-    intel = mpis.prefix('impi')
-    done = reigen(node1, 'mpich4', *HOSTS, '--', intel / 'bin/mpirun', program('impi'))
+    done = reigen(node1, None, '-x', f'PATH={path_of("mpich4")}', *HOSTS, '--',
+                  mpis.prefix('impi') / 'bin/mpirun', program('impi'))
     assert done.returncode == 0, done.stdout + done.stderr
     assert placed(done.stdout, 10)[3] == 'node2'
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """deploy/docker: the images build, and hold what docs/docker.md says."""
 import json
+import os
+import re
 import subprocess
 
 import pytest
 from bed import Cluster, images
+from built import ROOT
 
 pytestmark = pytest.mark.timeout(300)
 NCCL = '2.27.5'
@@ -129,3 +132,66 @@ def test_the_cuda_image_has_nccl_where_the_loader_finds_it(docker_context):
         done = in_container(cluster[1], 'reigen run -np 2 -- python /here/sum.py',
                             '-v', f'{cluster[1].home()}:/here')
         assert done.stdout.count('sum 3.0 3.0 of 2') == 2, done
+
+
+def test_what_the_image_with_spark_is_made_of_fits_into_a_distribution(tmp_path):
+    """The image itself is some gigabytes large. A file of the user's own stays."""
+    scripts = tmp_path / 'examples/src/main/python/tensorflow'
+    scripts.mkdir(parents=True)
+    own = scripts / 'keras_mnist_advanced_modified.py'
+    own.write_text('mine')
+    done = subprocess.run([ROOT / 'deploy/docker/build.sh', '--file', 'Dockerfile.spark',
+                           '--context', tmp_path], capture_output=True, text=True, timeout=280,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours = 'kubernetes/dockerfiles/spark/ubuntu18.04'
+    assert f'docker build -f {tmp_path}/{ours}/Dockerfile' in done.stdout
+    assert own.read_text() == 'mine' and (scripts / 'digits.py').exists()
+    assert len(list((scripts / 'data').glob('*.gz'))) == 4
+    text = (tmp_path / ours / 'Dockerfile').read_text()
+    for source in re.findall(r'^COPY (\S+) ', text, re.M):
+        assert (tmp_path / source.replace('${OURS}', ours)).exists(), source
+    steps = set(re.findall(r'/tmp/setup/(\S+\.sh)', text))
+    assert {'apt.sh', 'pip.sh', 'spark.sh'} <= steps
+    assert all((tmp_path / ours / 'setup' / step).exists() for step in steps)
+    assert list((tmp_path / ours / 'wheels').glob('*.whl'))
+    pinned = re.findall(r'\b([a-z0-9-]+)==[${\d]', text)
+    assert {'matplotlib', 'nltk', 'h5py', 'pyarrow', 'torch', 'tensorflow-cpu',
+            'keras'} <= set(pinned)
+
+
+def test_spark_gives_a_name_to_a_user_who_has_none():
+    """What conf/spark-env.sh of that image does, without the image."""
+    text = (ROOT / 'deploy/docker/setup/spark.sh').read_text()
+    script = re.search(r"/spark-env\.sh <<'END'\n(.*?)^END$", text, re.M | re.S)[1] + \
+        'echo "$LD_PRELOAD."; [ -z "$LD_PRELOAD" ] || { unset LD_PRELOAD; ' \
+        'cat "$NSS_WRAPPER_PASSWD" && rm "$NSS_WRAPPER_PASSWD"; }'
+    said = []
+    for uid in (0, 12345):
+        done = subprocess.run(['setpriv', f'--reuid={uid}', f'--regid={uid}', '--clear-groups',
+                               'sh', '-ec', script], capture_output=True, text=True, timeout=60,
+                              env={'PATH': os.environ['PATH'], 'HOME': '/home/me'}, check=True)
+        said.append(done.stdout)
+    assert said[0] == '.\n'
+    assert said[1].startswith('libnss_wrapper.so.\nroot:')
+    assert said[1].endswith('\nspark:x:12345:12345::/home/me:/bin/sh\n')
+
+
+def test_the_image_for_openpai_trains_with_intel_mpi_and_its_sshd_has_keys_of_its_own(
+        docker_context):
+    """Built on Debian's PyTorch; the command lines of deploy/openpai/DOCKER.md, and sshd as the
+    platform starts it."""
+    made = images.build('openpai:latest', docker_context, 'Dockerfile.openpai', args={
+        'BASE': images.recipe('trainer'), 'PYTORCH_VERSION': ''})
+    with Cluster(1, sshd=False, dockerd=True, images=[f'{made}=horovod:latest']) as cluster:
+        host = cluster[1]
+        done = in_container(host, 'mpirun -n 2 python pytorch_mnist.py --epochs 1')
+        assert 'identical to the bit on all 2 ranks' in done.stdout, done
+        done = in_container(host, 'reigen doctor --json')
+        found = {each['check']: each for each in json.loads(done.stdout)['findings']}
+        assert found['impi']['settings'], done.stdout
+        done = in_container(host, 'ls /etc/ssh/ssh_host_* 2>/dev/null; echo Port 2222 '
+                                  '>>/etc/ssh/sshd_config; service ssh restart >/dev/null; '
+                                  'ssh-keyscan -p 2222 127.0.0.1 2>/dev/null | cut -d" " -f2')
+        assert 'ssh-ed25519' in done.stdout.splitlines(), done
+        assert 'host_' not in done.stdout, done.stdout

@@ -2,6 +2,7 @@
 """What it is all for: an ordinary user trains on several hosts, in an image that knows nothing."""
 import json
 
+import everywhere
 import mpis
 import pytest
 from bed import Node
@@ -62,3 +63,15 @@ def test_the_users_mpi_starts_the_same_job_in_the_same_image(clean4, name):
     assert {(p.stat().st_uid, p.stat().st_gid) for p in made} == {(2001, 2001)}
     for node in (first, second):
         node.run(['rm', '-rf', 'work'], check=True)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize('platform', ['local', 'ssh'])
+def test_one_command_line_runs_here_and_on_hosts(clean4, platform):
+    """test_everywhere in tests/slurm and tests/kubernetes: the same on theirs."""
+    first = clean4[1]
+    everywhere.give(first, clean4[2])
+    for node in (first, clean4[2]):
+        node.docker('tag', 'trainer', everywhere.IMAGE)
+    places = everywhere.run(first, platform, env={'REIGEN_HOSTS': 'node1:2,node2:2'})
+    assert places == (['node1'] * 2 + ['node2'] * 2 if platform == 'ssh' else places[:1] * 4)

@@ -94,7 +94,9 @@ def table_of_drivers(name):
 
 
 def test_a_new_driver_takes_one_line_in_a_plain_table():
-    assert table_of_drivers('drivers_agent.c') < table_of_drivers('drivers.c')
+    """One of the agent's own is what the head has of a platform, and is called so."""
+    agents = table_of_drivers('drivers_agent.c')
+    assert {name for name in agents if not name.endswith('_head,')} < table_of_drivers('drivers.c')
 
 
 def test_the_page_s_example_of_a_driver_compiles(tmp_path):

@@ -20,11 +20,15 @@ FOREIGN = {
     'src/cmd/compat/sshconfig_make.c': 'key files',
     'src/coll/observe/stall.c': 'a table that ranks exchange',
     'src/coll/observe/stall_facts.c': 'a table that ranks exchange',
+    'src/launch/doctor/doctor_mpi.c': 'the versions that MPIs print',
+    'src/launch/drivers/kubernetes/kubernetes_hopeless.c': 'Kubernetes',
+    'src/launch/drivers/kubernetes/server/explain.c': 'kubectl and Kubernetes',
     'src/launch/drivers/ssh/ssh_explain.c': 'ssh',
     'src/launch/jobs/submitted.c': "a job's file, to which its script adds",
     'src/spec/job/slurm.c': 'Slurm',
 }
-FOREIGN_FOLDERS = ('src/container/', 'src/launch/drivers/slurm/')
+FOREIGN_FOLDERS = ('src/container/', 'src/launch/drivers/openpai/server/',
+                   'src/launch/drivers/slurm/', 'src/launch/http/')
 #: Single places: what they look for there, and why they may.
 PLACES = {
     ('src/agent/start/lines.c', '"guard on"'): 'a line of the protocol',
@@ -36,6 +40,7 @@ PLACES = {
     ('src/launch/drivers/local/local.c', 'head'): "the guard's last word, among what others wrote",
     ('src/launch/drivers/ssh/ssh_host.c', '"reigen-guard: "'): 'the same, by way of ssh',
     ('src/launch/drivers/ssh/ssh_host.c', '"reigen-agent: "'): "the agent's log",
+    ('src/spec/pai/waits.c', '"tail -f /dev/null"'): "a user's command",
     ('src/launch/verdict/tail.c', '"Traceback'): "Python's",
 }
 

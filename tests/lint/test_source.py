@@ -17,10 +17,11 @@ LAYERS = {
     'wire': {'base', 'wire'},
     'container': {'base', 'container'},
     'spec': {'base', 'wire', 'container', 'spec'},
+    'render': {'base', 'container', 'spec', 'launch', 'render'},
     'launch': {'base', 'wire', 'container', 'spec', 'launch'},
     'agent': {'base', 'wire', 'container', 'spec', 'agent'},
     'coll': {'base', 'wire', 'coll'},
-    'cmd': {'base', 'wire', 'container', 'spec', 'launch', 'agent', 'coll', 'cmd'},
+    'cmd': {'base', 'wire', 'container', 'spec', 'render', 'launch', 'agent', 'coll', 'cmd'},
 }
 CODE = ('.c', '.h', '.py', '.sh')
 SPDX = 'SPDX-License-Identifier: Apache-2.0'
@@ -97,6 +98,15 @@ def test_lines_are_at_most_100_columns_without_tabs_or_trailing_blanks():
             if line != line.rstrip():
                 problems.append(f'{repo.name(path)}:{number}: trailing blank')
     repo.report(problems)
+
+
+def test_no_file_has_the_marks_of_a_merge():
+    """Of one that was not finished: pages and settings would carry them to their readers."""
+    marks = re.compile(r'^(<{7} |>{7} |={7}$)', re.M)
+    assert marks.search('a\n<<<<<<< HEAD\n') and not marks.search('Title\n========\n')
+    repo.report([f'{repo.name(path)}: {marks.search(repo.read(path))[0]}'
+                 for path in repo.with_suffix(*CODE, '.md', '.yaml', '.txt', '.build', '.tpl')
+                 if marks.search(repo.read(path))])
 
 
 def test_every_source_opens_with_its_licence():

@@ -25,6 +25,13 @@ static _Atomic int ntold;
 
 static const int64_t small_shape[] = { SMALL }, large_shape[] = { LARGE };
 
+/* At once: the next call has an error of its own. */
+static void check_end(const char *name, int r)
+{
+    if (r != 0 && r != -ECANCELED && r != -ENOTCONN)
+        fail("%s: %d (%s)", name, r, reigen_last_error());
+}
+
 static int blocking_small(const char *name, float *data)
 {
     return reigen_allreduce(name, data, data, REIGEN_FLOAT32, small_shape, 1, NULL);
@@ -67,6 +74,7 @@ static int waited_for(const char *name, float *data)
     if (r < 0)
         return r;
     r = reigen_wait(h, -1);
+    check_end(name, r);
     if (r == 0 && reigen_output(h, &result, &nbytes, shape, &ndim) == 0)
         memcpy(data, result, LARGE * sizeof(float));
     reigen_release(h);
@@ -84,6 +92,7 @@ static int polled(const char *name, float *data)
         sched_yield();
     /* Whatever poll said: data is borrowed until a wait is over. */
     r = reigen_wait(h, -1);
+    check_end(name, r);
     reigen_release(h);
     return r;
 }
@@ -112,6 +121,7 @@ static int told_of(const char *name, float *data)
     while (!atomic_load(&calls))
         sleep_ms(1);
     r = reigen_wait(h, -1);
+    check_end(name, r);
     reigen_release(h);
     return r;
 }
@@ -209,8 +219,7 @@ static void *run_part(void *arg)
         r = part->call(name, data);
         free(data);
     }
-    if (r != -ECANCELED && r != -ENOTCONN)
-        fail("%s: %d (%s)", name, r, reigen_last_error());
+    check_end(name, r);
     return NULL;
 }
 

@@ -11,6 +11,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour'), str(TESTS / 'hosts'),
                 str(TESTS / 'slurm')]
 
 from bed import SlurmCluster  # noqa: E402 (needs the path above)
+import everywhere  # noqa: E402 (needs the path above)
 from jobs import KILL_WAIT, clean_up  # noqa: E402
 
 
@@ -39,8 +40,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope='session')
 def cluster3():
-    """A login node, and three nodes with dockerd and the image base; proctrack/linuxproc."""
-    with SlurmCluster(3, dockerd=True, images=['base'], kill_wait=KILL_WAIT) as cluster:
+    """A login node, and three nodes with dockerd and the images base and trainer;
+    proctrack/linuxproc."""
+    with SlurmCluster(3, dockerd=True, images=['base', f'trainer={everywhere.IMAGE}'],
+                      kill_wait=KILL_WAIT) as cluster:
         yield cluster
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from bed import SlurmCluster
 
+import everywhere
 from built import PROGRAMS
 from jobs import end, start, wait_for
 
@@ -526,3 +527,11 @@ def test_a_cluster_without_pyxis_is_told_so(slurm):
     assert done.returncode == 69 and 'no pyxis' in done.stderr, done.stderr
     done = run(slurm, '--container-runtime', 'pyxis', '--image', 'x', '--on', 'ssh')
     assert done.returncode == 2 and '--on slurm' in done.stderr, done.stderr
+
+
+@pytest.mark.timeout(400)
+def test_the_command_line_of_all_platforms_asks_slurm_for_nodes(slurm):
+    """As hosts/test_training.py and kubernetes/test_run.py have it."""
+    everywhere.give(slurm.head)
+    places = everywhere.run(slurm.head, 'slurm')
+    assert len(set(places)) == 1, places  # one node has room for all; the login node has no dockerd

@@ -25,6 +25,7 @@ def example(env, np, name, *options):
     ('tf', 4, 'tensorflow2_keras_mnist', ('--batch-size', '64')),
     ('tf215', 4, 'tensorflow_mnist', ('--batch-size', '64')),
     ('tf', 2, 'keras_mnist', ()),
+    ('tf', 3, 'keras_mnist_advanced_modified', ()),
 ])
 def test_an_example_learns_within_one_pass(env, np, name, options):
     assert accuracy(example(env, np, name, *options)) > 0.8

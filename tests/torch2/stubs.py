@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 
@@ -26,12 +27,14 @@ def libraries(torch):
     return sorted({p.resolve() for p in torch.rglob('*.so*') if p.is_file()})
 
 
+@cache
 def system_libraries():
     """{name: path} of what the loader finds by itself."""
     done = subprocess.run(['/sbin/ldconfig', '-p'], capture_output=True, text=True, check=True)
     return dict(re.findall(r'^\s*(\S+) \(.*\) => (\S+)$', done.stdout, re.M))
 
 
+@cache
 def needed(path):
     return set(re.findall(r'\(NEEDED\).*\[(.*)\]', readelf('-d', path)))
 

@@ -58,6 +58,40 @@ static void derived_key_is_keyed_blake2b_of_the_purpose(void **state)
     assert_memory_equal(data, key, RG_KEY_NBYTES);
 }
 
+static void text_of_people_is_a_key_when_it_is_long_enough(void **state)
+{
+    uint8_t key[RG_KEY_NBYTES], same[RG_KEY_NBYTES], other[RG_KEY_NBYTES] = { 42 };
+
+    (void) state;
+    assert_int_equal(rg_key_of_text(HEX "\n", key), 0);
+    assert_int_equal(key[31], 31);
+    assert_int_equal(rg_key_of_text("sixteen letters.", key), 0);
+    assert_int_equal(rg_key_of_text(" \tsixteen letters.\r\n", same), 0);
+    assert_memory_equal(key, same, RG_KEY_NBYTES);
+    assert_int_equal(rg_key_of_text("", other), -EINVAL);
+    assert_int_equal(rg_key_of_text("fifteen letters                ", other), -EINVAL);
+    assert_int_equal(other[0], 42);
+    assert_int_equal(rg_key_of_text("Sixteen letters.", other), 0);
+    assert_memory_not_equal(key, other, RG_KEY_NBYTES);
+}
+
+/* Expected: RFC 5869, appendix A.3, whose salt and info are empty; and, with an info, Python's
+ * hmac with SHA-256: that of b"ann~job\x01" by that of the secret by bytes(32). */
+static void extracted_key_is_hkdf_s(void **state)
+{
+    uint8_t secret[22], key[RG_KEY_NBYTES];
+    char hex[2 * RG_KEY_NBYTES + 1];
+
+    (void) state;
+    memset(secret, 0x0b, sizeof(secret));
+    rg_key_extract(secret, sizeof(secret), "", key);
+    rg_key_format(key, hex);
+    assert_string_equal(hex, "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d");
+    rg_key_extract(secret, sizeof(secret), "ann~job", key);
+    rg_key_format(key, hex);
+    assert_string_equal(hex, "0f788d756d02cc4187f169c98d3bd0ec9f0d54596e6d3540ec2c78c839cc62d3");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -65,6 +99,8 @@ int main(void)
         cmocka_unit_test(white_space_around_is_fine),
         cmocka_unit_test(anything_else_is_refused),
         cmocka_unit_test(derived_key_is_keyed_blake2b_of_the_purpose),
+        cmocka_unit_test(text_of_people_is_a_key_when_it_is_long_enough),
+        cmocka_unit_test(extracted_key_is_hkdf_s),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

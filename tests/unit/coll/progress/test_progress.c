@@ -23,6 +23,7 @@ static const struct rg_config config = {
     .cache_capacity = 64,
     .spin_us = -1,
     .fusion_nbytes = 1 << 20,
+    .silence_ms = 30000,
 };
 
 static rg_plane_table table = { &rg_plane_shm, NULL };
@@ -315,6 +316,35 @@ static void who_leaves_waits_for_a_slow_rank_as_long_as_it_goes_on(void **state)
     run(2, slow);
 }
 
+/* As if it were asked at this time after the log went on and after it was asked before. */
+static bool late_after(struct rg_progress *progress, uint64_t moved_s, uint64_t asked_s)
+{
+    uint64_t now_ns = rg_now_ns();
+
+    atomic_store(&progress->counters.moved_ns, now_ns - moved_s * RG_NS_PER_S);
+    atomic_store(&progress->counters.asked_ns, now_ns - asked_s * RG_NS_PER_S);
+    return rg_progress_is_late(progress, now_ns);
+}
+
+static int patient(struct member *member)
+{
+    struct rg_progress *progress = open_progress(member);
+    int bad = 0;
+
+    check(!late_after(progress, 29, 0));
+    check(late_after(progress, 31, 0));
+    check(!late_after(progress, 31, 31));
+    check(rg_progress_leave_until(&config) > rg_now_ns() + 29 * RG_NS_PER_S);
+    rg_progress_destroy(progress, 0, NULL);
+    return bad;
+}
+
+static void who_leaves_waits_for_ranks_that_stand_still_while_it_runs_itself(void **state)
+{
+    (void) state;
+    run(1, patient);
+}
+
 static int aborted(struct member *member)
 {
     struct rg_progress *progress = open_progress(member);
@@ -398,6 +428,7 @@ int main(void)
         cmocka_unit_test(joined_ranks_finish_what_they_had_in_flight),
         cmocka_unit_test(a_rank_that_leaves_cancels_what_waits_for_it),
         cmocka_unit_test(who_leaves_waits_for_a_slow_rank_as_long_as_it_goes_on),
+        cmocka_unit_test(who_leaves_waits_for_ranks_that_stand_still_while_it_runs_itself),
         cmocka_unit_test(a_death_ends_everything_in_flight),
         cmocka_unit_test(who_makes_a_process_set_hears_why_there_is_no_job_any_more),
     };

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens inside the pods of a job on Kubernetes: the head in the one of index 0, the agents
+that call it, and what each of them ends with when another one is lost."""
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+from built import PROGRAMS
+from processes import peak_kib, wait_for
+from ranks import free_port, program
+
+SLEEP = ('--', 'sh', '-c', 'echo up; exec sleep 300')
+LOST, LEFT = 76, 75
+
+
+def has_ipv6():
+    """The head's address as a cluster of IPv6 alone has it, where this computer knows that."""
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(('::1', 0))
+        return {'MY_JOB_SERVICE_HOST': '::1'}
+    except OSError:
+        return {}
+
+
+def is_open(port):
+    with socket.socket() as s:
+        return s.connect_ex(('127.0.0.1', port)) == 0
+
+
+def start(job, npods, *words, **env):
+    job.plan(npods, '--no-inject-runtime', *words)
+    return [job.pod(i, **env) for i in range(npods)]
+
+
+def running(job, npods=3, *words):
+    pods = start(job, npods, *words, *SLEEP)
+    for rank in range(npods):
+        pods[0].saw(rf'(?m)^\[{rank}\] up')
+    return pods
+
+
+def test_ranks_of_all_pods_meet_without_rights_or_a_root_to_write_to(job):
+    """Python-less, as a user without a name; the workers' logs hold nothing."""
+    pods = start(job, 3, '--', 'sh', '-c', 'touch /x 2>/dev/null && echo can write; echo "pod '
+                 f'$JOB_COMPLETION_INDEX is rank $REIGEN_RANK"; exec {program("again")[-1]}')
+    assert [pod.wait() for pod in pods] == [0, 0, 0], [pod.out for pod in pods]
+    lines = pods[0].out.splitlines()
+    assert [line for line in sorted(lines) if 'is rank' in line] == \
+        [f'[{i}] pod {i} is rank {i}' for i in range(3)], lines
+    assert 'can write' not in pods[0].out and pods[1].out == pods[2].out == ''
+    assert pods[0].words['event'] == 'verdict' and pods[0].words['exit_code'] == 0
+    assert pods[1].words is None
+
+
+@pytest.mark.skipif('REIGEN_TEST_BUILD' in os.environ, reason='its packages are not installed')
+def test_our_packages_come_in_parts_and_are_found_by_any_python(job):
+    job.plan(2, '--', '/usr/bin/python3', '-c', 'import horovod, reigen, os\n'
+             'assert os.path.exists(os.path.dirname(reigen.__file__) + "/libreigen.so")\n'
+             'print(horovod.__file__)')
+    job.bundle(next(PROGRAMS.reigen.parents[1].glob('lib/python3*/site-packages')))
+    pods = [job.pod(i) for i in range(2)]
+    assert [pod.wait() for pod in pods] == [0, 0], [pod.out for pod in pods]
+    assert pods[0].out.count('] /reigen/run/') == 2, pods[0].out
+
+
+@pytest.mark.sanitize
+def test_a_failed_rank_is_the_jobs_end_and_the_others_are_to_run_again_with_it(job):
+    pods = start(job, 2, '--', 'sh', '-c', '[ $REIGEN_RANK = 0 ] || exit 3')
+    assert [pod.wait() for pod in pods] == [3, LEFT], [pod.out for pod in pods]
+    assert 'rank 1 on job-1 failed first: exit code 3' in pods[0].out
+    assert (pods[0].words['exit_code'], pods[0].words['first']) == (3, 1)
+    assert pods[1].words['exit_code'] == LEFT
+
+
+def test_a_worker_that_is_killed_is_named_and_the_job_runs_again(job):
+    pods = running(job)
+    assert peak_kib(pods[0].pid) < 32 << 10
+    began = time.monotonic()
+    pods[1].signal(signal.SIGKILL)
+    assert (pods[0].wait(), pods[2].wait()) == (LOST, LEFT), pods[0].out
+    assert time.monotonic() - began < 15
+    assert 'host job-1: its pod is gone without a word' in pods[0].out
+    assert 'host job-1' in pods[0].words['cause'] and pods[0].words['exit_code'] == LOST
+    pods = [job.pod(i) for i in range(3)]
+    pods[0].saw(r'\[2\] up')
+
+
+def test_without_its_head_no_worker_stays(job):
+    pods = running(job)
+    pods[0].signal(signal.SIGKILL)
+    assert [pod.wait() for pod in pods[1:]] == [LEFT, LEFT]
+    assert 'the pod of index 0 tells' in pods[1].words['cause']
+
+
+@pytest.mark.sanitize
+def test_a_pod_that_is_told_to_stop_ends_the_job_as_preempted(job):
+    """As the kubelet tells it: a signal from without the pod."""
+    pods = running(job, 2)
+    pods[1].signal(signal.SIGTERM)
+    assert [pod.wait() for pod in pods] == [LEFT, LEFT], pods[0].out
+    assert 'host job-1: its agent was told to stop: signal 15' in pods[0].out
+    assert 'Kubernetes ends its pod' in pods[0].out
+    pods = running(job, 2)
+    pods[0].signal(signal.SIGTERM)
+    assert [pod.wait() for pod in pods] == [LEFT, LEFT], pods[0].out
+    assert 'the job was told to stop. Kubernetes ends its pod' in pods[0].out
+    assert pods[0].words['exit_code'] == LEFT
+    early = job.pod(0)
+    wait_for(lambda: is_open(job.port), 'the head')
+    early.signal(signal.SIGTERM)
+    assert early.wait() == LEFT, early.out
+
+
+def test_a_pod_that_never_comes_is_named_and_only_that_one(job):
+    job.plan(3, '--start-timeout', 2, '--', 'true')
+    port = free_port()
+    head, worker, lonely = job.pod(0), job.pod(1), job.pod(1, REIGEN_POD_PORT=str(port))
+    assert (head.wait(), worker.wait()) == (124, LEFT), head.out
+    assert 'not ready within 2 s (--start-timeout): job-2 (pending: its pod has not called yet)' \
+        in head.out and 'job-1 (' not in head.out
+    assert lonely.wait() == 124
+    assert 'the pod of index 0, has not answered within 2 s' in lonely.words['cause']
+    assert f'127.0.0.1:{port} (Connection refused)' in lonely.words['cause']
+
+
+def test_a_pod_that_no_job_takes_gives_up_and_so_does_a_head_without_its_port(job):
+    job.plan(2, '--no-inject-runtime', '--start-timeout', 1, '--', 'true')
+    head, stray = job.pod(0), job.pod(7)
+    assert (head.wait(), stray.wait()) == (124, 124), head.out
+    assert 'job-1 (pending' in head.out
+    with socket.create_server(('', job.port)):
+        head = job.pod(0)
+        assert head.wait() == 69 and f'port {job.port} of its pod' in head.out, head.out
+
+
+@pytest.mark.sanitize
+def test_pods_come_in_any_order_and_are_replaced_before_the_start(job):
+    """A worker before its head, a head that dies and comes again, a worker that does, and one that
+    hangs, whose successor is taken in its place."""
+    job.plan(3, '--no-inject-runtime', '-v', '-v', '--', 'sh', '-c',
+             'echo $JOB_COMPLETION_INDEX $TRY')
+    first = job.pod(1, TRY='first')
+    head = job.pod(0)
+    head.saw('job-1: ready')
+    head.signal(signal.SIGKILL)
+    head.wait()
+    head = job.pod(0, TRY='second')
+    head.saw('job-1: ready')
+    first.signal(signal.SIGTERM)
+    assert first.wait() == LEFT
+    head.saw('job-1: pending')
+    hangs = job.pod(1, TRY='hangs')
+    head.saw('(?s)pending.*job-1: ready')
+    hangs.signal(signal.SIGSTOP)
+    last = job.pod(1, TRY='last')
+    head.saw('(?s)pending.*pending.*job-1: ready')
+    other = job.pod(2, TRY='first', **has_ipv6())
+    assert (head.wait(), last.wait(), other.wait()) == (0, 0, 0), head.out
+    assert [line for line in sorted(head.out.splitlines()) if line.startswith('[')] == \
+        ['[0] 0 second', '[1] 1 last', '[2] 2 first']
+
+
+def test_strangers_get_nothing_and_keep_no_pod_out(job):
+    """They hold connections, speak nonsense, and know another job's key."""
+    job.plan(2, '--no-inject-runtime', '--', 'sh', '-c', 'echo $JOB_COMPLETION_INDEX $WHO')
+    head = job.pod(0)
+    crowd = []
+
+    def call(data=b''):
+        while True:
+            try:
+                crowd.append(socket.create_connection(('127.0.0.1', job.port), 10))
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.02)
+        crowd[-1].sendall(data)
+
+    for data in (b'', b'reigen-dial 1\n', b'reigen-dial 1\n' + bytes(32), b'GET / HTTP/1.1\r\n\r\n',
+                 b'reigen-dial 7\n' + bytes(32), b'x' * 4096):
+        call(data)
+    key = (job.folder / 'key').read_text()
+    (job.folder / 'key').write_text('f' * 64)
+    impostor = job.pod(1, WHO='an impostor')
+    assert impostor.pid and head.child.poll() is None
+    time.sleep(0.5)
+    (job.folder / 'key').write_text(key)
+    worker = job.pod(1, WHO='a worker')
+    assert (head.wait(), worker.wait()) == (0, 0), head.out
+    assert '[1] 1 a worker' in head.out and 'impostor' not in head.out
+    for connection in crowd:
+        connection.close()
+
+
+@pytest.mark.parametrize('index, change, code, said', [
+    (1, {'REIGEN_POD_SERVICE': None}, 2, 'REIGEN_POD_SERVICE is not set'),
+    (1, {'MY_JOB_SERVICE_HOST': None}, 75, 'MY_JOB_SERVICE_HOST is not set'),
+    (1, {'REIGEN_POD_PORT': '70000'}, 2, 'REIGEN_POD_PORT 70000'),
+    (1, {'JOB_COMPLETION_INDEX': None}, 2, 'JOB_COMPLETION_INDEX'),
+])
+def test_what_is_missing_is_named(job, index, change, code, said):
+    job.plan(2, '--', 'true')
+    pod = job.pod(index, **change)
+    assert pod.wait() == code and said in pod.out, pod.out
+    assert pod.words['exit_code'] == code and said in pod.words['cause']
+
+
+def test_a_key_that_is_none_and_a_plan_that_is_none(job):
+    job.plan(2, '--', 'true')
+    (job.folder / 'key').write_text('secret')
+    for index in (0, 1):
+        pod = job.pod(index)
+        assert pod.wait() == 2 and '/reigen/key/key: not 64 hexadecimal digits' in pod.out
+        assert 'secret' not in pod.out
+    (job.folder / 'plan').write_text('no plan')
+    pod = job.pod(1)
+    assert pod.wait() == 2 and '/reigen/job/plan' in pod.words['cause']
