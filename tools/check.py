@@ -33,8 +33,8 @@ SHOWN_LINES = 120
 SECOND_LOOKS_MAX = 10
 #: Failures of a part that are named once more at the end, and characters of each.
 NAMED_FAILURES, NAMED_CHARS = 12, 160
-#: Parts that run at the same time, and tests of one part.
-LANES = 2
+#: Parts that run at the same time; those of check-all wait for most of their time. Tests of a part.
+LANES = {'check': 2, 'check-all': 3}
 WORKERS = 3
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
 #: What each test may take is its own affair (tests/conftest.py).
@@ -419,9 +419,9 @@ def part_slow_serial(part):
 PARTS = {
     'check': [('lint', part_lint), ('tsan', part_tsan), ('asan', part_asan),
               ('behaviour', part_behaviour), ('unit', part_unit), ('install', part_install)],
-    'check-all': [('hosts', part_hosts), ('slurm', part_slurm), ('kubernetes', part_kubernetes),
-                  ('fresh', part_fresh), ('tensorflow', part_tensorflow), ('demo', part_demo),
-                  ('slow', part_slow),
+    'check-all': [('hosts', part_hosts), ('slurm', part_slurm), ('fresh', part_fresh),
+                  ('kubernetes', part_kubernetes), ('tensorflow', part_tensorflow),
+                  ('demo', part_demo), ('slow', part_slow),
                   ('fuzz', part_fuzz), ('torch2', part_torch2), ('jax', part_jax)],
 }
 ALONE = {'check': [('serial', part_serial)], 'check-all': [('slow-serial', part_slow_serial)]}
@@ -546,7 +546,7 @@ def main(argv):
     LOGS.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     early = begin_build(names)
-    results = run_parts([part for part in together if part[0] in names], LANES)
+    results = run_parts([part for part in together if part[0] in names], LANES[stage])
     results += run_parts([part for part in alone if part[0] in names], 1)
     if early:
         kill_group(early.pid)
