@@ -40,6 +40,7 @@ WORKERS = 3
 #: What each test may take is its own affair (tests/conftest.py).
 PART_LIMIT_S = 3600
 UNIT_PATIENCE = 10
+GROUP = r'@\w+$'
 SBIN = ('/usr/local/sbin', '/usr/sbin', '/sbin')
 SANITIZERS = {'asan': 'address,undefined', 'tsan': 'thread'}
 SANITIZER_ENV = {
@@ -149,7 +150,8 @@ def count_junit(xml, result):
     if not xml.exists():
         return
     for case in ElementTree.parse(xml).getroot().iter('testcase'):
-        name = f'{case.get("classname")}.{case.get("name")}'
+        # xdist writes a test's group behind its name, as "test_a@group".
+        name = f'{case.get("classname")}.{re.sub(GROUP, "", case.get("name"))}'
         bad = case.find('failure') if case.find('failure') is not None else case.find('error')
         skip = case.find('skipped')
         if bad is not None:
