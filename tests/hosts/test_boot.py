@@ -69,9 +69,9 @@ def test_mpi4py_works_beside(name):
         (boot, r, 6.0, [r, 3, 6]) for r in range(3)]
 
 
-def test_ranks_meet_by_an_mpi_of_the_standard_abi():
-    preload = f'LD_PRELOAD={mpis.library(mpis.STANDARD)}'
-    lines = said(run(mpis.STANDARD, 3, 'env', preload, PYTHON, RANK))
+@pytest.mark.parametrize('name', mpis.STANDARD)
+def test_ranks_meet_by_an_mpi_of_the_standard_abi(name):
+    lines = said(run(name, 3, 'env', f'LD_PRELOAD={mpis.library(name)}', PYTHON, RANK))
     assert lines == [{'rank': r, 'size': 3, 'local_rank': r, 'local_size': 3, 'cross_size': 1,
                       'boot': 'mpi', 'nodes': '3 on 1 node', 'sum': 6.0} for r in range(3)]
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a program compiled against the standard ABI's mpi.h takes from libmpi_abi.so, for shim.c:
- * MPICH from 5.0, Open MPI from 6, and whoever else keeps to chapters 20 and 21 of MPI 5.0.
- * Declared anew, so that no MPI is needed to build this.
+ * MPICH 5, Intel MPI 2021.18, and whoever else keeps to the chapter on the ABI of MPI 5.0. Declared
+ * anew, so that no MPI is needed to build this.
  *
  * Handles are pointers that nobody may follow; the predefined ones are small numbers. Thread levels
  * are in the standard's order, with values of their own. Source: the tables of MPI 5.0, and

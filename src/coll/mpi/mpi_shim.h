@@ -2,8 +2,8 @@
 /*
  * The user's own MPI, behind one table of functions. Which MPI a process has is known only when it
  * runs, and there are three ABIs: Open MPI's; that of MPICH and Intel MPI; and the standard one of
- * MPI 5, which MPICH 5 and Open MPI 6 have beside their own, as libmpi_abi.so. They differ in their
- * handles and constants. So one source (coll/mpi/shim.c) is compiled once per ABI, into
+ * MPI 5, which newer ones have beside their own, as libmpi_abi.so. They differ in their handles
+ * and constants. So one source (coll/mpi/shim.c) is compiled once per ABI, into
  * libreigen_mpi_ompi.so, libreigen_mpi_mpich.so and libreigen_mpi_abi.so, which lie beside
  * libreigen.so. The one that fits is loaded when it is needed; no MPI is needed to build them, and
  * they link with none: they look functions up in the MPI that the process has already.
