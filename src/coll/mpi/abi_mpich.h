@@ -4,9 +4,8 @@
  * ABI of MPICH since 3.1, Intel MPI, MVAPICH2 and Cray's MPI. Declared anew, so that no MPI is
  * needed to build this.
  *
- * Handles are ints; the predefined ones are constants. Thread levels are 0 to 3 in the standard's
- * order. Source: the public header of MPICH 4.0 and 5.0; the MPICH ABI Compatibility Initiative
- * keeps these values.
+ * Handles are ints; the predefined ones are constants. Source: the public header of MPICH 4.0 and
+ * 5.0; the MPICH ABI Compatibility Initiative keeps these values.
  */
 #ifndef RG_COLL_MPI_ABI_MPICH_H
 #define RG_COLL_MPI_ABI_MPICH_H
@@ -26,6 +25,11 @@ typedef int abi_info;
 #define ABI_IN_PLACE ((void *) -1) /* as the buffer that is sent from */
 #define ABI_COMM_TYPE_SHARED 1     /* of MPI_Comm_split_type */
 #define ABI_ERROR_STRING_MAX 1024  /* bytes, of MPI_Error_string */
+
+/* MPI_THREAD_FUNNELED, _SERIALIZED and _MULTIPLE; _SINGLE is 0. */
+#define ABI_FUNNELED 1
+#define ABI_SERIALIZED 2
+#define ABI_MULTIPLE 3
 
 /* The predefined handles that shim.c uses. */
 struct abi_handles {

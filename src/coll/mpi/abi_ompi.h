@@ -4,8 +4,8 @@
  * and 5 (and 3), and what is built on them. Declared anew, so that no MPI is needed to build this.
  *
  * Handles are pointers to objects inside the library; the predefined ones are variables with the
- * names looked up below. Thread levels are 0 to 3 in the standard's order. Source: the public
- * header of Open MPI 4.1 and 5.0, which the soname's version fixes.
+ * names looked up below. Source: the public header of Open MPI 4.1 and 5.0, which the soname's
+ * version fixes.
  */
 #ifndef RG_COLL_MPI_ABI_OMPI_H
 #define RG_COLL_MPI_ABI_OMPI_H
@@ -27,6 +27,11 @@ typedef struct ompi_info_t *abi_info;
 #define ABI_IN_PLACE ((void *) 1) /* as the buffer that is sent from */
 #define ABI_COMM_TYPE_SHARED 0    /* of MPI_Comm_split_type */
 #define ABI_ERROR_STRING_MAX 512  /* bytes, of MPI_Error_string */
+
+/* MPI_THREAD_FUNNELED, _SERIALIZED and _MULTIPLE; _SINGLE is 0. */
+#define ABI_FUNNELED 1
+#define ABI_SERIALIZED 2
+#define ABI_MULTIPLE 3
 
 /* The predefined handles that shim.c uses; constant once found. */
 struct abi_handles {

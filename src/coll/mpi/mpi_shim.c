@@ -21,13 +21,13 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct rg_mpi_shim_ops *the_ops; /* under lock */
+static bool the_openmpi;                      /* likewise: the_ops is bound to an Open MPI */
 
 /* ---- which MPI this process has */
 
 struct libraries {
     char path[LIBRARIES_MAX][PATH_MAX];
     int n;
-    bool standard; /* libmpi_abi.so, whose handles are those of neither family */
 };
 
 static int note_library(struct dl_phdr_info *info, size_t size, void *arg)
@@ -37,16 +37,31 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *arg)
     const char *name = slash ? slash + 1 : info->dlpi_name;
 
     (void) size;
-    if (strncmp(name, "libmpi_abi.", 11) == 0)
-        found->standard = true;
-    else if (strncmp(name, "libmpi", 6) == 0 && found->n < LIBRARIES_MAX)
+    if (strncmp(name, "libmpi", 6) == 0 && found->n < LIBRARIES_MAX)
         snprintf(found->path[found->n++], PATH_MAX, "%s", info->dlpi_name);
     return 0;
 }
 
+/* What an MPI says of itself, at any time; alike in all ABIs. */
+static void read_version(void *library, char text[static RG_MPI_VERSION_MAX])
+{
+    int (*describe)(char *, int *), length = 0;
+
+    text[0] = '\0';
+    *(void **) &describe = dlsym(library, "MPI_Get_library_version");
+    if (describe)
+        describe(text, &length);
+}
+
+/* Of whatever ABI. */
 static bool is_openmpi(void *library)
 {
-    return dlsym(library, "ompi_mpi_comm_world") != NULL;
+    char version[RG_MPI_VERSION_MAX];
+
+    if (dlsym(library, "ompi_mpi_comm_world"))
+        return true;
+    read_version(library, version);
+    return strncmp(version, "Open MPI", 8) == 0;
 }
 
 /* By the variables of Open MPI's mpirun and of PMIx; of Hydra and of PMI. */
@@ -58,7 +73,7 @@ static bool launched(bool openmpi)
     return getenv(names[openmpi][0]) || getenv(names[openmpi][1]);
 }
 
-/* 0: no MPI; else the higher the likelier it is the one that the program means. Both functions are
+/* 0: no MPI; else the higher the likelier it is the one that the program means. MPI_Initialized is
  * alike in all ABIs, and may be called at any time. */
 static int likelihood(void *library)
 {
@@ -71,14 +86,13 @@ static int likelihood(void *library)
 }
 
 /* The library of an MPI that is here: dlopen's handle, which is kept, as it must not go while a
- * shim points into it. *ret_standard: only one of another ABI is. */
-static void *find_mpi(bool *ret_standard)
+ * shim points into it. */
+static void *find_mpi(void)
 {
     rg_autofree struct libraries *found = calloc(1, sizeof(*found));
     void *best = NULL;
     int most = 0;
 
-    *ret_standard = false;
     if (!found)
         return NULL;
     dl_iterate_phdr(note_library, found);
@@ -93,9 +107,8 @@ static void *find_mpi(bool *ret_standard)
             dlclose(library);
         }
     }
-    *ret_standard = !best && found->standard;
     /* Linked into the program, or under another name. */
-    if (!best && !found->standard && dlsym(RTLD_DEFAULT, "MPI_Get_library_version"))
+    if (!best && dlsym(RTLD_DEFAULT, "MPI_Get_library_version"))
         best = dlopen(NULL, RTLD_LAZY);
     return best;
 }
@@ -108,41 +121,80 @@ static const char *named_library(void)
     return value && (strchr(value, '/') || strstr(value, ".so")) ? value : NULL;
 }
 
-/* "ompi", "mpich", or NULL with the first line of its own description. */
-static const char *family_of(void *library, char *text, size_t room)
+/* The version of the standard ABI that a library has; 0: it has an ABI of its own. Both MPICH and
+ * Open MPI have this function in all their libraries, and give -1 in those of their own ABI. */
+static int standard_version(void *library)
+{
+    int (*ask)(int *, int *), major = 0, minor = 0;
+
+    *(void **) &ask = dlsym(library, "MPI_Abi_get_version");
+    return ask && ask(&major, &minor) == 0 && major > 0 ? major : 0;
+}
+
+/* Named as those of the standard ABI: older drafts of it did not say what they were. */
+static bool is_named_standard(void *library)
+{
+    Dl_info info;
+    const char *slash;
+
+    if (!dladdr(dlsym(library, "MPI_Initialized"), &info) || !info.dli_fname)
+        return false;
+    slash = strrchr(info.dli_fname, '/');
+    return strncmp(slash ? slash + 1 : info.dli_fname, "libmpi_abi", 10) == 0;
+}
+
+/* Which shim fits: "abi", "ompi" or "mpich". 0, -ENOTSUP. */
+static int find_abi(void *library, const char **ret_abi, struct rg_error *err)
 {
     static const char *const of_mpich[] = { "MPICH", "Intel(R) MPI", "MVAPICH" };
-    char version[RG_MPI_VERSION_MAX] = "";
-    int (*describe)(char *, int *), length = 0;
+    char version[RG_MPI_VERSION_MAX];
+    int standard = standard_version(library);
+    const char *abi = standard == 1 ? "abi" : NULL;
 
-    if (is_openmpi(library))
-        return "ompi";
-    *(void **) &describe = dlsym(library, "MPI_Get_library_version");
-    if (describe)
-        describe(version, &length);
-    for (size_t i = 0; i < rg_array_len(of_mpich); i++)
+    if (standard > 1)
+        return rg_error_set(err, ENOTSUP, "the MPI in this process has version %d of the standard "
+                            "ABI of MPI, and Reigen knows version 1", standard);
+    if (!standard && is_named_standard(library))
+        return rg_error_set(err, ENOTSUP, "the MPI in this process, libmpi_abi.so, has a draft of "
+                            "the standard ABI of MPI 5; Reigen needs the final one, as MPICH 5.0 "
+                            "has it, or libmpi.so of Open MPI or MPICH");
+    if (!abi && is_openmpi(library))
+        abi = "ompi";
+    read_version(library, version);
+    for (size_t i = 0; i < rg_array_len(of_mpich) && !abi; i++)
         if (strstr(version, of_mpich[i]))
-            return "mpich";
-    snprintf(text, room, "%.*s", (int) strcspn(version, "\n"), version);
-    return NULL;
+            abi = "mpich";
+    version[strcspn(version, "\n")] = '\0';
+    if (!abi)
+        return rg_error_set(err, ENOTSUP, "the MPI in this process, \"%.128s\", is not Open MPI, "
+                            "and its ABI is neither MPICH's nor the standard one", version);
+    *ret_abi = abi;
+    return 0;
 }
 
 bool rg_mpi_present(void)
 {
-    bool standard;
-
-    return find_mpi(&standard) != NULL || named_library() != NULL;
+    return find_mpi() != NULL || named_library() != NULL;
 }
 
-bool rg_mpi_launched(const struct rg_mpi_shim_ops *ops)
+bool rg_mpi_is_openmpi(void)
 {
-    return launched(strcmp(ops->abi, "openmpi") == 0);
+    pthread_mutex_lock(&lock);
+    bool is = the_openmpi;
+
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
+bool rg_mpi_launched(void)
+{
+    return launched(rg_mpi_is_openmpi());
 }
 
 /* ---- the shim */
 
 /* Beside the file that this code is in. */
-static int open_shim(const char *family, void **ret_shim, struct rg_error *err)
+static int open_shim(const char *abi, void **ret_shim, struct rg_error *err)
 {
     rg_autofree char *real = NULL;
     Dl_info self;
@@ -153,7 +205,7 @@ static int open_shim(const char *family, void **ret_shim, struct rg_error *err)
     real = realpath(self.dli_fname, NULL);
     const char *file = real ? real : self.dli_fname, *slash = strrchr(file, '/');
     int n = snprintf(path, sizeof(path), "%.*slibreigen_mpi_%s.so",
-                     slash ? (int) (slash - file) + 1 : 0, file, family);
+                     slash ? (int) (slash - file) + 1 : 0, file, abi);
 
     if (n >= (int) sizeof(path))
         return rg_error_set(err, ENAMETOOLONG, "%s: the path is too long", file);
@@ -164,25 +216,22 @@ static int open_shim(const char *family, void **ret_shim, struct rg_error *err)
 static int bind_shim(void *library, const struct rg_mpi_shim_ops **ret_ops, struct rg_error *err)
 {
     const struct rg_mpi_shim_ops *ops;
-    const char *missing = NULL, *family;
-    char version[128] = "";
+    const char *missing = NULL, *abi;
     void *shim;
-    int r;
+    int r = find_abi(library, &abi, err);
 
-    family = family_of(library, version, sizeof(version));
-    if (!family)
-        return rg_error_set(err, ENOTSUP, "the MPI in this process, \"%s\", is neither Open MPI "
-                            "nor of MPICH's ABI", version);
-    r = open_shim(family, &shim, err);
+    if (r == 0)
+        r = open_shim(abi, &shim, err);
     if (r < 0)
         return r;
     ops = dlsym(shim, RG_MPI_SHIM_SYMBOL);
     if (!ops || ops->version != RG_MPI_SHIM_VERSION)
         return rg_error_set(err, ENOTSUP, "libreigen_mpi_%s.so belongs to another version of "
-                            "Reigen", family);
+                            "Reigen", abi);
     if (ops->bind(library, &missing) < 0)
         return rg_error_set(err, ENOTSUP, "the MPI in this process lacks %s, which MPI 3.0 has",
                             missing);
+    the_openmpi = is_openmpi(library);
     *ret_ops = ops;
     return 0;
 }
@@ -190,17 +239,13 @@ static int bind_shim(void *library, const struct rg_mpi_shim_ops **ret_ops, stru
 static int load(const struct rg_mpi_shim_ops **ret_ops, struct rg_error *err)
 {
     const char *named = named_library();
-    bool standard;
-    void *library = find_mpi(&standard);
+    void *library = find_mpi();
 
     if (!library && named) {
         library = dlopen(named, RTLD_NOW | RTLD_GLOBAL);
         if (!library)
             return rg_error_set(err, ENOENT, "REIGEN_MPI=%s: %s", named, dlerror());
     }
-    if (!library && standard)
-        return rg_error_set(err, ENOTSUP, "the MPI in this process has the standard ABI of MPI 5, "
-                            "libmpi_abi.so; Reigen needs libmpi.so of Open MPI or MPICH");
     if (!library)
         return rg_error_set(err, ENOENT, "this process has no MPI; import mpi4py first, link with "
                             "it, or name its library in REIGEN_MPI");

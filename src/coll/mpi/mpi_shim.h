@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The user's own MPI, behind one table of functions. Which MPI a process has is known only when it
- * runs, and the two families (Open MPI; MPICH and Intel MPI) differ in their handles. So one source
- * (coll/mpi/shim.c) is compiled once per family, into libreigen_mpi_ompi.so and
- * libreigen_mpi_mpich.so, which lie beside libreigen.so. The one that fits is loaded when it is
- * needed; no MPI is needed to build them, and they link with none: they look functions up in the
- * MPI that the process has already.
+ * runs, and there are three ABIs: Open MPI's; that of MPICH and Intel MPI; and the standard one of
+ * MPI 5, which newer ones have beside their own, as libmpi_abi.so. They differ in their handles
+ * and constants. So one source (coll/mpi/shim.c) is compiled once per ABI, into
+ * libreigen_mpi_ompi.so, libreigen_mpi_mpich.so and libreigen_mpi_abi.so, which lie beside
+ * libreigen.so. The one that fits is loaded when it is needed; no MPI is needed to build them, and
+ * they link with none: they look functions up in the MPI that the process has already.
  *
  * Reigen never brings an MPI into a process by itself: it uses the one that the program, mpi4py or
  * LD_PRELOAD has loaded. The one exception is REIGEN_MPI=<library>, which names one to be loaded.
@@ -44,10 +45,10 @@
 /* MPI_Finalize has begun: nothing is done any more. */
 #define RG_MPI_CLOSED (-1)
 
-/* MPI_THREAD_*, which both families number alike. */
+/* MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE, whatever numbers an ABI has for them. */
 enum { RG_MPI_SINGLE, RG_MPI_FUNNELED, RG_MPI_SERIALIZED, RG_MPI_MULTIPLE };
 
-/* A handle of either family: an int or a pointer. */
+/* A handle of any ABI: an int or a pointer. */
 struct rg_mpi_comm {
     uintptr_t handle;
     int rank, size; /* of this process in it */
@@ -59,7 +60,7 @@ struct rg_mpi_request {
 
 struct rg_mpi_shim_ops {
     unsigned version; /* RG_MPI_SHIM_VERSION */
-    const char *abi;  /* "openmpi", "mpich" */
+    const char *abi;  /* "openmpi", "mpich", "standard" */
 
     /* Look everything up in a library (dlopen's handle, or RTLD_DEFAULT). 0, or -1 and the name of
      * what it lacks, which is static. Once, before anything else. */
@@ -121,18 +122,22 @@ bool rg_mpi_present(void);
 /* The shim of the MPI that this process has, bound to it; the same one at every call. Of several
  * MPIs (Debian's libtorch brings one) the one that is initialised, else the one that the launcher
  * fits. 0; -ENOENT:
- * there is no MPI; -ENOTSUP: it is of neither family, too old, or the shim is not installed. Does
- * not initialise MPI. */
+ * there is no MPI; -ENOTSUP: it has none of the ABIs (or a draft of the standard one), is too old,
+ * or the shim is not installed. Does not initialise MPI. */
 int rg_mpi_shim_load(const struct rg_mpi_shim_ops **ret_ops, struct rg_error *err);
 
 /* Whether MPI can be called from Reigen's threads now: it is initialised, not finalised, and its
  * level is MULTIPLE or SERIALIZED. 0, or -EPERM with the reason. */
 int rg_mpi_usable(const struct rg_mpi_shim_ops *ops, struct rg_error *err);
 
+/* Whether the MPI of rg_mpi_shim_load is an Open MPI, of its own ABI or the standard one: that says
+ * which launchers it understands. False before. */
+bool rg_mpi_is_openmpi(void);
+
 /* Whether a launcher that this MPI understands (mpirun, mpiexec, srun with PMI) has started this
  * process, by the variables that they set. Without one MPI_Init makes a world of this process
  * alone. */
-bool rg_mpi_launched(const struct rg_mpi_shim_ops *ops);
+bool rg_mpi_launched(void);
 
 /* "rank 3: MPI_Ibcast: ..." from an MPI error code. -EIO. */
 int rg_mpi_error(const struct rg_mpi_shim_ops *ops, int code, const char *what,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compiled once per family of MPIs, with RG_MPI_ABI_MPICH set or not. See coll/mpi/mpi_shim.h.
+ * Compiled once per ABI, with RG_MPI_ABI_MPICH, RG_MPI_ABI_STANDARD or neither set. See
+ * coll/mpi/mpi_shim.h.
  *
  * An MPI call by name would need the library when this is linked or loaded; so all go through a
  * table that bind fills in.
@@ -16,8 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef RG_MPI_ABI_MPICH
+#if defined(RG_MPI_ABI_MPICH)
 #include "coll/mpi/abi_mpich.h"
+#elif defined(RG_MPI_ABI_STANDARD)
+#include "coll/mpi/abi_standard.h"
 #else
 #include "coll/mpi/abi_ompi.h"
 #endif
@@ -184,10 +187,19 @@ static void watch_for_the_end(void)
         watched = true;
 }
 
+/* An ABI's level in the numbers of mpi_shim.h. */
+static int level_of(int value)
+{
+    return value >= ABI_MULTIPLE     ? RG_MPI_MULTIPLE
+           : value >= ABI_SERIALIZED ? RG_MPI_SERIALIZED
+           : value >= ABI_FUNNELED   ? RG_MPI_FUNNELED
+                                     : RG_MPI_SINGLE;
+}
+
 /* The level decides whether there is a lock; it is asked for before anything moves. */
 static int level(int *ret_level)
 {
-    int given = 0, code = mpi.Query_thread(&given);
+    int value = 0, code = mpi.Query_thread(&value), given = level_of(value);
 
     if (code != 0)
         return code;
@@ -209,7 +221,7 @@ static void finalize_at_exit(int status, void *arg)
 
 static int init(int *ret_level)
 {
-    int given = 0, code = mpi.Init_thread(NULL, NULL, RG_MPI_MULTIPLE, &given);
+    int given = 0, code = mpi.Init_thread(NULL, NULL, ABI_MULTIPLE, &given);
 
     if (code != 0)
         return code;

@@ -60,7 +60,7 @@ void rg_mpi_world_prepare(bool insisted)
         return;
     /* The ranks of a torchrun inside an mpirun have inherited one place among them all. What comes
      * of it is seen in their offers. */
-    if (insisted || (rg_mpi_launched(ops) && !rg_launched_by_torchrun()))
+    if (insisted || (rg_mpi_launched() && !rg_launched_by_torchrun()))
         ops->init(&level);
 }
 

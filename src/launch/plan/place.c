@@ -73,6 +73,7 @@ static int add_built(const char *bin, struct rg_bundle_files *files)
         { "coll", "libreigen.so" },
         { "coll", "libreigen_mpi_ompi.so" },
         { "coll", "libreigen_mpi_mpich.so" },
+        { "coll", "libreigen_mpi_abi.so" },
         { "../bindings/jax", "libreigen_jax.so" },
         { "../bindings/tensorflow", "libreigen_tensorflow.so" },
     };

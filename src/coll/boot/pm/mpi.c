@@ -27,11 +27,6 @@ struct kept {
     bool made, broken;
 };
 
-static bool is_openmpi(const struct rg_mpi_shim_ops *found)
-{
-    return strcmp(found->abi, "openmpi") == 0;
-}
-
 static bool pmix_can_do_it(void)
 {
     const struct rg_pmix_library *library;
@@ -40,23 +35,23 @@ static bool pmix_can_do_it(void)
 }
 
 /* From version 5 on, Open MPI cannot start in a process where PMIx has been started by others. */
-static bool must_start_first(const struct rg_mpi_shim_ops *found)
+static bool must_start_first(void)
 {
-    void *library = is_openmpi(found) ? dlopen(PAL_OF_4, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *library = rg_mpi_is_openmpi() ? dlopen(PAL_OF_4, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 
     if (library)
         dlclose(library);
-    return is_openmpi(found) && !library;
+    return rg_mpi_is_openmpi() && !library;
 }
 
 /* Whether an MPI that is there and that nobody has initialised is to be the way: it belongs to the
  * launcher that started this process, and would be in trouble later. Some libraries load an MPI
  * without a use for it, whatever the launcher is. */
-static bool wants_to_start(const struct rg_mpi_shim_ops *found)
+static bool wants_to_start(void)
 {
     if (rg_var("PMIX_NAMESPACE"))
-        return is_openmpi(found) && (must_start_first(found) || !pmix_can_do_it());
-    return !is_openmpi(found) && rg_var("PMI_FD");
+        return rg_mpi_is_openmpi() && (must_start_first() || !pmix_can_do_it());
+    return !rg_mpi_is_openmpi() && rg_var("PMI_FD");
 }
 
 /* Started by a launcher whose variables we do not know. */
@@ -94,7 +89,7 @@ static int detect(struct rg_error *err)
                    : 0;
     if (found->initialized())
         return (launched || has_company(found)) && !pmix_can_do_it();
-    return launched && wants_to_start(found);
+    return launched && wants_to_start();
 }
 
 static int start_mpi(struct kept *kept, struct rg_error *err)
