@@ -176,7 +176,9 @@ def daemons():
             hvd.synchronize(hvd.allreduce_async(small, name=f'later{number}'))
             began[0] += 1
 
-    threading.excepthook = lambda args: print('told', args.exc_type.__name__, flush=True)
+    # In one piece: threads write beside each other.
+    threading.excepthook = lambda args: print(f'told {args.exc_type.__name__}\n', end='',
+                                              flush=True)
     for number in range(4):
         threading.Thread(target=reduce_for_ever, args=(number,), daemon=True).start()
     while began[0] < 8:
