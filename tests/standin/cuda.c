@@ -269,8 +269,9 @@ static void drop_event(struct event *event)
 
 static void break_device(struct context *context, int result, const char *why)
 {
-    if (context->result == SUCCESS)
-        fprintf(stderr, "stand-in: device %d is broken: %s\n", context->physical, why);
+    if (context->result != SUCCESS)
+        return; /* the first cause stays, as the real one's does */
+    fprintf(stderr, "stand-in: device %d is broken: %s\n", context->physical, why);
     context->result = result;
 }
 
