@@ -248,6 +248,31 @@ REIGEN_API int reigen_broadcast(const char *name, const void *in, void *out, int
                                 const struct reigen_options *options);
 REIGEN_API int reigen_barrier(void);
 
+/* ------------------------------------------------------------------ tensors on a GPU
+ * Tensors may be in the memory of a CUDA device, all those of one call in the same place. A rank
+ * uses one device. The GPU's work is ordered by streams, and the host waits for none of them: an
+ * operation begins after what the caller's stream had when it was submitted, and reigen_wait has
+ * the caller's stream, as it is then, wait for the operation, and returns. So results may be used
+ * by what is put on that stream from then on; the host itself has to synchronize with the stream
+ * first.
+ *      reigen_poll      is 1 when the device has done the operation
+ *      reigen_on_done   comes when the operation is on a stream; reigen_wait then does not block
+ *      reigen_output    gives memory of the device, to be used after reigen_wait; reigen_release
+ *                       gives it back when what is on the caller's stream then is done
+ * Buffers stay as they are until the caller's stream is behind reigen_wait. What no plane does on a
+ * device ends the job with an error that says what (docs/planes.md, nccl). Persistent requests,
+ * Adasum, and streams that are being captured into a graph are refused. */
+
+/* What this thread submits and waits for from now on goes with this stream (cudaStream_t; NULL: the
+ * device's default stream) of this device (CUDA's number in this process); device -1: with none, as
+ * at first. Until some thread has called this for a device, all pointers are taken for the host's,
+ * and no driver is looked for; from then on the driver is asked where each pointer leads. Tensors
+ * without an address, as they are empty, are where this says. Local; blocks once, while the driver
+ * starts. 0; -ENOENT, -ENOTSUP, -ENODEV or -EIO (the driver is missing, too old, shows no device,
+ * or fails; reigen_last_error says which); -EINVAL (there is no such device). Needs no
+ * reigen_init. */
+REIGEN_API int reigen_use_device(int device, void *stream);
+
 /* ------------------------------------------------------------------ handles */
 
 /* 1 done (or failed), 0 not yet, -EINVAL unknown handle. Never blocks. When not yet, it drives

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/gpu/gpu.h"
 #include "coll/planes/adasum.h"
 
 #define RG_ELEMENTS_MAX (INT64_C(1) << 46)
@@ -225,7 +226,9 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
 
     op->kind = (uint8_t) call->kind;
     op->dtype = (uint8_t) call->dtype;
-    op->buffers = (struct rg_op_buffers){ (uint8_t) call->memory, call->stream };
+    op->buffers = (struct rg_op_buffers){ .memory = (uint8_t) call->memory,
+                                          .device = call->device, .stream = call->stream,
+                                          .ready = rg_gpu_mark_ref(call->ready) };
     op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(progress->team, o->root) : 0;
     op->set = call->set;
     op->waits = call->waits;
