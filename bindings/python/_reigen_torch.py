@@ -1,38 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `import torch` loads of Reigen (PyTorch's entry points "torch.backends"): the backend's name.
-
-It is no part of the package reigen, whose import loads the runtime: that is for those who name the
-backend in init_process_group.
+"""What `import torch` loads of Reigen, by PyTorch's entry points "torch.backends": not the package
+reigen, whose import loads the runtime, but the one file of it that tells PyTorch a name.
 """
-import sys
-
-#: The oldest PyTorch whose interface this is written for.
-OLDEST = (2, 8)
-NAME = 'reigen'
+import importlib.util
+import os
 
 
-def supported():
-    """None, or why this PyTorch cannot have the backend."""
-    import torch
-    version = tuple(int(part) for part in torch.__version__.split('+')[0].split('.')[:2])
-    if version < OLDEST:
-        return (f'The backend "reigen" of torch.distributed needs PyTorch {OLDEST[0]}.{OLDEST[1]} '
-                f'or newer; this is PyTorch {torch.__version__}. horovod.torch works with it.')
-    if not torch.distributed.is_available():
-        return 'This PyTorch was built without torch.distributed.'
-    return None
-
-
-def _create(options, backend_options=None):
-    # The caller knows whether other devices have other backends, and does not tell.
-    from reigen.distributed import _groups
-    return _groups.create(options, backend_options)
-
-
-def register():
-    """Let torch.distributed know the name, where this PyTorch can. Cheap, any number of times."""
-    if supported() is not None:
-        return
-    backend = sys.modules['torch'].distributed.Backend
-    if NAME.upper() not in backend._plugins:
-        backend.register_backend(NAME, _create, extended_api=True, devices=['cpu'])
+def register() -> None:
+    """Let torch.distributed know the backend "reigen"."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'reigen', '_backend.py')
+    spec = importlib.util.spec_from_file_location('_reigen_backend', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.register()

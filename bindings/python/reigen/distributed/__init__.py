@@ -7,12 +7,12 @@ and an unchanged DDP or FSDP script trains over Reigen, on CPUs. PyTorch finds t
 where Reigen is installed; elsewhere (as with PYTHONPATH alone) this package has to be imported.
 Also "cpu:reigen,cuda:nccl". docs/distributed.md tells what there is.
 """
-import _reigen_torch
+from reigen import _backend
 
-_reason = _reigen_torch.supported()
+_reason = _backend.supported()
 if _reason is not None:
     raise ImportError(_reason)
-_reigen_torch.register()
+_backend.register()
 
 __all__ = ['is_registered']
 

@@ -70,7 +70,28 @@ class _Life:
     supports_splitting = False
 
 
-class ReigenProcessGroup(_Life, Collectives, c10d.ProcessGroup):
+class _Named:
+    """A group's name where there is no backend in C++ to keep it."""
+
+    _group_name = _group_text = ''
+
+    def setGroupName(self, name: str) -> None:
+        self._group_name = name
+
+    def getGroupName(self) -> str:
+        return self._group_name
+
+    def setGroupDesc(self, text: str) -> None:
+        self._group_text = text
+
+    def getGroupDesc(self) -> str:
+        return self._group_text
+
+
+_NAMES = () if _BACKENDS_IN_PYTHON else (_Named,)
+
+
+class ReigenProcessGroup(_Life, Collectives, *_NAMES, c10d.ProcessGroup):
     """All of a group's devices are Reigen's."""
 
     def __init__(self, options: Any):
