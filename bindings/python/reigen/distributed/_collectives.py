@@ -514,7 +514,7 @@ class Collectives:
     def _view(self, tensor: torch.Tensor) -> memoryview:
         nbytes = tensor.numel() * tensor.element_size()
         if nbytes == 0:
-            return memoryview(b'')
+            return memoryview(bytearray())
         return memoryview((ctypes.c_char * nbytes).from_address(tensor.data_ptr())).cast('B')
 
     def _send(self, tensor: torch.Tensor, peer: int, tag: int, timeout: float) -> Any:

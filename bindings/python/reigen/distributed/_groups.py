@@ -35,6 +35,8 @@ class _Life:
         self._place = _world.enter(options.store, rank, ranks, timeout)
         self._me = rank
         name = str(options.group_id) or str(next(_count))
+        if self._place.turn > 1:
+            name += f'.{self._place.turn}'
         self._engine = Engine(f'c10d.{name}', self._place.process_set, size, self._place.roots,
                               timeout)
         self._coalesced: Any = None

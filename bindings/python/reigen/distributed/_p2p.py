@@ -205,7 +205,7 @@ def _serve(conn: socket.socket, key: bytes) -> None:
             channel = (_read(conn, length).decode(), place, tag)
             senders.add(channel[:2])
             _take(conn, channel, nbytes)
-    except OSError as error:
+    except Exception as error:
         _lose(senders, str(error))
     finally:
         conn.close()

@@ -23,8 +23,10 @@ class Exchanges:
         self._deadline = time.monotonic() + timeout
         self._timeout = timeout
         self._count = 0
-        # A store may outlive a group, and the next one of this name uses it again.
-        self._key = f'reigen/{store.add(f"reigen/{rank}", 1)}' if size > 1 else ''
+        # A store may outlive a group, and the next one of this name uses it again: the how manyth
+        # it is.
+        self.turn = store.add(f'reigen/{rank}', 1) if size > 1 else 1
+        self._key = f'reigen/{self.turn}'
 
     def _wait(self, keys: List[str]) -> None:
         left = self._deadline - time.monotonic()

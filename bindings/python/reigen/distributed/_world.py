@@ -117,10 +117,10 @@ def _check(ranks: Tuple[int, ...], words: List[Dict[str, Any]]) -> None:
 
 class Place:
     """Where a group's operations go. process_set: the runtime's; roots: its ranks' numbers in the
-    runtime; peers: their addresses for send and recv."""
+    runtime; peers: their addresses for send and recv; turn: groups of this name there have been."""
 
-    def __init__(self, ranks: Tuple[int, ...], me: int, process_set: int, peers: List[Any]):
-        self.ranks, self.me, self.process_set, self.peers = ranks, me, process_set, peers
+    def __init__(self, ranks: Tuple[int, ...], process_set: int, peers: List[Any], turn: int):
+        self.ranks, self.process_set, self.peers, self.turn = ranks, process_set, peers, turn
         self.roots = [_members.index(rank) for rank in ranks]
 
 
@@ -142,7 +142,7 @@ def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float) -> Plac
         entry = _sets.setdefault(ranks, [process_set, 0])
         entry[0] = process_set
         entry[1] += 1
-        return Place(ranks, rank, process_set, [word['address'] for word in words])
+        return Place(ranks, process_set, [word['address'] for word in words], exchanges.turn)
 
 
 def leave(place: Place) -> None:
