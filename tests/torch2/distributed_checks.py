@@ -277,7 +277,11 @@ def main():
              for tensor in [torch.full((9,), float(me))]]
     for ranks, tensor, work in works:
         assert work.wait() and (tensor == sum(ranks)).all()
-    # By its members alone, and again after its end.
+    for ranks, group in groups:
+        if me in ranks:
+            dist.destroy_process_group(group)
+    # By its members alone, and again after its end; PyTorch names such groups by how many this rank
+    # is in, which is now one.
     for _ in range(3):
         if me != 1:
             continue
