@@ -6,7 +6,7 @@ in init_process_group.
 import sys
 
 #: The oldest PyTorch whose interface this is written for.
-OLDEST = (2, 8)
+OLDEST = (2, 13)
 NAME = 'reigen'
 
 
