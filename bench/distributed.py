@@ -5,11 +5,11 @@ same work; and the steps of DistributedDataParallel over both.
 usage: distributed.py [--np 2,4] [--python PYTHON] [--rounds N] [--sizes BYTES,...] [--models NAMES]
                       [--out FILE]
 
-Every rank has a group of each backend, and all contenders take turns in the same processes, round by
-round, so that what else the machine does meets all of them. A round is a number of operations of one
-size that are waited for one by one; its figure is the time of one. Printed are the medians over the
-rounds of rank 0, and the ratios, which are medians of each round's own ratio. A step of DDP is that
-of bench/training.py: what counts is its time above that of the same step without other ranks.
+Every rank has a group of each backend, and all contenders take turns in the same processes, round
+by round, so that what else the machine does meets all of them. A round is a number of operations of
+one size that are waited for one by one; its figure is the time of one. Printed are the medians over
+the rounds of rank 0, and the ratios, which are medians of each round's own ratio. A step of DDP is
+that of bench/training.py: what counts is its time above that of the same step without other ranks.
 """
 import argparse
 import json

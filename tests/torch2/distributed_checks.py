@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operation of torch.distributed over the backend "reigen", against what each rank can compute
-by itself; run on two ranks or more. Reigen is not imported: PyTorch finds the backend.
+"""Every operation of torch.distributed over the backend "reigen", against what each rank can
+compute by itself; run on two ranks or more. Reigen is not imported: PyTorch finds the backend.
 
 Tensors are small, of one piece and of several, in the order of their elements and across it.
 """

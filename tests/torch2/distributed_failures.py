@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong over the backend "reigen" is told, on every rank, and what can go on goes on.
 
-usage: distributed_failures.py MODE    MODE: mistakes, killed, late, abort, horovod; three ranks, and
-                                       late: two
+usage: distributed_failures.py MODE    MODE: mistakes, killed, late, abort, horovod; three ranks,
+                                       and late: two
 """
 import datetime
 import os

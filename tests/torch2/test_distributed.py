@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed over the backend "reigen", with the current PyTorch. The programs run many checks
-each, as most of the time goes into the start of the ranks. REIGEN_TORCH names another PyTorch's
-python."""
+"""torch.distributed over the backend "reigen", with the current PyTorch.
+
+The programs run many checks each, as most of the time goes into the start of the ranks.
+REIGEN_TORCH names another PyTorch's python.
+"""
 import os
 import re
 import socket

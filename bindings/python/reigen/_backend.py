@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend's name, for torch.distributed. This file stands alone: `import torch` loads it by itself
-(_reigen_torch.py), as the package reigen loads the runtime, which is for those who name the backend
-in init_process_group.
+"""The backend's name, for torch.distributed.
+
+This file stands alone: `import torch` loads it by itself (_reigen_torch.py), as the package reigen
+loads the runtime, which is for those who name the backend in init_process_group.
 """
 import sys
 

@@ -3,8 +3,8 @@
 
 `lib` releases the GIL during each call and is used for all that may block or move data. `quick`
 holds it, which is cheaper, and is used for calls that only look something up. A C thread takes the
-GIL in the functions of reigen_on_done alone, when it holds no lock of the runtime, so a call through
-`quick` cannot deadlock with one through `lib`.
+GIL in the functions of reigen_on_done alone, when it holds no lock of the runtime, so a call
+through `quick` cannot deadlock with one through `lib`.
 
 Pointers are passed as plain ints (c_void_p): making ctypes objects costs more than the calls.
 """

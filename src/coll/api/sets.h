@@ -12,8 +12,8 @@
  *
  *      all ranks     REMOVE  the same id, after which nobody submits any more
  *
- * Or its members alone make it, who meet by the caller's means (sets_meet.c): they agree on a number,
- * which others may use for another set, and each of them forgets it when it likes.
+ * Or its members alone make it, who meet by the caller's means (sets_meet.c): they agree on a
+ * number, which others may use for another set, and each of them forgets it when it likes.
  *
  * A set's ranks are numbered by their places in it, in ascending order (those who meet: in the
  * order of the meeting); its errors and reports speak of ranks of the world (rg_team.world_ranks).

@@ -3,11 +3,10 @@
  * Process sets that their members make alone. torch.distributed's groups are made so: who is not
  * in a group may never hear of it, and it may have members in any order.
  *
- * The members hand over, in one fence, the list of ranks and the last number that each has used; the
- * highest of these, and one, is the set's. The first member adds a nonce, from which and from the
- * world's key the set's key follows. The rest is what all sets do, over the same meeting.
+ * The members hand over, in one fence, the list of ranks and the last number that each has used;
+ * the highest of these, and one, is the set's. The first member adds a nonce, from which and from
+ * the world's key the set's key follows. The rest is what all sets do, over the same meeting.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/time.h"
@@ -86,7 +85,7 @@ static int agree(const struct rg_sets *sets, const struct reigen_meeting *meetin
     mine->last = sets->last_met;
     for (int i = 0; i < meeting->size; i++)
         mine->ranks[i] = ranks[i];
-    if (r == 0 && rg_key_generate(mine->nonce) < 0)
+    if (r == 0 && rg_meet_nonce(mine->nonce) < 0)
         r = rg_error_set(err, EIO, "no randomness for a key");
     s = rg_meet_fence(meeting, mine, r < 0 ? 0 : word_nbytes(meeting->size), deadline_ns, blobs,
                       r < 0 ? NULL : err);
@@ -111,15 +110,13 @@ static int open_boot(struct rg_set *set, struct rg_progress *world,
                      struct rg_error *err)
 {
     struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
-    char purpose[2 * RG_KEY_NBYTES + 32] = "reigen met set ";
     int r;
 
-    rg_key_format(agreed->nonce, purpose + strlen(purpose));
     identity.rank = meeting->rank;
     identity.size = meeting->size;
     identity.has_key = true;
     identity.world_ranks = set->ranks;
-    rg_key_derive(world->team->data_key, purpose, identity.key);
+    rg_meet_set_key(world->team->data_key, agreed->nonce, identity.key);
     r = rg_meet_boot(meeting, &identity, broken, world, &set->boot);
     explicit_bzero(identity.key, sizeof(identity.key));
     return r < 0 ? rg_error_set(err, -r, "%s", strerror(-r)) : 0;

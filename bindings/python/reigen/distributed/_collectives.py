@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """c10d's operations on tensors, in terms of the runtime's.
 
-Small operations that are waited for at once run in the caller's thread, as persistent requests. The
-runtime's shortest way is an allreduce; so a small allgather is one too, of bytes: each rank adds its
-part to zeros, which is exact. Larger ones move their parts once, straight to their places.
+Small operations that are waited for at once run in the caller's thread, as persistent requests.
+The runtime's shortest way is an allreduce; so a small allgather is one too, of bytes: each rank
+adds its part to zeros, which is exact. Larger ones move their parts once, straight to their places.
 """
 import ctypes
 from typing import Any, Callable, List, Optional, Sequence, Tuple
@@ -36,15 +36,15 @@ def _refuse(tensor: Any) -> Exception:
         return TypeError(f'A tensor is required, not {type(tensor).__name__}.')
     if tensor.layout is not torch.strided:
         return ValueError(f'The backend "reigen" carries dense tensors, not {tensor.layout}.')
-    return ValueError(f'A tensor on {tensor.device} was given, and the backend "reigen" carries CPU '
-                      'tensors only. Give init_process_group "cpu:reigen,cuda:nccl", or move the '
-                      'tensor with tensor.cpu().')
+    return ValueError(f'A tensor on {tensor.device} was given, and the backend "reigen" carries '
+                      'CPU tensors only. Give init_process_group "cpu:reigen,cuda:nccl", or move '
+                      'the tensor with tensor.cpu().')
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with its elements in a row, as numbers of the runtime or of their parts."""
-    if tensor.__class__ not in (torch.Tensor, torch.nn.Parameter) and not isinstance(
-            tensor, torch.Tensor) or not tensor.is_cpu or tensor.layout is not torch.strided:
+    if (not isinstance(tensor, torch.Tensor) or not tensor.is_cpu
+            or tensor.layout is not torch.strided):
         raise _refuse(tensor)
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
@@ -487,7 +487,7 @@ class Collectives:
         """A barrier in which rank 0 says who has not come."""
         engine = self._alive()
         seconds = timeout.total_seconds() if timeout is not None else 0
-        limit = torch.futures and (seconds if seconds > 0 else engine.timeout)
+        limit = seconds if seconds > 0 else engine.timeout
         byte = torch.zeros(1, dtype=torch.uint8)
         if self._me:
             self._send(byte, 0, _ROLL_CALL, limit).wait()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A group's operations on plain memory: their names, the runtime's calls, and waiting.
 
-c10d's operations have no names: they are matched by their order in a group. So the n-th operation of
-a kind takes the (n mod RING)-th of the group's names, which is the same on all ranks, and the
+c10d's operations have no names: they are matched by their order in a group. So the n-th operation
+of a kind takes the (n mod RING)-th of the group's names, which is the same on all ranks, and the
 runtime compares type, length, reduction and root. A name is known again, so that an operation that
 is waited for at once starts a persistent request, with nothing to look up.
 """

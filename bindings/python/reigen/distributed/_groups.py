@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What init_process_group and new_group get: a ProcessGroup, or for "cpu:reigen,cuda:nccl" a Backend.
+"""What init_process_group and new_group get: a ProcessGroup, or for two devices a Backend.
 
 A ProcessGroup in Python is called without a detour by torch.distributed's functions, and so is the
-faster one; but PyTorch gives it all of a group's devices. Where another backend serves some of them
-a Backend is made, of which PyTorch's own ProcessGroup is in charge. DDP and the functional
-collectives call either from C++.
+faster one; but PyTorch gives it all of a group's devices. Where another backend serves some of
+them, as in "cpu:reigen,cuda:nccl", a Backend is made, of which PyTorch's own ProcessGroup is in
+charge. DDP and the functional collectives call either from C++.
 """
 import itertools
 import sys
@@ -122,8 +122,8 @@ class ReigenProcessGroup(_Life, Collectives, *_NAMES, c10d.ProcessGroup):
         pass
 
     def split_group(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError('The backend "reigen" makes groups by torch.distributed.new_group, which '
-                           'its members alone may call with use_local_synchronization=True.')
+        raise RuntimeError('The backend "reigen" makes groups by torch.distributed.new_group, '
+                           'which its members alone may call with use_local_synchronization=True.')
 
 
 def _companion_class() -> Any:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """send and recv: sockets between processes, one for each direction of a pair, made when needed.
 
-The runtime has collectives alone, in which all of a set take part; a message concerns two ranks, and
-may come before anybody asks for it. So a message is a header (group, sender's place in it, tag,
+The runtime has collectives alone, in which all of a set take part; a message concerns two ranks,
+and may come before anybody asks for it. So a message is a header (group, sender's place in it, tag,
 length) and its bytes, which go straight to the tensor that waits for it, or wait in memory.
 
 Who may come: ranks of one host that share a network name space meet at an abstract unix socket,

@@ -125,7 +125,7 @@ class Place:
 
 
 def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float) -> Place:
-    """This process becomes a member of a group of these global ranks, of which it is ranks[rank]."""
+    """This process becomes a member, ranks[rank], of a group of these global ranks."""
     with _lock:
         exchanges = Exchanges(store, rank, len(ranks), timeout)
         blobs = exchanges.exchange(json.dumps(_about_me(ranks, rank)).encode())

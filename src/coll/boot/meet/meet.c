@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -105,7 +104,21 @@ int rg_meet_boot(const struct reigen_meeting *meeting, const struct rg_boot_iden
     return r;
 }
 
-/* ---- the key of a job */
+/* ---- keys */
+
+int rg_meet_nonce(uint8_t ret_nonce[RG_KEY_NBYTES])
+{
+    return rg_key_generate(ret_nonce);
+}
+
+void rg_meet_set_key(const uint8_t job_key[RG_KEY_NBYTES], const uint8_t nonce[RG_KEY_NBYTES],
+                     uint8_t ret_key[RG_KEY_NBYTES])
+{
+    char purpose[2 * RG_KEY_NBYTES + 32] = "reigen met set ";
+
+    rg_key_format(nonce, purpose + strlen(purpose));
+    rg_key_derive(job_key, purpose, ret_key);
+}
 
 /* What a rank says of keys: that it has a file (and a proof that it is the same one), or not; rank
  * 0 without one, the key. */

@@ -31,5 +31,10 @@ int rg_meet_world(const struct reigen_meeting *meeting, const struct rg_config *
 int rg_meet_boot(const struct reigen_meeting *meeting, const struct rg_boot_identity *identity,
                  int (*broken)(void *arg, struct rg_error *err), void *arg,
                  struct rg_boot **ret_boot);
+/* 32 bytes that nobody can guess, for rg_meet_set_key. 0 or -errno. */
+int rg_meet_nonce(uint8_t ret_nonce[RG_KEY_NBYTES]);
+/* The key of some of a job's ranks, who share a nonce. */
+void rg_meet_set_key(const uint8_t job_key[RG_KEY_NBYTES], const uint8_t nonce[RG_KEY_NBYTES],
+                     uint8_t ret_key[RG_KEY_NBYTES]);
 
 #endif
