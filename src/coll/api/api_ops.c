@@ -120,6 +120,25 @@ REIGEN_API int reigen_broadcast_async(const char *name, const void *in, void *ou
     return submit(&call, ret_handle);
 }
 
+REIGEN_API int reigen_into_async(int kind, const char *name, const void *in, void *out, int dtype,
+                                 size_t count, const struct reigen_options *options,
+                                 reigen_handle *ret_handle)
+{
+    /* The second dimension must agree. */
+    int64_t each = (int64_t) count, shape[] = { 1, each };
+    const int64_t *dims = shape;
+    struct rg_call call = one(kind, &name, &in, &out, dtype, &dims, &(int){ 2 }, options);
+
+    if (kind != REIGEN_ALLGATHER && kind != REIGEN_REDUCESCATTER)
+        return rg_api_failf(EINVAL, "%s has no form with a buffer for its result",
+                            rg_kind_name(kind));
+    if (count > INT64_MAX || (count && !out))
+        return rg_api_failf(EINVAL, "a buffer is NULL, or too large");
+    if (kind == REIGEN_REDUCESCATTER)
+        shape[0] = reigen_process_set_size(options ? options->process_set : 0);
+    return shape[0] < 0 ? (int) shape[0] : submit(&call, ret_handle);
+}
+
 REIGEN_API int reigen_alltoall_async(const char *name, const void *in, int dtype,
                                      const int64_t *shape, int ndim, const int32_t *splits,
                                      int nsplits, const struct reigen_options *options,

@@ -104,7 +104,9 @@ static void fill_signature(struct rg_signature *sig, const struct rg_call *call,
     *sig = (struct rg_signature){
         .kind = (uint8_t) call->kind,
         .dtype = (uint8_t) call->dtype,
-        .op = reduces(call->kind) ? (uint8_t) o->op : 0,
+        /* An allgather whose ranks know that their parts are equal goes another way than one whose
+         * ranks do not: they must not meet. */
+        .op = reduces(call->kind) ? (uint8_t) o->op : call->kind == REIGEN_ALLGATHER && call->outs,
         .memory = (uint8_t) call->memory,
         .ndim = (uint8_t) call->ndims[i],
         .root = call->kind == REIGEN_BROADCAST ? o->root : 0,

@@ -344,8 +344,9 @@ static int post_int64s(struct rg_progress *progress, const int64_t *in, size_t e
     return post(progress, &coll);
 }
 
-/* Room for so many rows, and what fills it; without memory this rank goes on with the others and
- * drops its result. nall: elements that all ranks move; 0: there is nothing to do. */
+/* Room for so many rows, unless the caller has some, and what fills it; without memory this rank
+ * goes on with the others and drops its result. nall: elements that all ranks move; 0: there is
+ * nothing to do. */
 static int post_result(struct rg_progress *progress, struct rg_tensor *t, struct rg_coll *coll,
                        int64_t rows, size_t nall)
 {
@@ -355,16 +356,18 @@ static int post_result(struct rg_progress *progress, struct rg_tensor *t, struct
     t->result_rows = rows;
     t->result_nbytes =
         (size_t) rows * elements(t->shape, t->ndim, 1) * rg_dtype_nbytes(coll->dtype);
-    t->result = new_result(run, coll, t->result_nbytes);
-    if (!t->result)
-        run->lacks_memory = true;
+    if (!t->out) {
+        t->result = new_result(run, coll, t->result_nbytes);
+        if (!t->result)
+            run->lacks_memory = true;
+    }
     coll->counts = run->counts;
-    coll->out = t->result;
+    coll->out = t->out ? t->out : t->result;
     run->step = STEP_DATA;
     return nall == 0 ? 0 : post(progress, coll);
 }
 
-/* First dimensions, then tensors. */
+/* First dimensions, where they may differ, then tensors. */
 static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
     struct rg_run *run = progress->run;
@@ -372,14 +375,16 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
     int64_t total = 0;
     struct rg_coll coll = coll_of(op, t, RG_COLL_ALLGATHERV);
 
-    if (run->step == STEP_BEGIN) {
+    if (run->step == STEP_BEGIN && !t->out) {
         int r = room_for_rows(run, (size_t) progress->team->size);
 
         return r < 0 ? r : post_int64s(progress, &t->shape[0], 1);
     }
     for (int i = 0; i < progress->team->size; i++) {
-        run->counts[i] = (size_t) run->rows[i] * each;
-        total += run->rows[i];
+        int64_t rows = t->out ? t->shape[0] : run->rows[i];
+
+        run->counts[i] = (size_t) rows * each;
+        total += rows;
     }
     return post_result(progress, t, &coll, total, (size_t) total * each);
 }
