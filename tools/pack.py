@@ -141,6 +141,7 @@ def python_files() -> Files:
         for path in sorted((PYTHON / package).rglob('*')):
             if path.is_file() and '__pycache__' not in path.parts and path.suffix != '.so':
                 files[str(path.relative_to(PYTHON))] = (path.read_bytes(), 0o644)
+    files['_reigen_torch.py'] = ((PYTHON / '_reigen_torch.py').read_bytes(), 0o644)
     return files
 
 
@@ -257,6 +258,7 @@ def write_reigen(out: Path, build: Path, url: str) -> Path:
         major, minor = needed_glibc(linked)
     files = {**python_files(), **compiled, **data_files(build, data)}
     files[f'{info}/METADATA'] = (metadata('reigen', own, theirs, url), 0o644)
+    files[f'{info}/entry_points.txt'] = ((PYTHON / 'metadata/entry_points.txt').read_bytes(), 0o644)
     files[f'{info}/LICENSE'] = ((ROOT / 'LICENSE').read_bytes(), 0o644)
     files.update(others(info, own))
     tag = f'py3-none-manylinux_{major}_{minor}_{platform.machine()}'

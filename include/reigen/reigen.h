@@ -143,6 +143,33 @@ struct reigen_init_options {
  */
 REIGEN_API int reigen_init(const struct reigen_init_options *options);
 
+/*
+ * For a program whose processes have a way of their own to agree, as a key-value store: who meets,
+ * and one function that the runtime needs for it. Callers of reigen_init need none.
+ */
+struct reigen_meeting {
+    int rank, size; /* this process's number among those who meet, and how many they are */
+    /*
+     * Hand over nbytes at blob, and get what each of them has handed over: in order of rank, the
+     * address of rank i's bytes to ret_blobs[i] and their number to ret_nbytes[i]. That memory is
+     * fn's own, and stays as it is until fn is called again or the call that takes the meeting
+     * returns. All who meet call it equally often; it blocks until all have, at most timeout_ms.
+     * 0, -ETIMEDOUT, or another -errno. Called by the thread, and during the call, that the
+     * meeting is given to, and never afterwards.
+     */
+    int (*fence)(void *arg, const void *blob, size_t nbytes, int timeout_ms,
+                 const void **ret_blobs, size_t *ret_nbytes);
+    void *arg;      /* for fence, unread */
+};
+
+/*
+ * reigen_init of those who meet: they are the job, and the environment says nothing of it. Without
+ * REIGEN_KEY_FILE the first fence carries the key by which ranks know each other later, so what
+ * carries the fences must be as trustworthy as the job is to be. timeout_ms: as in
+ * reigen_init_options. 0; -EALREADY when this process is initialised; -EINVAL; or as reigen_init.
+ */
+REIGEN_API int reigen_init_meeting(const struct reigen_meeting *meeting, int timeout_ms);
+
 /* Leave the job. Blocks until the other ranks have been told, the functions of reigen_on_done that
  * run have returned, and no thread is in any other function of this API. Operations in flight end
  * with -ECANCELED, here and on the other ranks, unless they were complete on all: those are
@@ -209,6 +236,16 @@ REIGEN_API int reigen_reducescatter_async(const char *name, const void *in, int 
                                           reigen_handle *ret_handle);
 
 /*
+ * An allgather or a reducescatter (kind) of equal parts, into the caller's memory. count: elements
+ * of one part, equal on all ranks. Allgather: in has one part, out as many as there are ranks; in
+ * may be this rank's place in out. Reducescatter: in has as many parts as there are ranks, out one,
+ * apart from in. All ranks use this form or none does (-EINVAL).
+ */
+REIGEN_API int reigen_into_async(int kind, const char *name, const void *in, void *out, int dtype,
+                                 size_t count, const struct reigen_options *options,
+                                 reigen_handle *ret_handle);
+
+/*
  * n allreduces that are carried out together or not at all. names, ins, outs, shapes and ndims have
  * n entries; one dtype and one set of options. names may be NULL; else name i is used as it is.
  * ret_handles has room for n. On an error nothing has been submitted. The same call exists for
@@ -247,6 +284,31 @@ REIGEN_API int reigen_broadcast(const char *name, const void *in, void *out, int
                                 const int64_t *shape, int ndim,
                                 const struct reigen_options *options);
 REIGEN_API int reigen_barrier(void);
+
+/* ------------------------------------------------------------------ tensors on a GPU
+ * Tensors may be in the memory of a CUDA device, all those of one call in the same place. A rank
+ * uses one device. The GPU's work is ordered by streams, and the host waits for none of them: an
+ * operation begins after what the caller's stream had when it was submitted, and reigen_wait has
+ * the caller's stream, as it is then, wait for the operation, and returns. So results may be used
+ * by what is put on that stream from then on; the host itself has to synchronize with the stream
+ * first.
+ *      reigen_poll      is 1 when the device has done the operation
+ *      reigen_on_done   comes when the operation is on a stream; reigen_wait then does not block
+ *      reigen_output    gives memory of the device, to be used after reigen_wait; reigen_release
+ *                       gives it back when what is on the caller's stream then is done
+ * Buffers stay as they are until the caller's stream is behind reigen_wait. What no plane does on a
+ * device ends the job with an error that says what (docs/planes.md, nccl). Persistent requests,
+ * Adasum, and streams that are being captured into a graph are refused. */
+
+/* What this thread submits and waits for from now on goes with this stream (cudaStream_t; NULL: the
+ * device's default stream) of this device (CUDA's number in this process); device -1: with none, as
+ * at first. Until some thread has called this for a device, all pointers are taken for the host's,
+ * and no driver is looked for; from then on the driver is asked where each pointer leads. Tensors
+ * without an address, as they are empty, are where this says. Local; blocks once, while the driver
+ * starts. 0; -ENOENT, -ENOTSUP, -ENODEV or -EIO (the driver is missing, too old, shows no device,
+ * or fails; reigen_last_error says which); -EINVAL (there is no such device). Needs no
+ * reigen_init. */
+REIGEN_API int reigen_use_device(int device, void *stream);
 
 /* ------------------------------------------------------------------ handles */
 
@@ -313,9 +375,21 @@ REIGEN_API int reigen_release_all(int n, const reigen_handle *handles);
 REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id);
 /* Forget it. All ranks of the world call it; blocks until all have. What is in flight in it ends
  * with -ECANCELED unless it was complete; its requests give -ENOENT from now on. 0; -ENOENT (also
- * for 0, all ranks); -EINVAL (other ranks remove another one); or as an allgather. */
+ * for 0, all ranks); -EINVAL (other ranks remove another one); or as an allgather. Of a set that
+ * its members have made each of them forgets it by itself, as by reigen_shutdown. */
 REIGEN_API int reigen_process_set_remove(int id);
 
+/*
+ * Make a set by its members alone: ranks names them, one for each who meets, in any order, and
+ * this order is that of the set: its first rank's data come first in an allgather. No other rank
+ * takes part or knows of it, and there may be several sets of the same ranks. Its number, 2^20 or
+ * more, is equal on its members, who may use it as any other set's. Members that make several sets
+ * make them in an order in which none waits for another. Blocks until all have met, at most
+ * timeout_ms (0: 60 s). 0 and *ret_id; -EINVAL (wrong ranks, or lists that differ), -ENOSPC,
+ * -ETIMEDOUT, what the fence returns, or as an allgather.
+ */
+REIGEN_API int reigen_process_set_meet(const struct reigen_meeting *meeting, const int *ranks,
+                                       int timeout_ms, int *ret_id);
 /* This rank's place in it (-ENXIO: not a member), how many ranks it has, whether this rank is a
  * member (1 or 0). -ENOENT when there is none. 0 stands for all ranks. */
 REIGEN_API int reigen_process_set_rank(int id);

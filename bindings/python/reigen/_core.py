@@ -10,7 +10,7 @@ import time
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from reigen import _traceback
-from reigen._lib import InitOptions, Stats, lib, quick
+from reigen._lib import InitOptions, Meeting, Stats, lib, quick
 from reigen.errors import HorovodInternalError, InvalidOperationError
 
 #: enum reigen_op
@@ -85,23 +85,34 @@ def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
     Does nothing when initialised already. After shutdown() it may be called again, if all ranks do.
     Raises HorovodInternalError that says what failed; ranks that did not come in time are named.
     """
-    global _registered
     with _lock:
         if quick.reigen_is_initialized():
             return
         ranks = (ctypes.c_int * len(comm))(*comm) if comm else None
         options = InitOptions(int(timeout * 1000) if timeout else 0, ranks,
                               len(comm) if comm else 0)
-        rc, text = interruptible(lambda: lib.reigen_init(ctypes.byref(options)), 'reigen-init')
-        if rc < 0:
-            raise HorovodInternalError(text or os.strerror(-rc), -rc)
-        _threads.clear()
-        if not _registered:
-            _registered = True
-            atexit.register(_at_exit)
+        _join_by(lambda: lib.reigen_init(ctypes.byref(options)))
     if process_sets:
         for members in process_sets:
             add_process_set(members)
+
+
+def _join_by(call: Callable[[], int]) -> None:
+    """What both ways of joining have in common, under the lock."""
+    global _registered
+    rc, text = interruptible(call, 'reigen-init')
+    if rc < 0:
+        raise HorovodInternalError(text or os.strerror(-rc), -rc)
+    _threads.clear()
+    if not _registered:
+        _registered = True
+        atexit.register(_at_exit)
+
+
+def init_meeting(meeting: Meeting, timeout: float) -> None:
+    """init() of processes that have a way of their own to agree."""
+    with _lock:
+        _join_by(lambda: lib.reigen_init_meeting(ctypes.byref(meeting), int(timeout * 1000)))
 
 
 def interruptible(call: Callable[[], int], name: str) -> Tuple[int, str]:

@@ -2,8 +2,9 @@
 """libreigen.so through ctypes: finding it, and the types of its functions.
 
 `lib` releases the GIL during each call and is used for all that may block or move data. `quick`
-holds it, which is cheaper, and is used for calls that only look something up. No C thread ever
-takes the GIL, so a call through `quick` cannot deadlock with one through `lib`.
+holds it, which is cheaper, and is used for calls that only look something up. A C thread takes the
+GIL in the functions of reigen_on_done alone, when it holds no lock of the runtime, so a call
+through `quick` cannot deadlock with one through `lib`.
 
 Pointers are passed as plain ints (c_void_p): making ctypes objects costs more than the calls.
 """
@@ -30,6 +31,19 @@ class InitOptions(ctypes.Structure):
     _fields_ = [('timeout_ms', c_int), ('ranks', POINTER(c_int)), ('nranks', c_int)]
 
 
+#: struct reigen_meeting's function; ret_blobs and ret_nbytes as plain addresses.
+Fence = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_int, c_void_p, c_void_p)
+
+
+class Meeting(ctypes.Structure):
+    """struct reigen_meeting"""
+    _fields_ = [('rank', c_int), ('size', c_int), ('fence', Fence), ('arg', c_void_p)]
+
+
+#: What reigen_on_done calls: arg, handle, status.
+Done = ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_int)
+
+
 class Stats(ctypes.Structure):
     """struct reigen_stats"""
     _fields_ = [(name, c_uint64) for name in
@@ -41,6 +55,7 @@ _OPTIONS = POINTER(Options)
 _HANDLE = POINTER(c_int64)
 _PROTOTYPES = {
     'reigen_init': (c_int, [POINTER(InitOptions)]),
+    'reigen_init_meeting': (c_int, [POINTER(Meeting), c_int]),
     'reigen_shutdown': (c_int, []),
     'reigen_is_initialized': (c_int, []),
     'reigen_rank': (c_int, []),
@@ -58,6 +73,8 @@ _PROTOTYPES = {
     'reigen_alltoall_async':
         (c_int, [c_char_p, c_void_p, *_TENSOR, c_void_p, c_int, _OPTIONS, _HANDLE]),
     'reigen_reducescatter_async': (c_int, [c_char_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),
+    'reigen_into_async':
+        (c_int, [c_int, c_char_p, c_void_p, c_void_p, c_int, c_size_t, _OPTIONS, _HANDLE]),
     'reigen_grouped_async':
         (c_int, [c_int, c_int, c_void_p, c_void_p, c_void_p, c_int, c_void_p, c_void_p, _OPTIONS,
                  c_void_p]),
@@ -65,6 +82,7 @@ _PROTOTYPES = {
     'reigen_join_async': (c_int, [_HANDLE]),
     'reigen_poll': (c_int, [c_int64]),
     'reigen_wait': (c_int, [c_int64, c_int]),
+    'reigen_on_done': (c_int, [c_int64, Done, c_void_p]),
     'reigen_wait_all': (c_int, [c_int, c_void_p, c_int]),
     'reigen_output':
         (c_int, [c_int64, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_int64), POINTER(c_int)]),
@@ -73,6 +91,7 @@ _PROTOTYPES = {
     'reigen_release': (c_int, [c_int64]),
     'reigen_release_all': (c_int, [c_int, c_void_p]),
     'reigen_process_set_add': (c_int, [POINTER(c_int), c_int, POINTER(c_int)]),
+    'reigen_process_set_meet': (c_int, [POINTER(Meeting), POINTER(c_int), c_int, POINTER(c_int)]),
     'reigen_process_set_remove': (c_int, [c_int]),
     'reigen_process_set_rank': (c_int, [c_int]),
     'reigen_process_set_size': (c_int, [c_int]),

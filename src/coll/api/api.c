@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/time.h"
 #include "coll/boot/find/find.h"
+#include "coll/boot/meet/meet.h"
 #include "coll/ground/report.h"
 #include "coll/planes/exec.h"
 
@@ -247,8 +248,23 @@ static void remark_on_planes(const struct rg_runtime *rt)
               "%s is asked for and not used to move data: %s", shown, scopes->remark.text);
 }
 
+/* The ranks of the job find each other: by the caller's means, or by ours. */
+static int find_ranks(struct rg_runtime *rt, const struct reigen_init_options *options,
+                      const struct reigen_meeting *meeting, uint64_t deadline,
+                      struct rg_error *err)
+{
+    int r;
+
+    if (meeting)
+        return rg_meet_world(meeting, &rt->config, deadline, &rt->boot, err);
+    r = rg_boot_open(&boots, &rt->config, deadline, &rt->boot, err);
+    if (r == 0 && options && options->ranks)
+        r = rg_boot_comm(&rt->boot, options->ranks, options->nranks, deadline, err);
+    return r;
+}
+
 static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *options,
-                    struct rg_error *err)
+                    const struct reigen_meeting *meeting, struct rg_error *err)
 {
     uint64_t timeout_ms, deadline;
     struct rg_plane_choice planes;
@@ -263,14 +279,9 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
                                                     : rt->config.start_timeout_ms;
     deadline = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
     rg_planes_prepare(&planes);
-    r = rg_boot_open(&boots, &rt->config, deadline, &rt->boot, err);
+    r = find_ranks(rt, options, meeting, deadline, err);
     if (r < 0)
         return r;
-    if (options && options->ranks) {
-        r = rg_boot_comm(&rt->boot, options->ranks, options->nranks, deadline, err);
-        if (r < 0)
-            return r;
-    }
     rg_report_open(rg_boot_identity(rt->boot)->rank, (enum rg_log_level) rt->config.log_level,
                    rt->config.log_time);
     if (rg_boot_identity(rt->boot)->warning[0])
@@ -300,7 +311,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     return rg_api_describe(rt) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
-static int start(const struct reigen_init_options *options)
+static int start(const struct reigen_init_options *options, const struct reigen_meeting *meeting)
 {
     struct rg_error err = RG_ERROR_INIT;
     struct rg_runtime *rt;
@@ -312,7 +323,7 @@ static int start(const struct reigen_init_options *options)
     rt = runtime_new();
     if (!rt)
         return rg_api_failf(ENOMEM, "out of memory");
-    r = bring_up(rt, options, &err);
+    r = bring_up(rt, options, meeting, &err);
     if (r < 0) {
         if (rt->boot)
             rg_boot_note(rt->boot, 0, err.text);
@@ -325,20 +336,38 @@ static int start(const struct reigen_init_options *options)
     return 0;
 }
 
-REIGEN_API int reigen_init(const struct reigen_init_options *options)
+static int start_once(const struct reigen_init_options *options,
+                      const struct reigen_meeting *meeting)
 {
     int r;
 
+    if (rg_notify_calls())
+        return rg_api_failf(EDEADLK, "reigen_init in a function that reigen_on_done calls");
+    pthread_mutex_lock(&life);
+    r = start(options, meeting);
+    pthread_mutex_unlock(&life);
+    return r;
+}
+
+REIGEN_API int reigen_init(const struct reigen_init_options *options)
+{
     if (atomic_load(&the_runtime))
         return 0;
     if (options && (options->nranks < 0 || (options->ranks == NULL) != (options->nranks == 0)))
         return rg_api_failf(EINVAL, "init: ranks and nranks must both be given or neither");
-    if (rg_notify_calls())
-        return rg_api_failf(EDEADLK, "reigen_init in a function that reigen_on_done calls");
-    pthread_mutex_lock(&life);
-    r = start(options);
-    pthread_mutex_unlock(&life);
-    return r;
+    return start_once(options, NULL);
+}
+
+REIGEN_API int reigen_init_meeting(const struct reigen_meeting *meeting, int timeout_ms)
+{
+    struct reigen_init_options options = { .timeout_ms = timeout_ms };
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_meet_check(meeting, &err) < 0)
+        return rg_api_fail(&err);
+    if (atomic_load(&the_runtime))
+        return rg_api_failf(EALREADY, "the runtime is initialised already");
+    return start_once(&options, meeting);
 }
 
 REIGEN_API int reigen_shutdown(void)

@@ -69,6 +69,21 @@ int rg_api_over(uint64_t deadline_ns);
 /* When a wait of timeout_ms from now ends: 0 for 0, never for a negative one. */
 uint64_t rg_api_deadline(int timeout_ms);
 
+/* ---- tensors on a GPU (api_device.c). In a process that has not called reigen_use_device for one
+ * these cost a look at a flag, and all memory is the host's. */
+/* Where the call's tensors are, into its memory and device, and a mark in the caller's stream into
+ * its ready, which rg_api_device_end gives back. 0; -errno with err, and there is nothing to end:
+ * if the device is of no use any more, -EIO, this rank's job has ended. */
+int rg_api_device_begin(struct rg_progress *progress, struct rg_call *call, struct rg_error *err);
+void rg_api_device_end(struct rg_call *call);
+/* The operation is DONE: have the caller's stream wait for it. 0, or -errno, which is
+ * remembered. */
+int rg_api_device_await(const struct rg_op *op);
+/* Whether the device has done all that the operation, which is DONE, has put on its stream. */
+bool rg_api_device_passed(const struct rg_op *op);
+/* Whether this is in a device's memory. */
+bool rg_api_device_is(const void *at);
+
 /* ---- who looks on while ranks work: the timeline and the observers of coll/observe
  * (api_observe.c), or nobody where these are left out of the build (api_unobserved.c). Called by
  * init and shutdown; rg_api_timeline_after_fork in a child. */

@@ -21,10 +21,21 @@ static int submit(struct rg_call *call, reigen_handle *handles)
     progress = rg_api_progress(rt, call->kind, call->options, &call->set, &err);
     if (!progress)
         return rg_api_fail(&err);
-    r = rg_call_submit(progress, call, handles, NULL, &err);
+    r = rg_api_device_begin(progress, call, &err);
+    if (r == 0)
+        r = rg_call_submit(progress, call, handles, NULL, &err);
+    rg_api_device_end(call);
     rg_notify_flush(&progress->notify);
     rg_set_leave(call->set);
     return r < 0 ? rg_api_fail(&err) : 0;
+}
+
+/* Of an operation that is done: the caller's stream, if it has one, goes on behind it. */
+static int outcome(const struct rg_op *op)
+{
+    int r = rg_api_device_await(op);
+
+    return r < 0 ? r : rg_api_outcome(op);
 }
 
 /* Submit and wait, without a handle. */
@@ -42,13 +53,16 @@ static int run(struct rg_call *call)
     if (!progress)
         return rg_api_fail(&err);
     call->waits = true;
-    r = rg_call_submit(progress, call, NULL, &op, &err);
+    r = rg_api_device_begin(progress, call, &err);
+    if (r == 0)
+        r = rg_call_submit(progress, call, NULL, &op, &err);
+    rg_api_device_end(call);
     if (r == 0)
         rg_progress_wait(progress, op, RG_NEVER_NS);
     rg_set_leave(call->set);
     if (r < 0)
         return rg_api_fail(&err);
-    r = rg_api_outcome(op);
+    r = outcome(op);
     rg_op_unref(op);
     return r;
 }
@@ -104,6 +118,25 @@ REIGEN_API int reigen_broadcast_async(const char *name, const void *in, void *ou
     struct rg_call call = one(REIGEN_BROADCAST, &name, &in, &out, dtype, &shape, &ndim, options);
 
     return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_into_async(int kind, const char *name, const void *in, void *out, int dtype,
+                                 size_t count, const struct reigen_options *options,
+                                 reigen_handle *ret_handle)
+{
+    /* The second dimension must agree. */
+    int64_t each = (int64_t) count, shape[] = { 1, each };
+    const int64_t *dims = shape;
+    struct rg_call call = one(kind, &name, &in, &out, dtype, &dims, &(int){ 2 }, options);
+
+    if (kind != REIGEN_ALLGATHER && kind != REIGEN_REDUCESCATTER)
+        return rg_api_failf(EINVAL, "%s has no form with a buffer for its result",
+                            rg_kind_name(kind));
+    if (count > INT64_MAX || (count && !out))
+        return rg_api_failf(EINVAL, "a buffer is NULL, or too large");
+    if (kind == REIGEN_REDUCESCATTER)
+        shape[0] = reigen_process_set_size(options ? options->process_set : 0);
+    return shape[0] < 0 ? (int) shape[0] : submit(&call, ret_handle);
 }
 
 REIGEN_API int reigen_alltoall_async(const char *name, const void *in, int dtype,
@@ -292,7 +325,7 @@ REIGEN_API int reigen_poll(reigen_handle handle)
     op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
-    done = rg_op_done(op);
+    done = rg_op_done(op) && rg_api_device_passed(op);
     if (done)
         await(rt, op, 0); /* its end has been seen */
     else
@@ -313,7 +346,7 @@ static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t dead
         return unknown(handle);
     r = await(rt, op, deadline_ns);
     if (r == 0)
-        r = rg_api_outcome(op);
+        r = outcome(op);
     rg_op_unref(op);
     return r;
 }

@@ -146,6 +146,9 @@ static int start(struct rg_progress *progress, struct reigen_request *request, c
     struct rg_error err = RG_ERROR_INIT;
     int r;
 
+    if (rg_api_device_is(in) || rg_api_device_is(out))
+        return rg_api_failf(ENOTSUP, "a persistent request takes tensors of the host's memory "
+                                     "only; use reigen_allreduce_async for those on a GPU");
     if (op->nbytes && (!in || !out) &&
         (op->kind == REIGEN_ALLREDUCE || (op->root == progress->team->rank ? !in : !out)))
         return rg_api_failf(EINVAL, "a buffer is NULL");

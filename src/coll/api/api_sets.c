@@ -3,6 +3,8 @@
  * Process sets, as users see them.
  */
 #include "coll/api/api.h"
+#include "base/time.h"
+#include "coll/boot/meet/meet.h"
 #include "coll/ground/report.h"
 
 struct rg_progress *rg_api_progress(struct rg_runtime *rt, int kind,
@@ -52,6 +54,27 @@ REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id)
     return r < 0 ? rg_api_fail(&err) : 0;
 }
 
+REIGEN_API int reigen_process_set_meet(const struct reigen_meeting *meeting, const int *ranks,
+                                       int timeout_ms, int *ret_id)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_error err = RG_ERROR_INIT;
+    uint64_t deadline;
+    int r = rg_meet_check(meeting, &err);
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (r < 0)
+        return rg_api_fail(&err);
+    if (!ret_id || !ranks)
+        return rg_api_failf(EINVAL, "ranks or ret_id is NULL");
+    deadline = rg_api_deadline(timeout_ms > 0 ? timeout_ms : RG_SET_CONNECT_MS);
+    r = rg_sets_meet(&rt->sets, rt->progress, rt->boot, meeting, ranks, deadline, ret_id, &err);
+    if (r == 0 && rg_api_describe(rt) < 0)
+        rg_report(RG_LOG_WARN, "out of memory: reigen_describe lacks process set %d", *ret_id);
+    return r < 0 ? rg_api_fail(&err) : 0;
+}
+
 REIGEN_API int reigen_process_set_remove(int id)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
@@ -60,7 +83,8 @@ REIGEN_API int reigen_process_set_remove(int id)
 
     if (!rt)
         return rg_api_uninitialised();
-    r = rg_sets_remove(&rt->sets, rt->progress, id, &err);
+    r = id >= RG_SETS_MET ? rg_sets_forget(&rt->sets, rt->progress, id, &err)
+                          : rg_sets_remove(&rt->sets, rt->progress, id, &err);
     if (r == 0 && rg_api_describe(rt) < 0)
         rg_report(RG_LOG_WARN, "out of memory: reigen_describe still lists process set %d", id);
     return r < 0 ? rg_api_fail(&err) : 0;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/gpu/gpu.h"
 #include "coll/planes/adasum.h"
 
 #define RG_ELEMENTS_MAX (INT64_C(1) << 46)
@@ -103,7 +104,9 @@ static void fill_signature(struct rg_signature *sig, const struct rg_call *call,
     *sig = (struct rg_signature){
         .kind = (uint8_t) call->kind,
         .dtype = (uint8_t) call->dtype,
-        .op = reduces(call->kind) ? (uint8_t) o->op : 0,
+        /* An allgather whose ranks know that their parts are equal goes another way than one whose
+         * ranks do not: they must not meet. */
+        .op = reduces(call->kind) ? (uint8_t) o->op : call->kind == REIGEN_ALLGATHER && call->outs,
         .memory = (uint8_t) call->memory,
         .ndim = (uint8_t) call->ndims[i],
         .root = call->kind == REIGEN_BROADCAST ? o->root : 0,
@@ -225,7 +228,9 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
 
     op->kind = (uint8_t) call->kind;
     op->dtype = (uint8_t) call->dtype;
-    op->buffers = (struct rg_op_buffers){ (uint8_t) call->memory, call->stream };
+    op->buffers = (struct rg_op_buffers){ .memory = (uint8_t) call->memory,
+                                          .device = call->device, .stream = call->stream,
+                                          .ready = rg_gpu_mark_ref(call->ready) };
     op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(progress->team, o->root) : 0;
     op->set = call->set;
     op->waits = call->waits;

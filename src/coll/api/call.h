@@ -23,7 +23,9 @@ struct rg_call {
     int nsplits;
     const struct reigen_options *options;
     int memory;   /* enum rg_memory, of all ins and outs */
-    void *stream; /* as in struct rg_coll */
+    void *stream; /* as in struct rg_coll, and the next */
+    int device;
+    struct rg_gpu_mark *ready; /* of a device's memory: where the caller's stream is; borrowed */
     struct rg_set *set; /* whose progress engine it is for; NULL: of all ranks */
     bool waits; /* the caller will wait at once */
 };

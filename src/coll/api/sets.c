@@ -9,7 +9,6 @@
 #include "coll/api/rounds.h"
 #include "coll/team/team.h"
 
-#define CONNECT_MS 60000
 #define LIST_SHOWN 64 /* ranks in a message */
 
 /* ---- the table */
@@ -53,8 +52,7 @@ void rg_set_leave(struct rg_set *set)
         atomic_fetch_sub(&set->users, 1);
 }
 
-/* Room for one more in both lists, so that a removal needs no memory. */
-static int make_room(struct rg_sets *sets)
+int rg_sets_make_room(struct rg_sets *sets)
 {
     size_t n = (size_t) (sets->nalive + sets->npast) + 1;
     struct rg_set **alive, **past;
@@ -70,8 +68,19 @@ static int make_room(struct rg_sets *sets)
     return alive ? 0 : -ENOMEM;
 }
 
-/* until_ns: as rg_progress_destroy. */
-static void end_progress(struct rg_set *set, uint64_t until_ns)
+void rg_sets_insert(struct rg_sets *sets, struct rg_set *set)
+{
+    int at;
+
+    pthread_mutex_lock(&sets->lock);
+    at = sets->nalive++;
+    for (; at > 0 && sets->alive[at - 1]->id > set->id; at--)
+        sets->alive[at] = sets->alive[at - 1];
+    sets->alive[at] = set;
+    pthread_mutex_unlock(&sets->lock);
+}
+
+void rg_set_end(struct rg_set *set, uint64_t until_ns)
 {
     atomic_store(&set->gone, true);
     rg_progress_destroy(set->progress, until_ns, &set->users);
@@ -82,11 +91,11 @@ static void end_progress(struct rg_set *set, uint64_t until_ns)
     set->boot = NULL;
 }
 
-static void set_free(struct rg_set *set)
+void rg_set_free(struct rg_set *set)
 {
     if (!set)
         return;
-    end_progress(set, 0);
+    rg_set_end(set, 0);
     free(set);
 }
 
@@ -108,15 +117,15 @@ void rg_sets_hurry(struct rg_sets *sets, bool late)
 void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns)
 {
     for (int i = 0; i < sets->nalive; i++)
-        end_progress(sets->alive[i], until_ns);
+        rg_set_end(sets->alive[i], until_ns);
 }
 
 void rg_sets_fini(struct rg_sets *sets)
 {
     for (int i = 0; i < sets->nalive; i++)
-        set_free(sets->alive[i]);
+        rg_set_free(sets->alive[i]);
     for (int i = 0; i < sets->npast; i++)
-        set_free(sets->past[i]);
+        rg_set_free(sets->past[i]);
     free(sets->alive);
     free(sets->past);
     pthread_mutex_destroy(&sets->lock);
@@ -142,7 +151,7 @@ static int compare_ints(const void *a, const void *b)
     return *(const int *) a - *(const int *) b;
 }
 
-/* 0, or why these ranks are no set. */
+/* 0, or why these ranks, which are sorted, are no set. */
 static int check_ranks(const int *ranks, int nranks, int size, struct rg_error *err)
 {
     if (nranks < 1)
@@ -236,23 +245,17 @@ static int agree(struct rg_progress *world, const struct rg_set_word *mine,
     return r < 0 ? rg_error_set(err, -r, "%s", theirs.text) : 0;
 }
 
-static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot *boot,
-                   struct rg_error *err)
+int rg_set_wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot *boot,
+                   uint64_t deadline, struct rg_error *err)
 {
-    uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
     const struct rg_plane_choice *planes = &rg_exec_scopes(world->exec)->planes;
     struct rg_progress_options options = { .config = world->config, .planes = planes, .boot = boot,
                                          .process_set = set->id, .world = world,
                                          .handles = world->handles,
                                          .observe = rg_api_observe,
                                          .deadline_ns = deadline };
-    int r;
+    int r = rg_progress_team(set->boot, world->config, planes, deadline, &set->team, err);
 
-    if (set->me < 0)
-        return 0;
-    r = rg_set_boot(world, set->id, set->ranks, set->nranks, set->me, &set->boot, err);
-    if (r == 0)
-        r = rg_progress_team(set->boot, world->config, planes, deadline, &set->team, err);
     if (r < 0)
         return r;
     rg_team_close_fds(set->team);
@@ -261,7 +264,20 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
     return rg_progress_create(&options, &set->progress, err);
 }
 
-static struct rg_set *new_set(int id, const int *ranks, int nranks, int rank)
+/* Over a boot whose fences are rounds. */
+static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot *boot,
+                   struct rg_error *err)
+{
+    int r;
+
+    if (set->me < 0)
+        return 0;
+    r = rg_set_boot(world, set->id, set->ranks, set->nranks, set->me, &set->boot, err);
+    return r < 0 ? r : rg_set_wire_up(set, world, boot, rg_now_ns() + RG_SET_CONNECT_MS *
+                                      RG_NS_PER_MS, err);
+}
+
+struct rg_set *rg_set_new(int id, const int *ranks, int nranks, int rank)
 {
     struct rg_set *set = calloc(1, sizeof(*set) + (size_t) nranks * sizeof(int));
 
@@ -278,20 +294,30 @@ static struct rg_set *new_set(int id, const int *ranks, int nranks, int rank)
     return set;
 }
 
+/* Those that all ranks have made, which come first: of the others not all ranks know. */
+static int nadded(const struct rg_sets *sets)
+{
+    int n = 0;
+
+    while (n < sets->nalive && sets->alive[n]->id < RG_SETS_MET)
+        n++;
+    return n;
+}
+
 /* A set of these ranks that exists; 0, or -EEXIST. All ranks come to the same. */
 static int check_new(const struct rg_sets *sets, const int *ranks, int nranks, int size,
                      struct rg_error *err)
 {
     if (nranks == size)
         return rg_error_set(err, EEXIST, "process set 0 has these ranks");
-    for (int i = 0; i < sets->nalive; i++) {
+    for (int i = 0; i < nadded(sets); i++) {
         const struct rg_set *set = sets->alive[i];
 
         if (set->nranks == nranks &&
             memcmp(set->ranks, ranks, (size_t) nranks * sizeof(int)) == 0)
             return rg_error_set(err, EEXIST, "process set %d has these ranks", set->id);
     }
-    if (sets->nalive >= RG_SETS_MAX)
+    if (nadded(sets) >= RG_SETS_MAX)
         return rg_error_set(err, ENOSPC, "more than %d process sets", RG_SETS_MAX);
     return 0;
 }
@@ -301,11 +327,11 @@ static int add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *
                const int *ranks, int nranks, int *ret_id, struct rg_error *err)
 {
     int size = world->team->size, r = check_ranks(ranks, nranks, size, err);
-    struct rg_set *set = r < 0 ? NULL : new_set(sets->last_id + 1, ranks, nranks,
+    struct rg_set *set = r < 0 ? NULL : rg_set_new(sets->last_id + 1, ranks, nranks,
                                                 world->team->rank);
     struct rg_set_word mine = { .verb = RG_SET_ADD, .text = err->text, .data = ranks };
 
-    if (r == 0 && (!set || make_room(sets) < 0))
+    if (r == 0 && (!set || rg_sets_make_room(sets) < 0))
         r = rg_error_set(err, ENOMEM, "out of memory");
     mine.status = r;
     mine.nbytes = r < 0 ? 0 : (size_t) nranks * sizeof(int);
@@ -313,7 +339,7 @@ static int add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *
     if (r == 0)
         r = check_new(sets, ranks, nranks, size, err);
     if (r < 0) {
-        set_free(set);
+        rg_set_free(set);
         return r;
     }
     /* From here on every rank goes on to the last round. The number is used up in any case. */
@@ -324,12 +350,10 @@ static int add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *
     if (r < 0) {
         if (set->progress)
             atomic_store(&set->progress->leaving, true);
-        set_free(set);
+        rg_set_free(set);
         return r;
     }
-    pthread_mutex_lock(&sets->lock);
-    sets->alive[sets->nalive++] = set;
-    pthread_mutex_unlock(&sets->lock);
+    rg_sets_insert(sets, set);
     *ret_id = set->id;
     return 0;
 }
@@ -354,7 +378,7 @@ int rg_sets_add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot 
 
 /* ---- removing */
 
-static void unlink_set(struct rg_sets *sets, struct rg_set *set)
+void rg_sets_unlink(struct rg_sets *sets, struct rg_set *set)
 {
     int at = 0;
 
@@ -387,13 +411,13 @@ int rg_sets_remove(struct rg_sets *sets, struct rg_progress *world, int id, stru
     if (r < 0 && set && set->progress)
         atomic_store(&set->progress->leaving, false);
     if (r == 0) {
-        unlink_set(sets, set);
+        rg_sets_unlink(sets, set);
         if (set->progress)
             atomic_store(&set->progress->removed, true);
     }
     pthread_mutex_unlock(&sets->turn);
     /* Nobody else ends it, and reigen_on_done's functions are called without a lock. */
     if (r == 0)
-        end_progress(set, 0);
+        rg_set_end(set, 0);
     return r;
 }

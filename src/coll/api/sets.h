@@ -12,8 +12,11 @@
  *
  *      all ranks     REMOVE  the same id, after which nobody submits any more
  *
- * A set's ranks are numbered by their places in it, in ascending order; its errors and reports
- * speak of ranks of the world (rg_team.world_ranks).
+ * Or its members alone make it, who meet by the caller's means (sets_meet.c): they agree on a
+ * number, which others may use for another set, and each of them forgets it when it likes.
+ *
+ * A set's ranks are numbered by their places in it, in ascending order (those who meet: in the
+ * order of the meeting); its errors and reports speak of ranks of the world (rg_team.world_ranks).
  *
  * Life: a set leaves the table when it is removed, and its progress engine ends when nobody uses it
  * any more; the struct itself stays until shutdown, as operations and requests may point to it.
@@ -32,6 +35,8 @@
 #include "reigen/reigen.h"
 
 #define RG_SETS_MAX 4096 /* alive at once */
+#define RG_SETS_MET (1 << 20) /* the first number of those that their members alone make */
+#define RG_SET_CONNECT_MS 60000
 
 struct rg_boot;
 struct rg_progress;
@@ -41,7 +46,7 @@ struct rg_set {
     int id;       /* 1 or more */
     int nranks;
     int me;       /* this rank's place in it; -1: not a member */
-    int *ranks;   /* of the world, ascending; behind the struct */
+    int *ranks;   /* of the world, by rank of the set; behind the struct */
     struct rg_boot *boot;     /* members: owned, as the next two; NULL once removed */
     struct rg_team *team;
     struct rg_progress *progress;
@@ -55,6 +60,7 @@ struct rg_sets {
     struct rg_set **alive, **past; /* ascending ids */
     int nalive, npast;
     int last_id;
+    int last_met; /* the same of those that members alone have made */
     struct reigen_stats stats; /* of sets that have been removed */
 };
 
@@ -76,6 +82,29 @@ int rg_sets_add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot 
 /* 0, -ENOENT, -EINVAL (other ranks remove another one), or what the world's progress engine ends
  * with. */
 int rg_sets_remove(struct rg_sets *sets, struct rg_progress *world, int id, struct rg_error *err);
+
+/* A set by its members alone, as reigen_process_set_meet. 0 and *ret_id, or -errno. */
+int rg_sets_meet(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *boot,
+                 const struct reigen_meeting *meeting, const int *ranks, uint64_t deadline_ns,
+                 int *ret_id, struct rg_error *err);
+/* Leave such a set: rg_sets_remove for it, by this rank alone. 0 or -ENOENT. */
+int rg_sets_forget(struct rg_sets *sets, struct rg_progress *world, int id, struct rg_error *err);
+
+/* ---- what both ways of making a set have in common (sets.c) */
+
+/* A set without an engine, of this rank of the world, or NULL. */
+struct rg_set *rg_set_new(int id, const int *ranks, int nranks, int rank);
+/* Its team and progress engine over set->boot, by its members; boot: of the world. 0 or -errno. */
+int rg_set_wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot *boot,
+                   uint64_t deadline_ns, struct rg_error *err);
+/* Its progress engine ends; until_ns: as rg_progress_destroy. */
+void rg_set_end(struct rg_set *set, uint64_t until_ns);
+void rg_set_free(struct rg_set *set); /* NULL is fine */
+/* Room for one more in both lists, so that a removal needs no memory. 0 or -ENOMEM. */
+int rg_sets_make_room(struct rg_sets *sets);
+/* Into the table, and out of it, where there is room. */
+void rg_sets_insert(struct rg_sets *sets, struct rg_set *set);
+void rg_sets_unlink(struct rg_sets *sets, struct rg_set *set);
 
 /* Under `lock`. NULL: there is none. */
 struct rg_set *rg_sets_find(const struct rg_sets *sets, int id);

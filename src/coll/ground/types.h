@@ -68,6 +68,8 @@ struct rg_coll {
     uint8_t memory;         /* enum rg_memory, of in and out; equal on all members */
     void *stream;           /* of a device (CUDA: cudaStream_t): the operation is carried out in its
                              * order, see coll/planes/plane.h; NULL: none */
+    int device;             /* CUDA's number of it; of no meaning in host memory and without
+                             * buffers */
 };
 
 static inline size_t rg_dtype_nbytes(int dtype)

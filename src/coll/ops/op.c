@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "coll/gpu/gpu.h"
 #include "coll/node/table.h"
 
 bool rg_op_claim(struct rg_op *op)
@@ -16,10 +17,27 @@ bool rg_op_claim(struct rg_op *op)
            atomic_compare_exchange_strong(&op->state, &state, RG_OP_CLAIMED);
 }
 
+/* On a device: when the work is done that is on the calling thread's stream now. */
+static void free_result(struct rg_op *op, void *result)
+{
+    int device = op->buffers.device;
+    void *stream = rg_gpu_used_device() == device ? rg_gpu_used_stream() : NULL;
+
+    if (!op->buffers.ready) {
+        free(result);
+        return;
+    }
+    rg_gpu_mark_await(op->buffers.done, stream, NULL);
+    rg_gpu_free(device, stream, result);
+}
+
 static void op_fini(struct rg_op *op)
 {
     for (int i = 0; op->tensors && i < op->n; i++)
-        free(op->tensors[i].result);
+        if (op->tensors[i].result)
+            free_result(op, op->tensors[i].result);
+    rg_gpu_mark_unref(op->buffers.ready);
+    rg_gpu_mark_unref(op->buffers.done);
     if (op->tensors != &op->one)
         free(op->tensors);
     if (op->sigs != &op->one_sig)

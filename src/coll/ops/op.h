@@ -21,6 +21,7 @@
 #include "coll/ground/types.h"
 #include "coll/reduce/reduce.h"
 
+struct rg_gpu_mark; /* gpu/gpu.h */
 struct rg_op;
 struct rg_record;  /* node/table.h */
 struct rg_set;     /* api/sets.h */
@@ -35,7 +36,7 @@ struct rg_tensor {
     size_t count, nbytes; /* of in */
     int ndim;
     int64_t shape[REIGEN_NDIM_MAX];
-    void *result;         /* allocated by the runtime; owned */
+    void *result;         /* allocated by the runtime, in the memory of the others; owned */
     size_t result_nbytes;
     int64_t result_rows;
 };
@@ -46,10 +47,13 @@ struct rg_op_name {
     bool dropped;      /* held, and no handle is left to see its end; under the lock */
 };
 
-/* Where all its ins and outs are. */
+/* Where all its ins and outs are. Of a device: `ready` is where the submitter's stream had come to,
+ * `done` (once DONE) where ours has everything behind it; both owned. */
 struct rg_op_buffers {
     uint8_t memory; /* enum rg_memory */
-    void *stream;   /* as in struct rg_coll */
+    int device;     /* as in struct rg_coll */
+    void *stream;   /* the same; ours, where there is a ready */
+    struct rg_gpu_mark *ready, *done;
 };
 
 /* Of an inline operation: copied from the record, which may change before this ends. */

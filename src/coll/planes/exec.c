@@ -22,6 +22,7 @@ enum { NSTEPS_MAX = 3, NKINDS = RG_COLL_REDUCESCATTERV + 1, ACTIVITY_MAX = 40 };
 
 struct step {
     bool local;              /* a local pass, rg_reduce of one source, by no plane */
+    struct rg_opened *wires; /* what it gathers is for this plane; NULL: it is no gathering */
     struct rg_opened *plane; /* NULL else: none takes it */
     struct rg_group *group;
     struct rg_coll *colls;   /* in exec->colls */
@@ -35,9 +36,11 @@ struct rg_exec {
 
     struct step steps[NSTEPS_MAX];
     int nsteps, at;
+    bool watches;        /* some plane that is wired up has a watch */
     bool active, posted; /* posted: the step's plane has an operation of ours in progress */
     struct rg_coll *colls; /* of all steps, owned */
     size_t colls_capacity, ncolls;
+    struct rg_store wiring;  /* counts, this member's bytes, all members' bytes */
     struct rg_store staging; /* a fused allreduce's tensors end to end */
     /* "REIGEN_SHM_ALLREDUCE"; the first is of local passes, the others by place in the table */
     char activities[1 + RG_NPLANES_MAX][NKINDS][ACTIVITY_MAX];
@@ -94,6 +97,7 @@ void rg_exec_destroy(struct rg_exec *exec, int timeout_ms)
     rg_scopes_close(&exec->scopes, timeout_ms);
     free(exec->colls);
     free(exec->staging.at);
+    free(exec->wiring.at);
     free(exec);
 }
 
@@ -115,6 +119,17 @@ int rg_exec_wait_fds(struct rg_exec *exec, int *ret_fds, unsigned *ret_events, i
         if (plane->ops->wait_fds)
             n += plane->ops->wait_fds(plane->state, ret_fds + n, ret_events + n, max - n);
     return n;
+}
+
+int rg_exec_watch(struct rg_exec *exec, struct rg_error *err)
+{
+    struct rg_opened *plane;
+    int r = 0;
+
+    for (int i = 0; exec->watches && r == 0 && (plane = rg_scopes_next(&exec->scopes, &i));)
+        if (plane->ops->watch)
+            r = plane->ops->watch(plane->state, err);
+    return r;
 }
 
 unsigned rg_exec_poll_us(struct rg_exec *exec)
@@ -161,7 +176,8 @@ static struct rg_plane_task task_of(const struct rg_coll *colls, int n,
                                    .memory = colls->memory,
                                    .nbytes = total_count(colls, n, group) *
                                              rg_dtype_nbytes(colls->dtype),
-                                   .group = group };
+                                   .group = group,
+                                   .scale = rg_coll_reduces(colls->kind) ? &colls->scale : NULL };
 }
 
 bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll)
@@ -209,6 +225,7 @@ static struct rg_coll *add_step(struct rg_exec *exec, enum rg_plane_scope which,
 
     step->group = &scope->group;
     step->local = local;
+    step->wires = NULL;
     step->plane = NULL;
     step->colls = exec->colls + exec->ncolls;
     step->ncolls = n;
@@ -320,6 +337,75 @@ static int compose_broadcast(struct rg_exec *exec, const struct rg_coll *coll)
     return 0;
 }
 
+/* ------------------------------------------------------------ planes that are wired up late */
+
+/* The gathering that a plane needs before its first operation. */
+static int add_wiring(struct rg_exec *exec, enum rg_plane_scope which, struct rg_opened *opened,
+                      const struct rg_coll *first)
+{
+    const struct rg_group *group = &exec->scopes.scopes[which].group;
+    size_t each = opened->ops->wire_nbytes, n = (size_t) group->nmembers;
+    struct rg_coll gather = { .kind = RG_COLL_ALLGATHERV, .dtype = REIGEN_UINT8, .op = REIGEN_SUM,
+                              .scale = { 1.0, 1.0, 1 } };
+    size_t *counts;
+
+    if (rg_store_reserve(&exec->wiring, n * sizeof(*counts) + (n + 1) * each) < 0)
+        return -ENOMEM;
+    counts = (size_t *) (void *) exec->wiring.at;
+    for (size_t i = 0; i < n; i++)
+        counts[i] = each;
+    gather.counts = counts;
+    gather.in = counts + n;
+    gather.out = (char *) (counts + n) + each;
+    opened->ops->wire_offer(opened->state, first, (void *) (uintptr_t) gather.in);
+    add_step(exec, which, false, RG_COLL_ALLGATHERV, &gather, 1);
+    exec->steps[exec->nsteps - 1].wires = opened;
+    return 0;
+}
+
+/* In one step, if the plane that is to do it can be used at once. */
+static int compose_whole(struct rg_exec *exec, enum rg_plane_scope which,
+                         const struct rg_coll *colls, int n)
+{
+    struct rg_scope *scope = &exec->scopes.scopes[which];
+    struct rg_plane_task task = task_of(colls, n, &scope->group);
+    struct rg_opened *best = NULL;
+    int r = 0;
+
+    if (colls->memory != RG_MEMORY_HOST)
+        best = rg_scope_best(scope, &task, colls->stream != NULL, NULL);
+    if (best && !rg_opened_ready(best))
+        r = add_wiring(exec, which, best, colls);
+    if (r == 0)
+        add_step(exec, which, false, colls->kind, colls, n);
+    return r;
+}
+
+/* All members have given their bytes: the step that comes next may need another plane now. */
+static int wire_up(struct rg_exec *exec, const struct step *step, struct rg_error *err)
+{
+    struct rg_opened *opened = step->wires;
+    struct step *next = &exec->steps[exec->at + 1];
+    struct rg_scope *scope = &exec->scopes.scopes[step->group->scope];
+    struct rg_plane_task task = task_of(next->colls, next->ncolls, next->group);
+    struct rg_error why = RG_ERROR_INIT;
+    int r = opened->ops->wire(opened->state, step->colls[0].out, &why);
+
+    opened->wired = r == 0;
+    exec->watches = exec->watches || (r == 0 && opened->ops->watch);
+    opened->refused = r == -ENOTSUP;
+    if (r < 0 && r != -ENOTSUP) {
+        if (err)
+            *err = why;
+        return r;
+    }
+    if (r < 0)
+        rg_error_set(&scope->refusal, ENOTSUP, "%s cannot be used: %s", opened->ops->name,
+                     why.text);
+    next->plane = rg_scope_best(scope, &task, next->colls->stream != NULL, NULL);
+    return 0;
+}
+
 int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
 {
     const struct rg_team *team = exec->team;
@@ -329,13 +415,13 @@ int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
     int rc = reserve(exec, (size_t) n);
 
     if (rc == 0 && team->nnodes == 1)
-        add_step(exec, RG_SCOPE_NODE, false, kind, colls, n);
+        rc = compose_whole(exec, RG_SCOPE_NODE, colls, n);
     else if (rc == 0 && kind == RG_COLL_ALLREDUCE && composed)
         rc = compose_allreduce(exec, colls, n);
     else if (rc == 0 && kind == RG_COLL_BROADCAST && composed)
         rc = compose_broadcast(exec, colls);
     else if (rc == 0)
-        add_step(exec, RG_SCOPE_ALL, false, kind, colls, n);
+        rc = compose_whole(exec, RG_SCOPE_ALL, colls, n);
     exec->active = rc == 0;
     return rc;
 }
@@ -374,14 +460,17 @@ static int refuse(const struct rg_exec *exec, const struct step *step, struct rg
 {
     const struct rg_coll *coll = &step->colls[0];
     const char *names = exec->config ? exec->config->planes : "";
+    const char *refusal = coll->memory == RG_MEMORY_HOST
+                              ? "" : exec->scopes.scopes[step->group->scope].refusal.text;
     bool reduces = rg_coll_reduces(coll->kind);
 
     return rg_error_set(err, ENOTSUP, "no plane between %d ranks can do this: %s%s%s%s of %s in %s "
-                        "memory%s%s%s", step->group->nmembers, rg_coll_name(coll->kind),
+                        "memory%s%s%s%s%s", step->group->nmembers, rg_coll_name(coll->kind),
                         reduces ? " (" : "", reduces ? rg_op_name(coll->op) : "",
                         reduces ? ")" : "", rg_dtype_name(coll->dtype),
                         rg_memory_name(coll->memory), coll->stream ? " on a stream" : "",
-                        names[0] ? "; REIGEN_PLANES=" : "", names);
+                        names[0] ? "; REIGEN_PLANES=" : "", names, refusal[0] ? "; " : "",
+                        refusal);
 }
 
 /* 1 when the step is done. */
@@ -410,6 +499,10 @@ static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_move
     if (rc != 1)
         return rc;
     exec->posted = false;
+    if (step->wires) {
+        rc = wire_up(exec, step, err);
+        return rc < 0 ? rc : 1;
+    }
     return step->nposted == step->ncolls;
 }
 

@@ -32,6 +32,8 @@ struct rg_scopes *rg_exec_scopes(struct rg_exec *exec);
 const char *rg_exec_activity(const struct rg_exec *exec);
 /* As a plane's progress, and what it says of "done". */
 int rg_exec_progress(struct rg_exec *exec, bool *ret_moved, struct rg_error *err);
+/* Every plane's watch: the first failure, or 0. Costs nothing where none has anything to watch. */
+int rg_exec_watch(struct rg_exec *exec, struct rg_error *err);
 /* As a plane's poll_us: of all of them the shortest. */
 unsigned rg_exec_poll_us(struct rg_exec *exec);
 int rg_exec_wait_fds(struct rg_exec *exec, int *ret_fds, unsigned *ret_events, int max);

@@ -19,7 +19,7 @@
  *                             same way `post` must not read the buffers before what was on the
  *                             stream when it was called. Nobody waits for the stream in here.
  *
- * An operation that fails after it was done so has to fail the next progress call.
+ * An operation that fails after it was done so has to fail `watch`, or the next progress call.
  *
  * A plane need not notice that a rank is dead: the progress engine does, and calls `abort` on all
  * others. So `progress` must never wait for anybody. A killed rank calls nothing any more: what the
@@ -82,6 +82,7 @@ struct rg_plane_task {
     size_t nbytes;             /* of the whole tensor; allgather, alltoall, reducescatter: of all
                                 * members' parts together */
     const struct rg_group *group;
+    const struct rg_scale *scale; /* of a reduction; NULL: none */
 };
 
 /* Whether a plane that is not used by default is to be. */
@@ -127,6 +128,18 @@ struct rg_plane_ops {
      * what all know, and on nothing else. Fast. */
     int (*score)(const void *state, const struct rg_plane_task *task);
 
+    /* ---- wiring up later: of a plane that may not be needed at all */
+    /* Before its first operation each member gives so many bytes, and exec gathers those of all
+     * over the planes for host memory of the same group; 0: there is nothing to gather. Until then
+     * it is not shown to people as open. */
+    size_t wire_nbytes;
+    /* Fill in this member's bytes; first: the operation for which it is needed. What goes wrong is
+     * said in the bytes. */
+    void (*wire_offer)(void *state, const struct rg_coll *first, void *ret_bytes);
+    /* All members' bytes, by member. 0; -ENOTSUP with err: not among these members, on all of them
+     * alike, and the plane is not asked again; other -errno: the operation fails. */
+    int (*wire)(void *state, const void *all, struct rg_error *err);
+
     /* ---- operations */
     /* Begin; coll is copied, its buffers and counts are borrowed until done. One at a time. Does
      * not wait for others. 0 or -errno. */
@@ -139,6 +152,9 @@ struct rg_plane_ops {
      * knows when to stop spinning. A call that published something for a sleeping member of this
      * node rings its bell. */
     int (*progress)(void *state, bool *ret_moved, struct rg_error *err);
+    /* Called now and then while no operation is in progress: whether what was done on a stream goes
+     * well. 0, or -errno with err, which ends the job as progress's does. Never waits. */
+    int (*watch)(void *state, struct rg_error *err);
     /* Descriptors to wait for while an operation is in progress; returns their number, at most max.
      * events: EPOLLIN and EPOLLOUT as wanted now. Where there is one node the driver sleeps on its
      * bell alone and does not look at them. */

@@ -11,7 +11,8 @@
 #define PLANES(line) \
     line(shm)        \
     line(tcp)        \
-    line(mpi)
+    line(mpi)        \
+    line(nccl)
 
 #define DECLARE(name) extern const struct rg_plane_ops rg_plane_##name;
 #define POINT(name) &rg_plane_##name,
@@ -78,7 +79,8 @@ int rg_planes_choose(const struct rg_plane_ops *const *table, const char *names,
 bool rg_planes_serve_nodes(const struct rg_plane_choice *choice)
 {
     for (int i = 0; choice->table[i]; i++)
-        if (choice->allowed >> i & 1 && choice->table[i]->scopes & 1u << RG_SCOPE_NODE)
+        if (choice->allowed >> i & 1 && choice->table[i]->scopes & 1u << RG_SCOPE_NODE &&
+            choice->table[i]->memories & 1u << RG_MEMORY_HOST)
             return true;
     return false;
 }

@@ -29,7 +29,7 @@ static void find_groups(struct rg_scope *scopes, const struct rg_team *team)
         .group = { NULL, team->size, team->rank, RG_SCOPE_ALL }, .member = several };
 }
 
-/* One plane over one group. 0, also where it is not for these members; -errno. */
+/* One plane over one group. 1; 0 where it is not for these members; -errno. */
 static int open_plane(struct rg_scope *scope, const struct rg_plane_ops *ops, int number,
                       const struct rg_plane_options *options, struct rg_error *err)
 {
@@ -41,7 +41,7 @@ static int open_plane(struct rg_scope *scope, const struct rg_plane_ops *ops, in
         scope->opened[scope->nopened++] = opened;
     else if (r != -ENOTSUP && err)
         *err = why;
-    return r == -ENOTSUP ? 0 : r;
+    return r == -ENOTSUP ? 0 : r < 0 ? r : 1;
 }
 
 static int open_scope(struct rg_scopes *scopes, enum rg_plane_scope which, unsigned usable,
@@ -51,7 +51,7 @@ static int open_scope(struct rg_scopes *scopes, enum rg_plane_scope which, unsig
     struct rg_plane_options mine = { .team = options->team, .config = options->config,
                                      .group = scope->group, .offers = options->team->offers };
     char *region = which == RG_SCOPE_NODE ? options->region : NULL;
-    bool remarked = scopes->remark.text[0];
+    bool remarked = scopes->remark.text[0], host = false;
 
     for (int i = 0; scopes->planes.table[i] && scope->member; i++) {
         const struct rg_plane_ops *ops = scopes->planes.table[i];
@@ -68,8 +68,10 @@ static int open_scope(struct rg_scopes *scopes, enum rg_plane_scope which, unsig
         r = open_plane(scope, ops, i, &mine, err);
         if (r < 0)
             return r;
+        /* What ranks tell each other besides tensors is in the host's memory. */
+        host = host || (r > 0 && ops->memories & 1u << RG_MEMORY_HOST);
     }
-    if (scope->nopened > 0 || !scope->member)
+    if (host || !scope->member)
         return 0;
     return rg_error_set(err, EINVAL, "REIGEN_PLANES allows no plane between %d %s%s%s%s%s",
                         scope->group.nmembers,
@@ -148,7 +150,8 @@ static int score_of(const struct rg_opened *opened, const struct rg_plane_task *
 {
     const struct rg_plane_ops *ops = opened->ops;
 
-    if (!(ops->memories >> task->memory & 1) || (on_stream && !ops->takes_streams))
+    if (opened->refused || !(ops->memories >> task->memory & 1) ||
+        (on_stream && !ops->takes_streams))
         return -1;
     return ops->score(opened->state, task);
 }
@@ -182,8 +185,9 @@ void rg_scopes_describe(const struct rg_scopes *scopes, struct rg_buf *text)
         const struct rg_scope *scope = &scopes->scopes[which];
 
         for (int i = 0; i < scope->nopened; i++)
-            rg_buf_printf(text, "plane %s: %d %s\n", scope->opened[i].ops->name,
-                          scope->group.nmembers, members[which]);
+            if (rg_opened_ready(&scope->opened[i]))
+                rg_buf_printf(text, "plane %s: %d %s\n", scope->opened[i].ops->name,
+                              scope->group.nmembers, members[which]);
     }
     rg_buf_printf(text, "reduction: %s\n", rg_reduce_variant());
     for (int i = 0; scopes->planes.table[i]; i++)
@@ -289,7 +293,8 @@ static bool takes(const struct rg_scope *scope, int memory)
     bool any = memory == RG_MEMORY_HOST;
 
     for (int i = 0; i < scope->nopened; i++)
-        any = any || scope->opened[i].ops->memories >> memory & 1;
+        any = any || (rg_opened_ready(&scope->opened[i]) &&
+                      scope->opened[i].ops->memories >> memory & 1);
     return any;
 }
 

@@ -15,6 +15,7 @@ struct rg_opened {
     const struct rg_plane_ops *ops;
     void *state;
     int number; /* its place in the table */
+    _Atomic bool wired, refused; /* what has come of its `wire` */
 };
 
 struct rg_scope {
@@ -22,6 +23,7 @@ struct rg_scope {
     bool member;                /* whether this rank is in the group */
     struct rg_opened opened[RG_NPLANES_MAX]; /* in the order of the table */
     int nopened;
+    struct rg_error refusal; /* why a plane here is refused, "": none is */
 };
 
 struct rg_scopes {
@@ -46,6 +48,12 @@ struct rg_opened *rg_scopes_next(struct rg_scopes *scopes, int *index);
  * there is none. ret_score may be NULL. */
 struct rg_opened *rg_scope_best(struct rg_scope *scope, const struct rg_plane_task *task,
                                 bool on_stream, int *ret_score);
+
+/* Whether it can be used at once, without its `wire`. */
+static inline bool rg_opened_ready(const struct rg_opened *opened)
+{
+    return !opened->ops->wire_nbytes || opened->wired;
+}
 
 /* For people: which planes are open, and the score table. */
 void rg_scopes_describe(const struct rg_scopes *scopes, struct rg_buf *text);

@@ -151,9 +151,11 @@ static void go_on(struct rg_progress *progress)
         return;
     }
     r = rg_run_next(progress);
+    if (r == 0)
+        r = rg_run_mark(progress);
     if (r < 0) {
         die(progress, r, run->posted ? "an operation could not go on"
-                                     : "an operation could not be started", "");
+                                     : "an operation could not be started", run->cause.text);
     } else if (r == 0) {
         end_run(progress, run->lacks_memory ? -ENOMEM : 0, "out of memory for the result");
     } else {
@@ -162,6 +164,16 @@ static void go_on(struct rg_progress *progress)
         run->posted = true;
         rg_run_activity(progress, rg_exec_activity(progress->exec));
     }
+}
+
+/* What is done on a device's stream may still fail. */
+static void watch(struct rg_progress *progress)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int r = rg_exec_watch(progress->exec, &err);
+
+    if (r < 0)
+        die(progress, r, "an operation failed", err.text);
 }
 
 /* True when something moved. */
@@ -189,8 +201,10 @@ static bool carry_out(struct rg_progress *progress)
     bool moved = false;
 
     for (int i = 0; i < ROUNDS_MAX; i++) {
-        if (run->nitems == 0 && !next_run(progress))
+        if (run->nitems == 0 && !next_run(progress)) {
+            watch(progress);
             return moved;
+        }
         if (!run->posted)
             go_on(progress);
         else if (!progress_run(progress))

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/gpu/gpu.h"
+
 #define PACK_MEAN_MAX 2048 /* between nodes, tensors smaller than this on average are packed */
 
 /* What exec is at, of a tensor. */
@@ -77,7 +79,8 @@ static struct rg_coll coll_of(const struct rg_op *op, const struct rg_tensor *t,
                              .out = t->out,
                              .scale = op->scale,
                              .memory = op->buffers.memory,
-                             .stream = op->buffers.stream };
+                             .stream = op->buffers.stream,
+                             .device = op->buffers.device };
 }
 
 /* For a rank that has joined. The entry stays as it is until this rank has done its part. */
@@ -93,8 +96,66 @@ static struct rg_coll zeros_of(const struct rg_progress *progress, const struct 
                                           ? (size_t) sig->group_count
                                           : elements(own->shape, own->ndim, 0),
                              .scale = scale_of(sig, progress->team->size),
-                             .memory = sig->memory };
+                             .memory = sig->memory,
+                             .stream = sig->memory == RG_MEMORY_CUDA ? progress->run->lane.stream
+                                                                     : NULL };
 }
+
+/* ---- tensors on a GPU */
+
+/* Our stream waits for the submitters'. */
+static int follow(struct rg_progress *progress)
+{
+    struct rg_run *run = progress->run;
+    struct rg_lane *lane = &run->lane;
+    int r = 0;
+
+    for (int i = 0; i < run->nitems && r == 0; i++) {
+        struct rg_op *op = run->ops[i];
+
+        if (!op || !op->buffers.ready)
+            continue;
+        if (!lane->stream) {
+            lane->device = op->buffers.device;
+            r = rg_gpu_stream_create(lane->device, &lane->stream, &run->cause);
+        }
+        if (r == 0)
+            r = rg_gpu_mark_await(op->buffers.ready, lane->stream, &run->cause);
+        op->buffers.stream = lane->stream;
+    }
+    return r;
+}
+
+int rg_run_mark(struct rg_progress *progress)
+{
+    struct rg_run *run = progress->run;
+    struct rg_gpu_mark *mark = NULL;
+    int r = 0;
+
+    for (int i = 0; i < run->nitems && r == 0; i++) {
+        struct rg_op *op = run->ops[i];
+
+        if (!op || !op->buffers.ready)
+            continue;
+        if (!mark)
+            r = rg_gpu_mark(run->lane.device, run->lane.stream, &mark, &run->cause);
+        op->buffers.done = rg_gpu_mark_ref(mark);
+    }
+    rg_gpu_mark_unref(mark);
+    return r;
+}
+
+/* Memory for a result, where the operation's others are; NULL: there is none. */
+static void *new_result(struct rg_run *run, const struct rg_coll *coll, size_t nbytes)
+{
+    void *at = NULL;
+
+    if (coll->memory == RG_MEMORY_HOST)
+        return malloc(nbytes ? nbytes : 1);
+    return rg_gpu_alloc(coll->device, coll->stream, nbytes, &at, &run->cause) == 0 ? at : NULL;
+}
+
+/* ---- allreduces */
 
 /* 1: exec is at work, or -errno. */
 static int post(struct rg_progress *progress, const struct rg_coll *coll)
@@ -283,8 +344,9 @@ static int post_int64s(struct rg_progress *progress, const int64_t *in, size_t e
     return post(progress, &coll);
 }
 
-/* Room for so many rows, and what fills it; without memory this rank goes on with the others and
- * drops its result. nall: elements that all ranks move; 0: there is nothing to do. */
+/* Room for so many rows, unless the caller has some, and what fills it; without memory this rank
+ * goes on with the others and drops its result. nall: elements that all ranks move; 0: there is
+ * nothing to do. */
 static int post_result(struct rg_progress *progress, struct rg_tensor *t, struct rg_coll *coll,
                        int64_t rows, size_t nall)
 {
@@ -294,16 +356,18 @@ static int post_result(struct rg_progress *progress, struct rg_tensor *t, struct
     t->result_rows = rows;
     t->result_nbytes =
         (size_t) rows * elements(t->shape, t->ndim, 1) * rg_dtype_nbytes(coll->dtype);
-    t->result = malloc(t->result_nbytes ? t->result_nbytes : 1);
-    if (!t->result)
-        run->lacks_memory = true;
+    if (!t->out) {
+        t->result = new_result(run, coll, t->result_nbytes);
+        if (!t->result)
+            run->lacks_memory = true;
+    }
     coll->counts = run->counts;
-    coll->out = t->result;
+    coll->out = t->out ? t->out : t->result;
     run->step = STEP_DATA;
     return nall == 0 ? 0 : post(progress, coll);
 }
 
-/* First dimensions, then tensors. */
+/* First dimensions, where they may differ, then tensors. */
 static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
     struct rg_run *run = progress->run;
@@ -311,14 +375,16 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
     int64_t total = 0;
     struct rg_coll coll = coll_of(op, t, RG_COLL_ALLGATHERV);
 
-    if (run->step == STEP_BEGIN) {
+    if (run->step == STEP_BEGIN && !t->out) {
         int r = room_for_rows(run, (size_t) progress->team->size);
 
         return r < 0 ? r : post_int64s(progress, &t->shape[0], 1);
     }
     for (int i = 0; i < progress->team->size; i++) {
-        run->counts[i] = (size_t) run->rows[i] * each;
-        total += run->rows[i];
+        int64_t rows = t->out ? t->shape[0] : run->rows[i];
+
+        run->counts[i] = (size_t) rows * each;
+        total += rows;
     }
     return post_result(progress, t, &coll, total, (size_t) total * each);
 }
@@ -407,7 +473,10 @@ static int step(struct rg_progress *progress, struct rg_op *op)
 int rg_run_next(struct rg_progress *progress)
 {
     struct rg_run *run = progress->run;
+    int r = run->posted ? 0 : follow(progress);
 
+    if (r < 0)
+        return r;
     if (run->kind == REIGEN_ALLREDUCE)
         return run->posted ? reduce_next(progress) : reduce_post(progress);
     if (run->kind == REIGEN_BARRIER || !run->ops[0])
@@ -437,6 +506,7 @@ void rg_run_destroy(struct rg_run *run)
         return;
     rg_adasum_destroy(run->adasum);
     drop_collected(run);
+    rg_gpu_stream_destroy(run->lane.device, run->lane.stream);
     free(run->counts);
     free(run->rows);
     free(run);

@@ -12,6 +12,13 @@
 #include "coll/planes/exec.h"
 #include "coll/progress/state.h"
 
+/* Our stream on the GPU that this rank uses: operations on its memory are carried out there, after
+ * what their submitters' streams had when they were submitted, and in the order of the log. */
+struct rg_lane {
+    int device;
+    void *stream; /* NULL: there has been no such operation; owned */
+};
+
 struct rg_run {
     int nitems;                   /* 0: nothing */
     struct rg_run_item items[RG_RUN_MAX];
@@ -34,6 +41,8 @@ struct rg_run {
     /* by rank (allgather), by rank and rank (alltoall), then its own row */
     int64_t *rows;
     size_t nrows;
+    struct rg_lane lane;
+    struct rg_error cause;        /* why the run cannot go on, "": nothing is known */
 };
 
 /* size: ranks of the team. 0 or -ENOMEM. */
@@ -43,6 +52,10 @@ void rg_run_destroy(struct rg_run *run); /* NULL is fine */
 /* Begin the run, or go on with it when exec is done. 1: exec is at work, 0: there is nothing more
  * to do, -errno. */
 int rg_run_next(struct rg_progress *progress);
+
+/* The run is over: its operations on a GPU are done where our stream is now. 0, or -errno with
+ * run->cause. */
+int rg_run_mark(struct rg_progress *progress);
 
 /* The run's operations now do this; a static name. */
 static inline void rg_run_activity(struct rg_progress *progress, const char *name)

@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
+from reigen import _backend
 from reigen._core import Average, Sum
 from reigen._handles import poll, synchronize
 from reigen._operations import join as join_async
@@ -24,6 +25,9 @@ __all__ = ['allgather', 'allgather_async', 'allreduce', 'allreduce_async', 'allt
            'alltoall_async', 'barrier', 'barrier_async', 'broadcast', 'broadcast_async',
            'grouped_allgather_async', 'grouped_allreduce_async', 'grouped_reducescatter_async',
            'join', 'join_async', 'poll', 'reducescatter', 'reducescatter_async', 'synchronize']
+
+# The backend "reigen" of torch.distributed, where this PyTorch can have it.
+_backend.register()
 
 
 def allreduce(tensor: torch.Tensor, name: Optional[str] = None, op: int = Average,

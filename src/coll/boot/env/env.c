@@ -51,7 +51,7 @@ static int detect(struct rg_error *err)
     return r;
 }
 
-static int read_key_file(const char *path, uint8_t key[RG_KEY_NBYTES], struct rg_error *err)
+int rg_env_read_key(const char *path, uint8_t key[RG_KEY_NBYTES], struct rg_error *err)
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
@@ -86,7 +86,7 @@ static int choose_trust(const struct rg_config *config, struct rg_env_job *job,
                                      : RG_TRUST_USER;
     if (job->trust == RG_TRUST_USER)
         return rg_env_check_one_host(job, err);
-    r = job->trust == RG_TRUST_KEY ? read_key_file(config->key_file, key, err) : 0;
+    r = job->trust == RG_TRUST_KEY ? rg_env_read_key(config->key_file, key, err) : 0;
     if (r < 0)
         return r;
     if (job->trust == RG_TRUST_NONE)

@@ -17,6 +17,10 @@ extern const struct rg_boot_ops rg_boot_agent;
 extern const struct rg_boot_ops rg_boot_rendezvous;
 extern const struct rg_boot_ops rg_boot_env;
 
+/* The key that REIGEN_KEY_FILE names. 0; -EPERM (others may read it), -EINVAL (it holds no key), or
+ * why it cannot be read. */
+int rg_env_read_key(const char *path, uint8_t key[RG_KEY_NBYTES], struct rg_error *err);
+
 /* Rank 0 listens; the others find it and are let in. 0 and the state of rg_env_fence and its like,
  * which rg_env_close frees; or -errno. Takes what the caller knows: job's numbers, master, ports,
  * facts. */

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What init_process_group and new_group get: a ProcessGroup, or for two devices a Backend.
+
+A ProcessGroup in Python is called without a detour by torch.distributed's functions, and so is the
+faster one; but PyTorch gives it all of a group's devices. Where another backend serves some of
+them, as in "cpu:reigen,cuda:nccl", a Backend is made, of which PyTorch's own ProcessGroup is in
+charge. DDP and the functional collectives call either from C++.
+"""
+import itertools
+import sys
+import weakref
+from typing import Any, List
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from reigen.distributed import _world
+from reigen.distributed._collectives import Collectives
+from reigen.distributed._engine import Engine
+from reigen.distributed._work import Many
+
+_CPU = torch.device('cpu')
+_count = itertools.count()
+#: PyTorch 2.14 is the first that lets Python implement one.
+_BACKENDS_IN_PYTHON = tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 14)
+
+
+class _Life:
+    """How both kinds of group begin and end."""
+
+    def _begin(self, options: Any) -> None:
+        rank, size = options.group_rank, options.group_size
+        ranks = tuple(options.global_ranks_in_group) or tuple(range(size))
+        timeout = options.timeout.total_seconds()
+        self._place = _world.enter(options.store, rank, ranks, timeout)
+        self._me = rank
+        name = str(options.group_id) or str(next(_count))
+        if self._place.turn > 1:
+            name += f'.{self._place.turn}'
+        self._engine = Engine(f'c10d.{name}', self._place.process_set, size, self._place.roots,
+                              timeout)
+        self._coalesced: Any = None
+
+    def set_timeout(self, timeout: Any) -> None:
+        self._engine.timeout = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    def shutdown(self) -> None:
+        if not self._aborted:
+            self._aborted = True
+            self._engine.free()
+            _world.leave(self._place)
+
+    def abort(self) -> None:
+        """What is in flight ends with an error. The groups of all ranks share the runtime with the
+        others, which end too."""
+        if not self._aborted:
+            self._aborted = True
+            if self._place.process_set == 0:
+                _world.abort()
+            else:
+                _world.leave(self._place)
+
+    def getBackendName(self) -> str:
+        return 'reigen'
+
+    def name(self) -> str:
+        return 'reigen'
+
+    supports_coalescing = False
+    supports_splitting = False
+
+
+class _Named:
+    """A group's name where there is no backend in C++ to keep it."""
+
+    _group_name = _group_text = ''
+
+    def setGroupName(self, name: str) -> None:
+        self._group_name = name
+
+    def getGroupName(self) -> str:
+        return self._group_name
+
+    def setGroupDesc(self, text: str) -> None:
+        self._group_text = text
+
+    def getGroupDesc(self) -> str:
+        return self._group_text
+
+
+_NAMES = () if _BACKENDS_IN_PYTHON else (_Named,)
+
+
+class ReigenProcessGroup(_Life, Collectives, *_NAMES, c10d.ProcessGroup):
+    """All of a group's devices are Reigen's."""
+
+    def __init__(self, options: Any):
+        c10d.ProcessGroup.__init__(self, options.group_rank, options.group_size)
+        self._begin(options)
+        custom = c10d.ProcessGroup.BackendType.CUSTOM
+        self._set_default_backend(custom)
+        # What PyTorch asks in C++ of a group's devices.
+        self._companion = _companion_class()(self) if _BACKENDS_IN_PYTHON else None
+        self._register_backend(_CPU, custom, self._companion)
+
+    def _get_backend(self, device: Any) -> Any:
+        return self
+
+    def _get_backend_name(self) -> str:
+        return 'reigen'
+
+    def _start_coalescing(self, device: Any = None) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, device: Any = None) -> Any:
+        works, self._coalesced = self._coalesced or [], None
+        return Many(works, [])
+
+    def _wait_for_pending_works(self) -> None:
+        pass
+
+    def split_group(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError('The backend "reigen" makes groups by torch.distributed.new_group, '
+                           'which its members alone may call with use_local_synchronization=True.')
+
+
+def _companion_class() -> Any:
+    class Companion(Collectives, c10d.Backend):
+        """A group as one of its own devices' backends."""
+
+        def __init__(self, group: Any):
+            c10d.Backend.__init__(self, group._me, group._engine.size)
+            self._engine, self._place, self._me = group._engine, group._place, group._me
+            self._group = weakref.ref(group)
+
+        @property
+        def _aborted(self) -> bool:
+            group = self._group()
+            return group is None or group._aborted
+
+        def getBackendName(self) -> str:
+            return 'reigen'
+
+        def abort(self) -> None:
+            group = self._group()
+            if group is not None:
+                group.abort()
+
+        def shutdown(self) -> None:
+            """The group does it."""
+
+    return Companion
+
+
+def _backend_class() -> Any:
+    class ReigenBackend(_Life, Collectives, c10d.Backend):
+        """The CPU's half of a group whose other devices have other backends."""
+
+        def __init__(self, options: Any):
+            c10d.Backend.__init__(self, options.group_rank, options.group_size)
+            self._begin(options)
+
+    return ReigenBackend
+
+
+def _devices() -> List[str]:
+    """The backends that PyTorch is making a group of, by device; it does not hand them over."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == '_new_process_group_helper':
+            config = frame.f_locals.get('backend_config')
+            found = getattr(config, 'get_device_backend_map', None)
+            return sorted(set(found().values())) if found else []
+        frame = frame.f_back
+    return []
+
+
+def create(options: Any, backend_options: Any = None) -> Any:
+    """What torch.distributed calls for the backend's name."""
+    if all(backend == 'reigen' for backend in _devices()):
+        return ReigenProcessGroup(options)
+    if not _BACKENDS_IN_PYTHON:
+        raise RuntimeError('"cpu:reigen" beside another backend needs PyTorch 2.14 or newer; this '
+                           f'is PyTorch {torch.__version__}. Give init_process_group "reigen".')
+    return _backend_class()(options)

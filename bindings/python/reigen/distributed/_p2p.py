@@ -1,0 +1,480 @@
+# SPDX-License-Identifier: Apache-2.0
+"""send and recv: sockets between processes, one for each direction of a pair, made when needed.
+
+The runtime has collectives alone, in which all of a set take part; a message concerns two ranks,
+and may come before anybody asks for it. So a message is a header (group, sender's place in it, tag,
+length) and its bytes, which go straight to the tensor that waits for it, or wait in memory.
+
+Who may come: ranks of one host that share a network name space meet at an abstract unix socket,
+others over TCP. Both prove by HMAC-SHA256 over the other's nonce that they know the listener's key.
+It follows from REIGEN_KEY_FILE and what the listener has handed over in the group's store; without
+the file from the latter alone. Nothing that comes is ever executed.
+"""
+import collections
+import hashlib
+import hmac
+import os
+import queue
+import secrets
+import socket
+import struct
+import threading
+import time
+from typing import Any, Deque, Dict, List, Optional, Tuple
+
+from torch._C import _distributed_c10d as c10d
+import torch
+
+from reigen.distributed._work import failure
+
+_HEADER = struct.Struct('<IIqQ')  # length of the group's name, sender's place, tag, bytes
+_NONCE = 32
+#: What one receive asks the kernel for.
+_SLICE = 1 << 22
+
+Channel = Tuple[str, int, int]  # group, sender's place in it, tag
+
+
+class _Posted:
+    """A receive that waits for its message. view: where to, the memory of keep."""
+
+    def __init__(self, view: memoryview, keep: Any):
+        self.view = view
+        self.keep = keep
+        self.done = threading.Event()
+        self.error: Optional[str] = None
+        self.source = -1
+
+
+class _Box:
+    """Messages that have come and receives that wait, by channel; one lock for all."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.came: Dict[Channel, Deque[bytearray]] = collections.defaultdict(collections.deque)
+        self.posted: Dict[Channel, Deque[_Posted]] = collections.defaultdict(collections.deque)
+        #: (group, tag): receives from any of these places
+        self.anybody: Dict[Tuple[str, int], Deque[_Posted]] = collections.defaultdict(
+            collections.deque)
+        self.lost: Dict[Tuple[str, int], str] = {}
+
+    def expected(self, channel: Channel) -> Optional[_Posted]:
+        """The receive that takes the next message of a channel; under the lock."""
+        if self.posted[channel]:
+            return self.posted[channel].popleft()
+        waiting = self.anybody[channel[0], channel[2]]
+        return waiting.popleft() if waiting else None
+
+
+_box = _Box()
+_listeners: List[socket.socket] = []
+_address: Optional[Dict[str, Any]] = None
+#: By address: the sender's end.
+_outgoing: Dict[str, '_Sender'] = {}
+_incoming: List[socket.socket] = []
+_guard = threading.Lock()
+
+
+# ---------------------------------------------------------------------------- meeting
+
+def _here() -> str:
+    """What processes have in common that see each other's abstract sockets."""
+    with open('/proc/sys/kernel/random/boot_id', encoding='ascii') as file:
+        boot = file.read().strip()
+    return f'{boot} {os.readlink("/proc/self/ns/net")}'
+
+
+def _host_addresses() -> List[str]:
+    """This host's own addresses, best first: the one by which MASTER_ADDR is reached."""
+    found = []
+    master = os.environ.get('MASTER_ADDR')
+    for target in [master] if master else []:
+        try:
+            for family, kind, _, _, address in socket.getaddrinfo(target, 9, 0, socket.SOCK_DGRAM):
+                with socket.socket(family, kind) as probe:
+                    probe.connect(address)
+                    found.append(probe.getsockname()[0])
+        except OSError:
+            pass
+    try:
+        found += [a[4][0] for a in socket.getaddrinfo(socket.gethostname(), None, 0,
+                                                      socket.SOCK_STREAM)]
+    except OSError:
+        pass
+    return list(dict.fromkeys(a for a in found if not a.startswith('fe80')))
+
+
+def _secret(handed: bytes) -> bytes:
+    """The key of a listener that has handed this over."""
+    path = os.environ.get('REIGEN_KEY_FILE')
+    if not path:
+        return handed
+    with open(path, 'rb') as file:
+        return hmac.new(file.read().strip(), handed, hashlib.sha256).digest()
+
+
+def listen() -> Dict[str, Any]:
+    """Where this process can be reached, made at the first call."""
+    global _address
+    with _guard:
+        if _address is None:
+            name = f'reigen-p2p-{secrets.token_hex(8)}'
+            unix = socket.socket(socket.AF_UNIX)
+            unix.bind('\0' + name)
+            tcp = socket.create_server(('', 0), backlog=1024)
+            unix.listen(1024)
+            handed = secrets.token_bytes(32)
+            key = _secret(handed)
+            for server in (unix, tcp):
+                _listeners.append(server)
+                threading.Thread(target=_accept, args=(server, key), daemon=True,
+                                 name='reigen-p2p').start()
+            _address = {'here': _here(), 'unix': name, 'hosts': _host_addresses(),
+                        'port': tcp.getsockname()[1], 'key': handed.hex()}
+        return _address
+
+
+def _accept(server: socket.socket, key: bytes) -> None:
+    while True:
+        try:
+            conn, _ = server.accept()
+        except OSError:
+            return
+        threading.Thread(target=_serve, args=(conn, key), daemon=True, name='reigen-p2p').start()
+
+
+def _prove(key: bytes, role: bytes, nonces: bytes) -> bytes:
+    return hmac.new(key, role + nonces, hashlib.sha256).digest()
+
+
+def _exactly(conn: socket.socket, view: memoryview) -> None:
+    at = 0
+    while at < len(view):
+        n = conn.recv_into(view[at:at + _SLICE])
+        if n == 0:
+            raise ConnectionResetError('the sender has gone')
+        at += n
+
+
+def _read(conn: socket.socket, nbytes: int) -> bytes:
+    data = bytearray(nbytes)
+    _exactly(conn, memoryview(data))
+    return bytes(data)
+
+
+def _welcome(conn: socket.socket, key: bytes) -> bool:
+    """The listener's half of the handshake; strangers get 10 s."""
+    conn.settimeout(10)
+    mine = secrets.token_bytes(_NONCE)
+    conn.sendall(mine)
+    theirs = _read(conn, _NONCE)
+    if not hmac.compare_digest(_read(conn, 32), _prove(key, b'sender', mine + theirs)):
+        return False
+    conn.sendall(_prove(key, b'listener', mine + theirs))
+    conn.settimeout(None)
+    return True
+
+
+def _greet(conn: socket.socket, key: bytes) -> None:
+    conn.settimeout(10)
+    mine = secrets.token_bytes(_NONCE)
+    theirs = _read(conn, _NONCE)
+    conn.sendall(mine + _prove(key, b'sender', theirs + mine))
+    if not hmac.compare_digest(_read(conn, 32), _prove(key, b'listener', theirs + mine)):
+        raise ConnectionError('whoever answers does not know the key')
+    conn.settimeout(None)
+
+
+# ---------------------------------------------------------------------------- receiving
+
+def _serve(conn: socket.socket, key: bytes) -> None:
+    """One sender's messages, for as long as it lives."""
+    senders = set()
+    try:
+        if conn.family != socket.AF_UNIX:
+            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not _welcome(conn, key):
+            return
+        with _guard:
+            _incoming.append(conn)
+        while True:
+            head = _read(conn, _HEADER.size)
+            length, place, tag, nbytes = _HEADER.unpack(head)
+            if length > 4096:
+                raise ConnectionError('not a message')
+            channel = (_read(conn, length).decode(), place, tag)
+            senders.add(channel[:2])
+            _take(conn, channel, nbytes)
+    except Exception as error:
+        _lose(senders, str(error))
+    finally:
+        conn.close()
+
+
+def _take(conn: socket.socket, channel: Channel, nbytes: int) -> None:
+    with _box.lock:
+        posted = _box.expected(channel)
+    if posted is None or len(posted.view) != nbytes:
+        data = bytearray(nbytes)
+        _exactly(conn, memoryview(data))
+        if posted is None:
+            with _box.lock:
+                posted = _box.expected(channel)  # it may have come meanwhile
+                if posted is None:
+                    _box.came[channel].append(data)
+                    return
+        _fill(posted, channel, data)
+        return
+    try:
+        _exactly(conn, posted.view)
+    except OSError as error:
+        posted.error = f'rank {channel[1]} of the group died while it was sending ({error})'
+        posted.done.set()
+        raise
+    posted.source = channel[1]
+    posted.done.set()
+
+
+def _fill(posted: _Posted, channel: Channel, data: bytearray) -> None:
+    """A message that lies in memory, to its receive."""
+    if len(posted.view) != len(data):
+        posted.error = (f'recv expects {len(posted.view)} bytes, and rank {channel[1]} of the '
+                        f'group has sent {len(data)}')
+    else:
+        posted.view[:] = data
+        posted.source = channel[1]
+    posted.done.set()
+
+
+def _lose(senders: Any, why: str) -> None:
+    """A sender has gone: who waits for it waits in vain."""
+    with _box.lock:
+        for group, place in senders:
+            text = f'rank {place} of the group has gone ({why})'
+            _box.lost[group, place] = text
+            for channel, waiting in _box.posted.items():
+                while channel[:2] == (group, place) and waiting:
+                    posted = waiting.popleft()
+                    posted.error = text
+                    posted.done.set()
+
+
+def post(group: str, place: Optional[int], tag: int, view: memoryview, keep: Any) -> _Posted:
+    """A receive of the next message from a place (None: any)."""
+    posted = _Posted(view, keep)
+    with _box.lock:
+        channels = [(group, place, tag)] if place is not None else [
+            c for c, came in _box.came.items() if came and (c[0], c[2]) == (group, tag)]
+        for channel in channels:
+            if _box.came[channel]:
+                _fill(posted, channel, _box.came[channel].popleft())
+                return posted
+        if place is None:
+            _box.anybody[group, tag].append(posted)
+        elif (group, place) in _box.lost:
+            posted.error = _box.lost[group, place]
+            posted.done.set()
+        else:
+            _box.posted[group, place, tag].append(posted)
+    return posted
+
+
+def withdraw(posted: _Posted) -> None:
+    """Nobody waits for this receive any more."""
+    with _box.lock:
+        for waiting in (*_box.posted.values(), *_box.anybody.values()):
+            if posted in waiting:
+                waiting.remove(posted)
+
+
+# ---------------------------------------------------------------------------- sending
+
+class _Sender:
+    """This process's end towards one listener, with a thread that sends in order."""
+
+    def __init__(self, address: Dict[str, Any]):
+        self._address = address
+        self._conn: Optional[socket.socket] = None
+        self._error: Optional[str] = None
+        self._queue: 'queue.SimpleQueue[Any]' = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True, name='reigen-p2p').start()
+
+    def _connect(self) -> socket.socket:
+        address, key = self._address, _secret(bytes.fromhex(self._address['key']))
+        tried = []
+        if address['here'] == _here():
+            conn = socket.socket(socket.AF_UNIX)
+            conn.connect('\0' + address['unix'])
+            _greet(conn, key)
+            return conn
+        for host in address['hosts']:
+            try:
+                conn = socket.create_connection((host, address['port']), timeout=10)
+                conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                _greet(conn, key)
+                return conn
+            except OSError as error:
+                tried.append(f'{host}: {error}')
+        raise ConnectionError('; '.join(tried) or 'no address is known')
+
+    def _run(self) -> None:
+        while True:
+            item = self._queue.get()
+            if item is None:
+                break
+            head, view, work = item
+            try:
+                if self._error is not None:
+                    raise ConnectionError(self._error)
+                if self._conn is None:
+                    self._conn = self._connect()
+                self._conn.sendall(head)
+                self._conn.sendall(view)
+                work._sent(None)
+            except (OSError, ValueError) as error:
+                self._error = str(error)
+                work._sent(f'sending has failed: {error}')
+            item = view = work = None
+        if self._conn is not None:
+            self._conn.close()
+
+    def put(self, head: bytes, view: memoryview, work: 'Sending') -> None:
+        self._queue.put((head, view, work))
+
+    def close(self) -> None:
+        self._queue.put(None)
+
+
+def send(address: Dict[str, Any], group: str, place: int, tag: int, view: memoryview,
+         work: 'Sending') -> None:
+    with _guard:
+        sender = _outgoing.get(address['unix'])
+        if sender is None:
+            sender = _outgoing[address['unix']] = _Sender(address)
+    name = group.encode()
+    sender.put(_HEADER.pack(len(name), place, tag, len(view)) + name, view, work)
+
+
+def close() -> None:
+    """Forget all messages and connections."""
+    global _address, _box
+    with _guard:
+        for sender in _outgoing.values():
+            sender.close()
+        for server in _listeners:
+            try:
+                server.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            server.close()
+        _outgoing.clear()
+        _listeners.clear()
+        _incoming.clear()
+        _address = None
+        _box = _Box()
+
+
+# ---------------------------------------------------------------------------- works
+
+class _Message(c10d.Work):
+    """A message on its way."""
+
+    def __init__(self, tensor: torch.Tensor, timeout: float):
+        super().__init__()
+        self._tensor = tensor
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        self._error: Optional[str] = None
+        self._future: Optional[torch.futures.Future] = None
+
+    def _event(self) -> threading.Event:
+        raise NotImplementedError
+
+    def _late(self) -> str:
+        return 'Timed out: the message was not there'
+
+    def _settle(self) -> None:
+        """It is done."""
+
+    def wait(self, timeout: Any = None) -> bool:
+        deadline = self._deadline
+        if timeout is not None and timeout.total_seconds() > 0:
+            deadline = min(deadline, time.monotonic() + timeout.total_seconds())
+        if not self._event().wait(max(deadline - time.monotonic(), 0)):
+            raise failure(f'{self._late()} after {self._timeout:g} s.')
+        self._settle()
+        if self._error is not None:
+            raise failure(self._error)
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self._event().is_set()
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Optional[BaseException]:
+        return failure(self._error) if self._error else None
+
+    def result(self) -> List[torch.Tensor]:
+        return [self._tensor]
+
+    def get_future(self) -> torch.futures.Future:
+        if self._future is None:
+            self._future = torch.futures.Future()
+            threading.Thread(target=self._tell, daemon=True, name='reigen-p2p').start()
+        return self._future
+
+    def _tell(self) -> None:
+        try:
+            self.wait()
+            self._future.set_result([self._tensor])
+        except RuntimeError as error:
+            self._future.set_exception(error)
+
+
+class Sending(_Message):
+    def __init__(self, tensor: torch.Tensor, timeout: float):
+        super().__init__(tensor, timeout)
+        self._done = threading.Event()
+
+    def _event(self) -> threading.Event:
+        return self._done
+
+    def _late(self) -> str:
+        return 'Timed out: the message was not sent, as its receiver does not read'
+
+    def _sent(self, error: Optional[str]) -> None:
+        self._error = error
+        self._done.set()
+
+
+class Receiving(_Message):
+    """into: the tensor that gets it, where the message goes to a row-major copy."""
+
+    def __init__(self, tensor: torch.Tensor, timeout: float, posted: _Posted,
+                 into: Optional[torch.Tensor]):
+        super().__init__(tensor, timeout)
+        self._posted = posted
+        self._into = into
+
+    def _event(self) -> threading.Event:
+        return self._posted.done
+
+    def _late(self) -> str:
+        withdraw(self._posted)
+        return 'Timed out: the message that recv waits for has not come'
+
+    def _settle(self) -> None:
+        self._error = self._posted.error
+        if self._into is not None and self._error is None:
+            self._into.copy_(self._tensor)
+            self._into = None
+
+    def source_rank(self) -> int:
+        return self._posted.source
+
+    _source_rank = source_rank

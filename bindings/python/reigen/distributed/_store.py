@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the members of a group agree before there is anything between them but c10d's store.
+
+An exchange is an allgather of bytes: rank 0 collects what the others have set, and sets all of it
+at once, so that each rank asks the store a few times, however many there are.
+"""
+import ctypes
+import errno
+import struct
+import time
+from datetime import timedelta
+from typing import Any, List, Optional
+
+from reigen._lib import Fence, Meeting
+
+
+class Exchanges:
+    """Exchanges between `size` ranks over a store that is the group's own."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: float):
+        self.rank, self.size = rank, size
+        self._store = store
+        self._deadline = time.monotonic() + timeout
+        self._timeout = timeout
+        self._count = 0
+        # A store may outlive a group, and the next one of this name uses it again: the how manyth
+        # it is.
+        self.turn = store.add(f'reigen/{rank}', 1) if size > 1 else 1
+        self._key = f'reigen/{self.turn}'
+
+    def _wait(self, keys: List[str]) -> None:
+        left = self._deadline - time.monotonic()
+        try:
+            self._store.wait(keys, timedelta(seconds=max(left, 0.001)))
+        except RuntimeError as error:
+            if time.monotonic() < self._deadline - 0.5 and 'imeout' not in str(error):
+                raise
+            missing = [key.rpartition('/')[2] for key in keys if not self._store.check([key])]
+            who = ('rank 0' if self.rank else 'ranks ' + ', '.join(missing)) + ' of the group'
+            raise TimeoutError(f'{who} did not come to make a process group of {self.size} ranks '
+                               f'within {self._timeout:g} s.') from error
+
+    def exchange(self, blob: bytes) -> List[bytes]:
+        """What each rank has handed over."""
+        if self.size == 1:
+            return [blob]
+        key = f'{self._key}/{self._count}'
+        self._count += 1
+        if self.rank:
+            self._store.set(f'{key}/{self.rank}', blob)
+            self._wait([f'{key}/all'])
+            return _unpack(self._store.get(f'{key}/all'), self.size)
+        others = [f'{key}/{rank}' for rank in range(1, self.size)]
+        self._wait(others)
+        blobs = [blob, *(bytes(self._store.get(other)) for other in others)]
+        self._store.set(f'{key}/all', b''.join(struct.pack('<Q', len(b)) + b for b in blobs))
+        return blobs
+
+
+def _unpack(packed: bytes, size: int) -> List[bytes]:
+    blobs, at = [], 0
+    for _ in range(size):
+        length, = struct.unpack_from('<Q', packed, at)
+        blobs.append(bytes(packed[at + 8:at + 8 + length]))
+        at += 8 + length
+    return blobs
+
+
+class Gathering:
+    """A struct reigen_meeting over exchanges. failed: why it ended badly, if a fence has."""
+
+    def __init__(self, exchanges: Exchanges):
+        self.failed: Optional[BaseException] = None
+        self._exchanges = exchanges
+        self._blobs: List[Any] = []
+        self.meeting = Meeting(exchanges.rank, exchanges.size, Fence(self._fence), None)
+
+    def _fence(self, arg, blob, nbytes, timeout_ms, ret_blobs, ret_nbytes):
+        try:
+            count = self._exchanges.size
+            blobs = self._exchanges.exchange(ctypes.string_at(blob, nbytes))
+            # C reads them until the next fence.
+            self._blobs = [ctypes.create_string_buffer(b, max(len(b), 1)) for b in blobs]
+            addresses = (ctypes.c_void_p * count).from_address(ret_blobs)
+            sizes = (ctypes.c_size_t * count).from_address(ret_nbytes)
+            for i, (buffer, b) in enumerate(zip(self._blobs, blobs)):
+                addresses[i] = ctypes.addressof(buffer)
+                sizes[i] = len(b)
+            return 0
+        except TimeoutError as error:
+            self.failed = error
+            return -errno.ETIMEDOUT
+        except BaseException as error:
+            self.failed = error
+            return -errno.EIO

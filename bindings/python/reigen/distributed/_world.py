@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which process set of the runtime a group of torch.distributed is.
+
+The runtime is joined once: by the first group's ranks, over the store, or before by hvd.init() or
+Reigen's agent. A group of all its ranks in their order is process set 0. Any other group is a
+process set that its members alone make, over the store too; groups of the same ranks share one, as
+their operations have names of their own.
+"""
+import ctypes
+import json
+import os
+import threading
+from typing import Any, Dict, List, Optional, Tuple
+
+from reigen import _core
+from reigen._lib import lib, quick
+from reigen.distributed import _p2p
+from reigen.distributed._store import Exchanges, Gathering
+from reigen.distributed._work import failure
+
+_lock = threading.RLock()
+#: The global ranks that the runtime's ranks are, in their order; () while no group uses it.
+_members: Tuple[int, ...] = ()
+#: Reigen was joined for a group, and is left with the last one.
+_ours = False
+#: By global ranks in the group's order: [process set, groups that use it].
+_sets: Dict[Tuple[int, ...], List[int]] = {}
+
+
+def _forget() -> None:
+    global _members, _ours
+    _members, _ours = (), False
+    _sets.clear()
+    _p2p.close()
+
+
+_core.after_shutdown.append(_forget)
+_core.after_fork.append(_forget)
+
+
+def _by_agent(rank: int, size: int) -> bool:
+    """Reigen's agent has started this process as this rank."""
+    return ('REIGEN_AGENT_SOCKET' in os.environ and os.environ.get('REIGEN_RANK') == str(rank)
+            and os.environ.get('REIGEN_SIZE') == str(size))
+
+
+def _about_me(ranks: Tuple[int, ...], rank: int) -> Dict[str, Any]:
+    known = _sets.get(ranks)
+    return {'version': _core.version(), 'ranks': list(ranks),
+            'runtime': [_core.rank(), _core.size()] if _core.is_initialized() else None,
+            'members': list(_members), 'set': known[0] if known else None,
+            'agent': _by_agent(rank, len(ranks)), 'address': _p2p.listen()}
+
+
+def _same(words: List[Dict[str, Any]], what: str) -> bool:
+    return all(word[what] == words[0][what] for word in words)
+
+
+def _join_runtime(words: List[Dict[str, Any]], exchanges: Exchanges, timeout: float) -> None:
+    """Nobody has joined: those of this group do."""
+    if all(word['agent'] for word in words):
+        _core.init(timeout)
+        return
+    gathering = Gathering(exchanges)
+    try:
+        _core.init_meeting(gathering.meeting, timeout)
+    except _core.HorovodInternalError as error:
+        raise failure(str(gathering.failed or error)) from error
+
+
+def _attach(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exchanges,
+            timeout: float) -> None:
+    """The first group: the runtime's ranks get their global ranks."""
+    global _members, _ours
+    joined = [word['runtime'] is not None for word in words]
+    if any(joined) and not all(joined):
+        raise failure(f'hvd.init() or reigen.init() has been called on rank '
+                      f'{ranks[joined.index(True)]} and not on rank {ranks[joined.index(False)]}: '
+                      'either all ranks of a process group call it before, or none does.')
+    if not any(joined):
+        _join_runtime(words, exchanges, timeout)
+        _ours = True
+        _members = ranks
+        return
+    numbers = [word['runtime'][0] for word in words]
+    size = words[0]['runtime'][1]
+    if sorted(numbers) != list(range(size)):
+        raise failure(f'Reigen was initialised before with {size} ranks, and the first process '
+                      f'group has {len(ranks)} of them: begin with a group of all ranks.')
+    _members = tuple(ranks[numbers.index(i)] for i in range(size))
+
+
+def _meet(ranks: Tuple[int, ...], exchanges: Exchanges, timeout: float) -> int:
+    gathering = Gathering(exchanges)
+    numbers = (ctypes.c_int * len(ranks))(*map(_members.index, ranks))
+    process_set = ctypes.c_int()
+    rc, text = _core.interruptible(lambda: lib.reigen_process_set_meet(
+        ctypes.byref(gathering.meeting), numbers, int(timeout * 1000),
+        ctypes.byref(process_set)), 'reigen-process-set')
+    if rc < 0:
+        raise failure(str(gathering.failed or text))
+    return process_set.value
+
+
+def _check(ranks: Tuple[int, ...], words: List[Dict[str, Any]]) -> None:
+    if not _same(words, 'version'):
+        raise failure('The ranks of the group have different versions of Reigen: '
+                      + ', '.join(sorted({word['version'] for word in words})))
+    if not _same(words, 'ranks'):
+        raise failure('The members of the group have different lists of its ranks.')
+    strangers = [rank for rank in ranks if _members and rank not in _members]
+    if strangers or not _same(words, 'members'):
+        raise failure(f'Ranks {strangers or list(ranks)} were not in the first process group of '
+                      'the backend "reigen", of which all later ones are a part: begin with '
+                      'one of all ranks.')
+
+
+class Place:
+    """Where a group's operations go. process_set: the runtime's; roots: its ranks' numbers in the
+    runtime; peers: their addresses for send and recv; turn: groups of this name there have been."""
+
+    def __init__(self, ranks: Tuple[int, ...], process_set: int, peers: List[Any], turn: int):
+        self.ranks, self.process_set, self.peers, self.turn = ranks, process_set, peers, turn
+        self.roots = [_members.index(rank) for rank in ranks]
+
+
+def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float) -> Place:
+    """This process becomes a member, ranks[rank], of a group of these global ranks."""
+    with _lock:
+        exchanges = Exchanges(store, rank, len(ranks), timeout)
+        blobs = exchanges.exchange(json.dumps(_about_me(ranks, rank)).encode())
+        words = [json.loads(blob) for blob in blobs]
+        _check(ranks, words)
+        if not _members:
+            _attach(ranks, words, exchanges, timeout)
+        if ranks == _members:
+            process_set = 0
+        elif words[0]['set'] is not None and _same(words, 'set'):
+            process_set = words[0]['set']
+        else:
+            process_set = _meet(ranks, exchanges, timeout)
+        entry = _sets.setdefault(ranks, [process_set, 0])
+        entry[0] = process_set
+        entry[1] += 1
+        return Place(ranks, process_set, [word['address'] for word in words], exchanges.turn)
+
+
+def leave(place: Place) -> None:
+    """A group is no more."""
+    global _members
+    with _lock:
+        entry = _sets.get(place.ranks)
+        if entry is None:
+            return
+        entry[1] -= 1
+        if entry[1] == 0:
+            del _sets[place.ranks]
+            if place.process_set:
+                lib.reigen_process_set_remove(place.process_set)
+        if _sets:
+            return
+        if _ours:
+            _core.shutdown()
+        else:
+            _forget()
+
+
+def abort() -> None:
+    """What is in flight ends, on all ranks, with an error."""
+    with _lock:
+        if quick.reigen_is_initialized():
+            _core.shutdown()
+
+
+def error() -> Optional[str]:
+    return None if _core.is_initialized() else 'the runtime has been left'

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.distributed over the backend "reigen", with the current PyTorch.
+
+The programs run many checks each, as most of the time goes into the start of the ranks.
+REIGEN_TORCH names another PyTorch's python.
+"""
+import os
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+PYTHON = os.environ.get('REIGEN_TORCH') or ROOT / 'build/envs/torch2/bin/python'
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope='session', autouse=True)
+def torch2():
+    if 'REIGEN_TORCH' in os.environ:
+        return
+    done = subprocess.run([ROOT / 'tools/frameworks.sh', 'torch2'], capture_output=True,
+                          text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def environment(**more):
+    site = subprocess.run([ROOT / '.venv/bin/python', '-c',
+                           'import sysconfig; print(sysconfig.get_path("purelib"))'],
+                          capture_output=True, text=True, check=True).stdout.strip()
+    return {**os.environ, 'PYTHONPATH': site, 'OMP_NUM_THREADS': '1', **more}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def run(launcher, np, *argv):
+    """The program's output; it must succeed."""
+    command = {'torchrun': [PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node', str(np),
+                            '--master-port', str(free_port())],
+               'reigen': [ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', PYTHON]}
+    done = subprocess.run([*command[launcher], *argv], capture_output=True, text=True, timeout=200,
+                          env=environment(), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize('launcher, np', [('torchrun', 2), ('reigen', 4)])
+def test_every_operation_gives_what_it_should(launcher, np, tmp_path):
+    assert f'all good on {np} ranks' in run(launcher, np, HERE / 'distributed_checks.py',
+                                            tmp_path / 'store')
+
+
+@pytest.mark.parametrize('launcher, np', [('reigen', 2), ('torchrun', 4)])
+def test_ddp_fsdp2_zero_and_dtensor_train(launcher, np):
+    assert f'all trained on {np} ranks' in run(launcher, np, HERE / 'distributed_training.py')
+
+
+@pytest.mark.parametrize('mode, np', [('mistakes', 3), ('late', 2), ('abort', 3), ('horovod', 2)])
+def test_what_goes_wrong_is_told_and_the_rest_goes_on(mode, np, tmp_path):
+    assert 'all told' in run('torchrun', np, HERE / 'distributed_failures.py', mode,
+                             tmp_path / 'store')
+
+
+def test_a_rank_that_is_killed_is_told_to_the_others():
+    port = str(free_port())
+    ranks = [subprocess.Popen([PYTHON, HERE / 'distributed_failures.py', 'killed'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=environment(RANK=str(rank), WORLD_SIZE='3', LOCAL_RANK=str(rank),
+                                              MASTER_ADDR='127.0.0.1', MASTER_PORT=port))
+             for rank in range(3)]
+    outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, -9, 0], outputs
+    for rank in (0, 2):
+        assert f'rank {rank} was told' in outputs[rank], outputs[rank]
+
+
+def test_two_devices_can_have_two_backends():
+    script = ('import torch, torch.distributed as d; d.init_process_group("cpu:reigen,cuda:gloo"); '
+              't = torch.ones(3); d.all_reduce(t); w = d.all_reduce(t, async_op=True); w.wait(); '
+              'g = d.new_group([0, 1]); d.barrier(g); o = torch.empty(6); '
+              'd.all_gather_into_tensor(o, t); d.destroy_process_group(); print(o.sum().item())')
+    assert run('torchrun', 2, '--no-python', PYTHON, '-c', script).split() == ['24.0', '24.0']
+
+
+def test_importing_torch_loads_one_small_file_of_reigen():
+    script = ('import torch, sys; print(hasattr(torch.distributed.Backend, "REIGEN"), '
+              'sorted(m for m in sys.modules if "reigen" in m))')
+    done = subprocess.run([PYTHON, '-c', script], capture_output=True, text=True, timeout=60,
+                          env=environment(), check=True)
+    assert done.stdout.split(maxsplit=1) == ['True', "['_reigen_torch']\n"]
+
+
+def test_an_old_torch_has_no_such_backend_and_says_so():
+    """Debian's PyTorch 1.13, which horovod.torch works with."""
+    done = subprocess.run([ROOT / '.venv/bin/python', '-c',
+                           'import reigen.torch, reigen.distributed'],
+                          capture_output=True, text=True, timeout=60, env=environment(),
+                          check=False)
+    assert re.search(r'ImportError: The backend "reigen" .* needs PyTorch 2\.13', done.stderr)
+
+
+def test_the_example_trains():
+    assert 'reigen' in run('reigen', 2, ROOT / 'examples/ddp.py', '--epochs', '2')
