@@ -92,7 +92,8 @@ def test_every_library_of_the_build_is_in_it(wheels):
         names = set(archive.namelist())
     assert {f'reigen/{name}' for name in built | {'libreigen.so'}} <= names
     assert {'horovod/__init__.py', 'horovod/torch/__init__.py', 'horovod/runner/launch.py',
-            'reigen/py.typed'} <= names
+            'reigen/py.typed', 'reigen/distributed/_groups.py', '_reigen_torch.py'} <= names
+    assert [n for n in names if n.endswith('reigen-0.1.0.dist-info/entry_points.txt')]
     assert not [n for n in names if '__pycache__' in n or n.endswith('.pyc')]
 
 
