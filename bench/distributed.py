@@ -10,9 +10,10 @@ turns in the same processes, round by round, so that what else the machine does 
 round is a number of operations of one size that are waited for one by one; its figure is the time
 of one. Printed are the medians over the rounds of rank 0. Ratios are medians of each round's own.
 
-"front" is torch.distributed's all_reduce on a group in Python that does nothing: what PyTorch takes
-by itself. A step is that of bench/training.py, by DistributedDataParallel over either backend, and
-by hvd.DistributedOptimizer. "alone" is the step of one rank, while the others sleep.
+"front" is torch.distributed's all_reduce on a group in Python that does nothing, or a step of
+DistributedDataParallel whose hook does nothing: what PyTorch takes by itself. A step is that of
+bench/training.py, by DistributedDataParallel over either backend, and by hvd.DistributedOptimizer.
+"alone" is the step of one rank, while the others sleep.
 """
 import argparse
 import json
@@ -113,10 +114,12 @@ def trainers(name, gloo, hvd, torch):
     sys.path.insert(0, str(ROOT / 'bench'))
     import training
     make, shape = training.MODELS[name]
-    made = {n: Trainer(make, shape, torch) for n in ('alone', 'reigen', 'gloo', 'hvd')}
-    for backend, group in (('reigen', None), ('gloo', gloo)):
+    made = {n: Trainer(make, shape, torch) for n in ('alone', 'reigen', 'gloo', 'hvd', 'front')}
+    for backend, group in (('reigen', None), ('gloo', gloo), ('front', None)):
         made[backend].model = torch.nn.parallel.DistributedDataParallel(made[backend].model,
                                                                         process_group=group)
+    from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
+    made['front'].model.register_comm_hook(None, noop_hook)
     ours = made['hvd']
     ours.optimizer = hvd.DistributedOptimizer(ours.optimizer,
                                               named_parameters=ours.model.named_parameters())

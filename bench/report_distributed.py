@@ -67,13 +67,14 @@ def tables(found):
                          f'{row["hvd"]:.2f} |')
         lines.append('')
     if found['steps']:
-        lines += [f'Training steps, {found["np"]} ranks, DDP over either backend and '
-                  'hvd.DistributedOptimizer:', '',
-                  "| ms | one rank | reigen | gloo | hvd | above one rank's, to gloo | to hvd |",
-                  '|---|---|---|---|---|---|---|']
+        lines += [f'Training steps, {found["np"]} ranks, by DDP over either backend, by '
+                  'hvd.DistributedOptimizer, and by a DDP that sends nothing:', '',
+                  '| ms | one rank | reigen | gloo | hvd | DDP itself | '
+                  "above one rank's, to gloo | to hvd |",
+                  '|---|---|---|---|---|---|---|---|']
         for name, row in found['steps'].items():
             cells = ' | '.join(f'{row["us"][n] / 1e3:.2f}'
-                               for n in ('alone', 'reigen', 'gloo', 'hvd'))
+                               for n in ('alone', 'reigen', 'gloo', 'hvd', 'front'))
             share = above([row])
             lines.append(f'| {name} | {cells} | {"-" if share is None else f"{share:.2f}"} | '
                          f'{row["hvd"]:.2f} |')

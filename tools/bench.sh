@@ -17,6 +17,8 @@ if [ "${1:-}" = --against ]; then
 fi
 bench/horovod.sh || true
 tools/frameworks.sh tf >/dev/null || true
+tools/frameworks.sh torch2 >/dev/null || true
+tools/mpis.sh openmpi5 >/dev/null || true
 /usr/bin/python3 bench/bench.py "$@"
 [ $# = 0 ] || exit 0
 # Simulated hosts are made by root only.
