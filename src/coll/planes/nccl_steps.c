@@ -124,6 +124,10 @@ static int reserve_scratch(struct rg_nccl_plane *plane, void *stream, size_t nby
 
     if (nbytes == 0)
         return 0;
+    /* The operation before this one may have been on another stream, and have used it too. */
+    r = rg_gpu_mark_await(plane->last, stream, err);
+    if (r < 0)
+        return r;
     if (nbytes > plane->scratch_nbytes) {
         rg_gpu_free(plane->device, stream, plane->scratch);
         plane->scratch = NULL;
