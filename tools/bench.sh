@@ -1,12 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # make bench: packages, build, the peers, then bench/bench.py with the arguments given here;
-# with --against TREE this tree beside another one of Reigen (bench/against.py).
+# with --against TREE this tree beside another one of Reigen (bench/against.py); with --gpu figures
+# of this machine's GPU (tools/gpu.sh).
 set -eu
 cd "$(dirname "$0")/.."
 case " $* " in
 *' -h '* | *' --help '*) exec /usr/bin/python3 bench/bench.py --help ;;
 esac
+if [ "${1:-}" = --gpu ]; then
+    shift
+    exec tools/gpu.sh bench "$@"
+fi
 tools/deps.sh bench
 # shellcheck source=tools/progress.sh
 . tools/progress.sh
