@@ -33,7 +33,7 @@ def check():
         both(lambda t: hvd.allgather(t[:10 + rank], name='g'), tensor)
         both(lambda t: hvd.broadcast(t, size - 1, name='b'), tensor)
         both(lambda t: hvd.reducescatter(t, op=hvd.Sum, name='s'), tensor)
-        splits = torch.full((size,), 5)
+        splits = torch.full((size,), 5, dtype=torch.int32)
         both(lambda t, s=splits: hvd.alltoall(t[:5 * size], s, name='t')[0], tensor)
 
     # A model's parameters after a few steps are the same on all ranks, and on the CPU.
@@ -52,7 +52,7 @@ def check():
     assert torch.allclose(found[0], found[1], rtol=1e-9), 'training on the GPU differs'
     hvd.shutdown()
     if rank == 0:
-        print(f'hvd.torch, {size} ranks on one GPU: {compared} operations as on the CPU, and five '
+        print(f'hvd.torch, {size} rank{"s"[:size > 1]} on one GPU: {compared} operations as on the CPU, and five '
               'steps of training', flush=True)
 
 
