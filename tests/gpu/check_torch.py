@@ -52,8 +52,8 @@ def check():
     assert torch.allclose(found[0], found[1], rtol=1e-9), 'training on the GPU differs'
     hvd.shutdown()
     if rank == 0:
-        print(f'hvd.torch, {size} rank{"s"[:size > 1]} on one GPU: {compared} operations as on the CPU, and five '
-              'steps of training', flush=True)
+        print(f'hvd.torch, {size} rank{"s"[:size > 1]} on one GPU: {compared} operations as on the '
+              'CPU, and five steps of training', flush=True)
 
 
 def main():
