@@ -142,6 +142,33 @@ static int check_alltoall(struct rank *rank, struct standin_stream *stream, int 
     return bad;
 }
 
+/* Each rank's device has room for its tensor, and for little more. */
+static int broadcast_most(struct rank *rank)
+{
+    struct standin_stream *stream = tensor_stream(rank);
+    struct tensor t = tensor_make(stream, REIGEN_FLOAT32, 150000, rank->me);
+    struct reigen_options options = REIGEN_OPTIONS_INIT;
+    int64_t shape[] = { 150000 };
+    int bad = check(reigen_init(NULL) == 0);
+
+    options.root = 1;
+    bad = bad ||
+          check(reigen_broadcast("b", t.at, t.at, REIGEN_FLOAT32, shape, 1, &options) == 0) ||
+          check(tensor_compare(stream, t.at, REIGEN_FLOAT32, 150000, broadcasted,
+                               &options.root) == 0);
+    tensor_drop(&t);
+    reigen_shutdown();
+    return bad;
+}
+
+static void a_broadcast_takes_no_more_memory(void **state)
+{
+    (void) state;
+    ranks_setenv("STANDIN_CUDA_MEMORY", "700000");
+    assert_int_equal(ranks_run(2, ranks_port(), broadcast_most, NULL), 0);
+    ranks_setenv("STANDIN_CUDA_MEMORY", NULL);
+}
+
 /* arg: reduction, ranks, dtype, first element of this rank's part */
 static double part(size_t i, const int *arg)
 {
@@ -492,6 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_and_reduction_is_exact),
         cmocka_unit_test(every_kind_moves_every_type),
+        cmocka_unit_test(a_broadcast_takes_no_more_memory),
         cmocka_unit_test(groups_factors_and_process_sets_work),
         cmocka_unit_test(many_at_once_keep_the_order_of_streams),
         cmocka_unit_test(who_has_joined_supplies_zeros),
