@@ -255,7 +255,7 @@ static int flawed(struct rank *rank)
     stream = device_open(flaw->same ? 0 : rank->me);
     bad = check(reigen_init(NULL) == 0);
     for (int i = 0; i < 3 && !bad; i++)
-        bad |= tensor_allreduce(rank, stream, REIGEN_FLOAT32, REIGEN_SUM, 1000, i == 1);
+        bad |= tensor_allreduce(rank, stream, 0, REIGEN_FLOAT32, REIGEN_SUM, 1000, i == 1);
     bad |= check(!tensors_use_nccl());
     reigen_shutdown();
     return bad;
