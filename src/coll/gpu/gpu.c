@@ -160,8 +160,17 @@ int rg_gpu_device_of(const void *at)
     unsigned type = 0;
     int device = -1;
     void *values[] = { &type, &device };
+    int r;
 
-    if (!cuda || cuda->pointer_attributes(2, attributes, values, (uintptr_t) at) != 0)
+    if (!cuda)
+        return -1;
+    r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
+    /* A thread may have no context. */
+    if (r == RG_CUDA_INVALID_CONTEXT && rg_gpu_enter(rg_gpu_default_device(0), NULL) == 0) {
+        r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
+        rg_gpu_leave();
+    }
+    if (r != 0)
         return -1;
     return type == RG_CUDA_MEMORY_TYPE_DEVICE ? device : -1;
 }

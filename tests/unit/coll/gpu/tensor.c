@@ -118,8 +118,8 @@ struct standin_stream *tensor_stream(const struct rank *rank)
     return device_open(getenv("TEST_ONE_DEVICE") ? 0 : rank->me);
 }
 
-int tensor_allreduce(struct rank *rank, struct standin_stream *stream, int dtype, int op,
-                           size_t count, bool in_place)
+int tensor_allreduce(struct rank *rank, struct standin_stream *stream, int process_set, int dtype,
+                     int op, size_t count, bool in_place)
 {
     struct reigen_options options = REIGEN_OPTIONS_INIT;
     struct tensor in = tensor_make(stream, dtype, count, rank->me);
@@ -130,6 +130,7 @@ int tensor_allreduce(struct rank *rank, struct standin_stream *stream, int dtype
     reigen_handle handle;
 
     options.op = op;
+    options.process_set = process_set;
     bad |= check(reigen_allreduce_async("x", in.at, to, dtype, &shape, 1, &options, &handle) == 0);
     if (!bad)
         bad |= check(reigen_wait(handle, -1) == 0);

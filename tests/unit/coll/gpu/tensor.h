@@ -36,9 +36,10 @@ int tensor_compare(struct standin_stream *stream, const void *at, int dtype, siz
                    double (*expected)(size_t i, const int *arg), const int *arg);
 /* Such a computation, of what an allreduce gives; arg: reduction, number of ranks, dtype. */
 double tensor_reduced(size_t i, const int *arg);
-/* One allreduce "x", waited for and compared. 0 or 1, as check. */
-int tensor_allreduce(struct rank *rank, struct standin_stream *stream, int dtype, int op,
-                     size_t count, bool in_place);
+/* One allreduce "x" among the ranks of a process set, waited for and compared; rank is the place in
+ * that set. 0 or 1, as check. */
+int tensor_allreduce(struct rank *rank, struct standin_stream *stream, int process_set, int dtype,
+                     int op, size_t count, bool in_place);
 /* Whether a communicator has been made. */
 bool tensors_use_nccl(void);
 
