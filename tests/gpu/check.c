@@ -282,6 +282,36 @@ static int large_and_set(struct step step, int device)
     return step.rank < members ? compare(&step, device) : 0;
 }
 
+/* All ranks but the first have no more data: its sum is what it gives. */
+static int joined(struct step step)
+{
+    size_t nbytes = 1000 * sizeof(float);
+    float *values = device_pinned(nbytes), *found = device_pinned(nbytes);
+    void *at = device_alloc(nbytes);
+    reigen_handle handle;
+    int bad = 0;
+
+    step.dtype = REIGEN_FLOAT32;
+    step.count = 1000;
+    for (int64_t i = 0; i < step.count; i++)
+        put_value(values, step.dtype, step.rank, i);
+    device_copy(at, values, nbytes);
+    if (reigen_use_device(0, device_stream()) < 0)
+        bad = 1;
+    if (!bad && step.rank == 0 &&
+        reigen_allreduce("joined", at, at, step.dtype, &step.count, 1, NULL) < 0)
+        bad = 1;
+    device_copy(found, at, nbytes);
+    device_wait();
+    nsteps++;
+    if (bad || reigen_join_async(&handle) < 0 || reigen_wait(handle, -1) < 0 ||
+        memcmp(values, found, nbytes))
+        return fail("join", &step);
+    reigen_release(handle);
+    device_free(at);
+    return 0;
+}
+
 static int by_nccl(void)
 {
     char *planes = NULL;
@@ -305,7 +335,7 @@ static int run_rank(int rank, int n, void *arg)
     }
     for (step.dtype = 0; step.dtype < REIGEN_NDTYPES && !bad; step.dtype++)
         bad = reductions(step, 0) || movements(step, 0);
-    bad = bad || large_and_set(step, 0);
+    bad = bad || large_and_set(step, 0) || joined(step);
     if (!bad && rank == 0)
         printf("%d rank%s on one GPU, %s: %d operations of %d types, %ld bytes of results, all "
                "as on the host\n",
