@@ -10,6 +10,8 @@ check:      ## every fast test, with the sanitizers
 	@tools/check.sh check $(ARGS)
 check-all:  ## every slow test: PyTorch 2, fuzzing, simulated hosts, the demo
 	@tools/check.sh check-all $(ARGS)
+check-gpu:  ## on a machine with a GPU: every operation there against the host's results
+	@tools/gpu.sh check $(ARGS)
 fresh:      ## the README's commands in a Debian with nothing but git and make (ARGS='make demo')
 	@tools/fresh.sh $(if $(ARGS),'$(ARGS)')
 bench:      ## measure against Open MPI, gloo and Horovod; writes docs/benchmarks.md (ARGS=--quick)
@@ -31,4 +33,4 @@ clean:      ## remove build/, build-*/ and .venv/
 help:       ## print this
 	@awk -F ': *## ' '/^[a-z-]+: *## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
 
-.PHONY: all demo check check-all fresh bench install uninstall deb wheel chart agents clean help
+.PHONY: all demo check check-all check-gpu fresh bench install uninstall deb wheel chart agents clean help

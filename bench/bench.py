@@ -23,6 +23,7 @@ import sys
 import time
 from pathlib import Path
 
+import distributed
 import report
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +47,7 @@ HOROVOD_MPI = ['-bind-to', 'none', '-map-by', 'slot',
                '-mca', 'pml', 'ob1', '-mca', 'btl', '^openib',
                '-mca', 'mpi_yield_when_idle', '1']
 MPIRUN = ['mpirun', '--allow-run-as-root', '--oversubscribe']
+OPENMPI5 = ROOT / 'build/envs/openmpi5'
 
 
 def parse_nbytes(text):
@@ -120,6 +122,19 @@ def launch_mpi(argv, np):
     return [(MPIRUN + ['-np', np] + argv, environment())]
 
 
+def has_xhc():
+    """Does this Open MPI have the component xhc? It is in the sources since May 2024."""
+    done = subprocess.run([OPENMPI5 / 'bin/ompi_info', '--parsable'], capture_output=True,
+                          text=True, check=False)
+    return ':coll:xhc:' in done.stdout
+
+
+def launch_openmpi5(argv, np):
+    xhc = ['--mca', 'coll_xhc_priority', '100'] if has_xhc() else []
+    mpirun = [OPENMPI5 / 'bin/mpirun', '--allow-run-as-root', '--map-by', 'slot:OVERSUBSCRIBE']
+    return [(mpirun + xhc + ['-np', np] + argv, environment())]
+
+
 def launch_reigen(argv, np):
     return [([REIGEN, 'run', '-np', np, '--'] + argv, environment())]
 
@@ -148,10 +163,12 @@ def launch_torch(argv, np):
 KEPT = '\n<!-- written by hand -->\n'
 CONTENDERS = {
     'cmpi': (launch_mpi, [OUT / 'peer_mpi']),
+    'cmpi5': (launch_openmpi5, [OUT / 'peer_mpi5']),
     'reigen-c': (launch_reigen, [OUT / 'ours']),
     'hvd-mpi': (launch_horovod_mpi, [PYTHON, BENCH / 'hvd.py']),
     'hvd-gloo': (launch_horovod_gloo, [PYTHON, BENCH / 'hvd.py']),
     'tdist': (launch_torch, [PYTHON, BENCH / 'peer_torch.py']),
+    'tdist2': (launch_torch, [distributed.PYTHON, BENCH / 'peer_torch.py']),
     'reigen-py': (launch_reigen, [VENV_PYTHON, BENCH / 'hvd.py']),
 }
 
@@ -174,11 +191,17 @@ def compile_all():
     lib = ROOT / 'build/src/coll'
     builds = {
         'cmpi': ['mpicc', *flags, '-o', OUT / 'peer_mpi', BENCH / 'peer_mpi.c', *common],
+        'cmpi5': [OPENMPI5 / 'bin/mpicc', *flags, '-o', OUT / 'peer_mpi5', BENCH / 'peer_mpi.c',
+                  *common],
         'reigen-c': ['cc', *flags, '-o', OUT / 'ours', BENCH / 'ours.c', *common, f'-L{lib}',
                      '-lreigen', f'-Wl,-rpath,{lib}'],
     }
     absent = []
     for name, argv in builds.items():
+        if not shutil.which(str(argv[0])):
+            print(f'{name}: left out: there is no {argv[0]}')
+            absent.append(name)
+            continue
         done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False)
         if done.returncode:
             print(f'{name}: left out: {done.stderr.strip().splitlines()[-1:]}')
@@ -187,6 +210,8 @@ def compile_all():
         absent += ['reigen-c', 'reigen-py']
     if not (HOROVOD / 'horovod').exists():
         absent += ['hvd-mpi', 'hvd-gloo']
+    if not distributed.PYTHON.exists():
+        absent += ['tdist2']
     return absent
 
 
@@ -235,6 +260,21 @@ def run_tensorflow(args):
     print(f'  tensorflow np=2  {time.monotonic() - start:5.1f} s'
           + ('' if good else '  FAILED, see build/bench/tensorflow.log'), flush=True)
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def run_distributed(args):
+    """What bench/distributed.py finds, for each number of ranks; its short rounds where --quick."""
+    if args.only or not distributed.PYTHON.exists():
+        return []
+    argv = ['--rounds', 3 if args.quick else 15, '--sizes', ','.join(map(str, args.sizes)),
+            '--models', args.models]
+    found = []
+    for np in args.np:
+        start = time.monotonic()
+        found.append(distributed.measure(np, list(map(str, argv))))
+        print(f'  backend    np={np}  {time.monotonic() - start:5.1f} s  torch.distributed'
+              + ('' if found[-1] else '  FAILED'), flush=True)
+    return [f for f in found if f]
 
 
 def training_runs(args, names):
@@ -308,6 +348,22 @@ def cpu_model():
     return match[1] if match else os.uname().machine
 
 
+def versions(absent):
+    """What the peers are that another day may find in another version."""
+    found = {}
+    if 'tdist2' not in absent:
+        found['torch'] = subprocess.run([distributed.PYTHON, '-c', 'import torch\n'
+                                         'print(torch.__version__)'], capture_output=True,
+                                        text=True, check=False).stdout.strip()
+    if 'cmpi5' not in absent:
+        done = subprocess.run([OPENMPI5 / 'bin/ompi_info', '--parsable', '--version'],
+                              capture_output=True, text=True, check=False)
+        match = re.search(r'ompi:version:full:(.*)', done.stdout)
+        found['openmpi5'] = match[1] if match else '5'
+        found['xhc'] = has_xhc()
+    return found
+
+
 def main():
     args = options()
     absent = compile_all()
@@ -320,6 +376,8 @@ def main():
         'absent': absent,
         'sizes': args.sizes, 'many': args.many, 'np': args.np,
         'times': condense(run_rounds(args, names)),
+        'distributed': run_distributed(args),
+        'peers': versions(absent),
         'launch': {} if args.only else time_launches(5 if args.quick else LAUNCHES),
         'agent_nbytes': nbytes_of(ROOT / 'build/src/agent/reigen-agent'),
         'library_nbytes': nbytes_of(ROOT / 'build/src/coll/libreigen.so'),

@@ -3,14 +3,16 @@
 import math
 
 import plot
+import report_distributed
 import report_training
 
 LABELS = {
-    'cmpi': 'C MPI_Allreduce', 'reigen-c': 'Reigen, C', 'hvd-mpi': 'Horovod, MPI',
-    'hvd-gloo': 'Horovod, gloo', 'tdist': 'torch.distributed', 'reigen-py': 'Reigen, Python',
+    'cmpi': 'C MPI_Allreduce', 'cmpi5': 'Open MPI 5', 'reigen-c': 'Reigen, C',
+    'hvd-mpi': 'Horovod, MPI', 'hvd-gloo': 'Horovod, gloo', 'tdist': 'torch.distributed',
+    'tdist2': 'torch.distributed, current', 'reigen-py': 'Reigen, Python',
 }
-C_PEERS = ['cmpi']
-PYTHON_PEERS = ['hvd-mpi', 'hvd-gloo', 'tdist']
+C_PEERS = ['cmpi', 'cmpi5']
+PYTHON_PEERS = ['hvd-mpi', 'hvd-gloo', 'tdist', 'tdist2']
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -85,7 +87,7 @@ def ratio_targets(r):
     large = [s for s in sizes if s >= MIB]
     rows = [
         ('Python, 2 ranks, 4 B to 16 KiB: worst against torch.distributed', 0.25, 'max',
-         series(2, 'reigen-py', ['tdist'], small)),
+         series(2, 'reigen-py', ['tdist', 'tdist2'], small)),
         ('C, 2 ranks, from 4 KiB: worst against C MPI', 2, 'max',
          series(2, 'reigen-c', C_PEERS, middle)),
         ('C, 2 ranks, from 1 MiB: worst against C MPI', 1, 'max',
@@ -140,7 +142,9 @@ def target_table(r):
         if value is not None:
             missed += not passed
             lines.append(f'| {what} | {limit} | {value:.2f} | {"pass" if passed else "MISSED"} |')
-    for what, limit, value, form in plain_targets(r.raw):
+    backend = [(*row, '{:.2f}') for found in r.raw['distributed']
+               for row in report_distributed.targets(found)]
+    for what, limit, value, form in backend + plain_targets(r.raw):
         if value is not None:
             missed += value > limit
             lines.append(f'| {what} | {form.format(limit)} | {form.format(value)} | '
@@ -210,7 +214,7 @@ rounds: {rounds}.
 - **A ratio** is Reigen's time divided by the best peer's in the same row. Below 1 Reigen is faster.
 - **The peers** are `MPI_Allreduce` in C and Horovod 0.28.1, with Debian's Open MPI 4.1 (and
   `mpi_yield_when_idle`); Horovod over gloo; and torch.distributed over gloo.
-- Every sum is of float32. PyTorch has one thread per process.
+{peers}- Every sum is of float32. PyTorch has one thread per process.
 - **A training step** is that of a model in bench/training.py. An ideal one takes as long as that of
   one process alone, where each rank has a core.
 
@@ -223,7 +227,20 @@ Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {
 def intro(raw):
     absent = sorted(set(raw['absent']))
     note = f'Absent: {"; ".join(LABELS[n] for n in absent)}.\n' if absent else ''
-    return INTRO.format(**{**raw, 'absent': note})
+    return INTRO.format(**{**raw, 'absent': note, 'peers': peers(raw['peers'])})
+
+
+def peers(found):
+    """The lines of those that have a version of their own."""
+    lines = ''
+    if 'torch' in found:
+        lines += (f'- **torch.distributed, current** is the gloo of PyTorch {found["torch"]}, from '
+                  'PyPI; the other is Debian\'s.\n')
+    if 'openmpi5' in found:
+        xhc = ('with `coll_xhc_priority 100`' if found['xhc'] else
+               'as it comes, since `ompi_info` lists no component xhc there')
+        lines += f'- **Open MPI 5** is {found["openmpi5"]} from PyPI, {xhc}.\n'
+    return lines
 
 
 def render(raw, plots):
@@ -231,7 +248,7 @@ def render(raw, plots):
     r = Results(raw)
     targets, missed = target_table(r)
     lines = [intro(raw), '## Targets', '', *targets, '']
-    c_names, python_names = ['cmpi', 'reigen-c'], PYTHON_PEERS + ['reigen-py']
+    c_names, python_names = C_PEERS + ['reigen-c'], PYTHON_PEERS + ['reigen-py']
     for np in raw['np']:
         lines += [f'## Allreduce, {np} ranks', '']
         name = f'benchmarks-np{np}.svg'
@@ -252,6 +269,8 @@ def render(raw, plots):
             lines += [f'## Many tensors at once, {np} ranks', ''] + table
     for np in raw['np']:
         lines += report_training.table(r, np, PYTHON_PEERS, LABELS)
+    for found in r.raw['distributed']:
+        lines += report_distributed.tables(found)
     lines += tensorflow_table(r)
     lines += launch_table(raw['launch'])
     return '\n'.join(lines).rstrip('\n') + '\n', missed

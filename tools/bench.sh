@@ -1,12 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # make bench: packages, build, the peers, then bench/bench.py with the arguments given here;
-# with --against TREE this tree beside another one of Reigen (bench/against.py).
+# with --against TREE this tree beside another one of Reigen (bench/against.py); with --gpu figures
+# of this machine's GPU (tools/gpu.sh).
 set -eu
 cd "$(dirname "$0")/.."
 case " $* " in
 *' -h '* | *' --help '*) exec /usr/bin/python3 bench/bench.py --help ;;
 esac
+if [ "${1:-}" = --gpu ]; then
+    shift
+    exec tools/gpu.sh bench "$@"
+fi
 tools/deps.sh bench
 # shellcheck source=tools/progress.sh
 . tools/progress.sh
@@ -17,6 +22,8 @@ if [ "${1:-}" = --against ]; then
 fi
 bench/horovod.sh || true
 tools/frameworks.sh tf >/dev/null || true
+tools/frameworks.sh torch2 >/dev/null || true
+tools/mpis.sh openmpi5 >/dev/null || true
 /usr/bin/python3 bench/bench.py "$@"
 [ $# = 0 ] || exit 0
 # Simulated hosts are made by root only.

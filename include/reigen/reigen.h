@@ -296,9 +296,11 @@ REIGEN_API int reigen_barrier(void);
  *      reigen_on_done   comes when the operation is on a stream; reigen_wait then does not block
  *      reigen_output    gives memory of the device, to be used after reigen_wait; reigen_release
  *                       gives it back when what is on the caller's stream then is done
- * Buffers stay as they are until the caller's stream is behind reigen_wait. What no plane does on a
- * device ends the job with an error that says what (docs/planes.md, nccl). Persistent requests,
- * Adasum, and streams that are being captured into a graph are refused. */
+ * Buffers stay as they are until the caller's stream is behind reigen_wait. What NCCL does not do
+ * goes through the host's memory (docs/planes.md): then reigen_wait blocks for the host's part.
+ * Persistent requests, and streams that are being captured into a graph, are refused. A process
+ * that was forked from one that uses a GPU cannot use it: -ENOTSUP, until it has called
+ * reigen_use_device for device -1. */
 
 /* What this thread submits and waits for from now on goes with this stream (cudaStream_t; NULL: the
  * device's default stream) of this device (CUDA's number in this process); device -1: with none, as

@@ -36,6 +36,30 @@ def test_a_foreign_library_is_an_import_error_that_names_it():
     assert 'ImportError' in done.stderr and 'cannot be used as libreigen.so' in done.stderr
 
 
+def test_without_a_driver_the_gpu_is_refused_and_the_host_works():
+    code = ("""
+import ctypes, os
+try:
+    ctypes.CDLL('libcuda.so.1')
+    raise SystemExit(3)
+except OSError:
+    pass
+lib = ctypes.CDLL(os.environ['REIGEN_LIBRARY'])
+lib.reigen_last_error.restype = ctypes.c_char_p
+print(lib.reigen_use_device(0, None), lib.reigen_last_error().decode())
+import horovod.torch as hvd, torch
+hvd.init()
+print(hvd.allreduce(torch.ones(3), name='x').tolist())
+""")
+    done = run(['-c', code])
+    if done.returncode == 3:
+        pytest.skip('this machine has a driver')
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.startswith('-2 there is no GPU driver: libcuda.so.1 is not there'), done.stderr
+    assert second == '[1.0, 1.0, 1.0]'
+
+
 def test_importing_horovod_adds_at_most_20_ms_to_torch(tmp_path):
     code = ('import time; a = time.process_time(); import torch, ctypes; b = time.process_time(); '
             'import horovod.torch; print(time.process_time() - b, b - a)')

@@ -15,6 +15,7 @@ struct standin_state standin = { .lock = PTHREAD_MUTEX_INITIALIZER,
 
 static _Thread_local struct context *current[16];
 static _Thread_local int ncurrent;
+static _Thread_local int capture_mode; /* of this thread; 2: relaxed */
 
 static int number(const char *name, int otherwise)
 {
@@ -74,7 +75,9 @@ STANDIN_API int cuInit(unsigned flags)
     if (all.pid == 0) {
         all.version = number("STANDIN_CUDA_VERSION", 12040);
         all.delay_us = number("STANDIN_DELAY_US", 50);
-        all.ecc_after = number("STANDIN_CUDA_ECC_AFTER", 0);
+        all.fault_after = number("STANDIN_CUDA_ECC_AFTER", 0);
+        all.fault = number("STANDIN_CUDA_FAULT", ECC_UNCORRECTABLE);
+        all.pinned_left = (size_t) number("STANDIN_CUDA_PINNED", 1 << 30);
         all.nbytes = (size_t) number("STANDIN_CUDA_MEMORY", 64 << 20);
         r = find_devices();
         if (r == SUCCESS)
@@ -222,7 +225,9 @@ STANDIN_API int cuGetErrorName(int result, const char **ret_name)
         { INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE" },
         { NOT_READY, "CUDA_ERROR_NOT_READY" },
         { ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS" },
+        { LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED" },
         { CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" },
+        { CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION" },
     };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -242,13 +247,24 @@ STANDIN_API int cuGetErrorString(int result, const char **ret_text)
 
 /* ---- streams */
 
-/* Some stream of the calling thread's device is being captured. */
-bool standin_captures(const struct context *context)
+/* Some thread captures, and the calling one has not said that it does something else. */
+bool standin_is_unsafe(void)
 {
     for (const struct standin_stream *s = all.streams; s; s = s->next)
-        if (s->context == context && s->capturing)
+        if (s->capturing && capture_mode != 2)
             return true;
     return false;
+}
+
+STANDIN_API int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    int before = capture_mode;
+
+    if (*mode < 0 || *mode > 2)
+        return INVALID_VALUE;
+    capture_mode = *mode;
+    *mode = before;
+    return SUCCESS;
 }
 
 bool standin_idle(const struct context *context)
@@ -289,8 +305,8 @@ static void carry_out(struct standin_stream *stream, struct work *work)
 
     if (all.delay_us > 0)
         moment.tv_nsec = rand_r(&stream->seed) % all.delay_us * 1000;
-    if (all.ecc_after > 0 && --all.ecc_after == 0)
-        break_device(stream->context, ECC_UNCORRECTABLE, "an uncorrectable memory error");
+    if (all.fault_after > 0 && --all.fault_after == 0)
+        break_device(stream->context, all.fault, "a fault that was asked for");
     pthread_mutex_unlock(&all.lock);
     nanosleep(&moment, NULL);
     if (work->fn)
@@ -605,6 +621,8 @@ STANDIN_API int cuStreamWaitEvent(struct standin_stream *stream, struct event *e
     r = find_stream(context, stream, &stream);
     if (r == SUCCESS && (!knows(event) || flags != 0))
         r = INVALID_HANDLE;
+    if (r == SUCCESS && stream->capturing)
+        r = CAPTURE_ISOLATION; /* no event here was recorded by what is captured */
     if (r == SUCCESS && event->recorded > event->completed)
         r = put(stream, &(struct work){ .wait = event, .number = event->recorded });
     return standin_leave(r);
@@ -616,8 +634,8 @@ STANDIN_API int cuEventQuery(struct event *event)
 
     if (r != SUCCESS)
         return r;
-    if (!knows(event))
-        return standin_leave(INVALID_HANDLE);
+    if (!knows(event) || standin_is_unsafe())
+        return standin_leave(knows(event) ? CAPTURE_UNSUPPORTED : INVALID_HANDLE);
     return standin_leave(event->completed < event->recorded ? NOT_READY : SUCCESS);
 }
 
@@ -629,8 +647,8 @@ STANDIN_API int cuEventSynchronize(struct event *event)
 
     if (r != SUCCESS)
         return r;
-    if (!knows(event))
-        return standin_leave(INVALID_HANDLE);
+    if (!knows(event) || standin_is_unsafe())
+        return standin_leave(knows(event) ? CAPTURE_UNSUPPORTED : INVALID_HANDLE);
     number = event->recorded;
     while (event->completed < number && context->result == SUCCESS)
         pthread_cond_wait(&all.changed, &all.lock);

@@ -82,6 +82,7 @@ static int discard(char *at)
             memset(context->view + (at - context->fence), 0xdb, block->nbytes);
             context->used -= block->nbytes;
         } else {
+            all.pinned_left += block->nbytes;
             free(at);
         }
         *where = block->next;
@@ -99,7 +100,7 @@ STANDIN_API int cuMemAlloc_v2(char **ret_at, size_t nbytes)
 
     if (r != SUCCESS)
         return r;
-    r = standin_captures(context) ? CAPTURE_UNSUPPORTED : allocate(context, nbytes, ret_at);
+    r = standin_is_unsafe() ? CAPTURE_UNSUPPORTED : allocate(context, nbytes, ret_at);
     return standin_leave(r);
 }
 
@@ -111,6 +112,8 @@ STANDIN_API int cuMemFree_v2(char *at)
 
     if (r != SUCCESS || !at)
         return r != SUCCESS ? r : standin_leave(SUCCESS);
+    if (standin_is_unsafe())
+        return standin_leave(CAPTURE_UNSUPPORTED);
     while (!standin_idle(context))
         pthread_cond_wait(&all.changed, &all.lock);
     return standin_leave(discard(at));
@@ -125,6 +128,8 @@ STANDIN_API int cuMemHostAlloc(void **ret_at, size_t nbytes, unsigned flags)
     (void) flags;
     if (r != SUCCESS)
         return r;
+    if (standin_is_unsafe() || nbytes > all.pinned_left)
+        return standin_leave(nbytes > all.pinned_left ? OUT_OF_MEMORY : CAPTURE_UNSUPPORTED);
     block = malloc(sizeof(*block));
     if (!block || posix_memalign(&at, 4096, nbytes ? nbytes : 1) != 0) {
         free(block);
@@ -132,6 +137,7 @@ STANDIN_API int cuMemHostAlloc(void **ret_at, size_t nbytes, unsigned flags)
     }
     *block = (struct block){ all.blocks, at, nbytes, -1 };
     all.blocks = block;
+    all.pinned_left -= nbytes;
     all.nalive++;
     *ret_at = at;
     return standin_leave(SUCCESS);
@@ -144,6 +150,8 @@ STANDIN_API int cuMemFreeHost(void *at)
 
     if (r != SUCCESS)
         return r;
+    if (standin_is_unsafe())
+        return standin_leave(CAPTURE_UNSUPPORTED);
     while (!standin_idle(context))
         pthread_cond_wait(&all.changed, &all.lock);
     return standin_leave(discard(at));

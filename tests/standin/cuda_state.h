@@ -15,7 +15,8 @@ enum {
     DEVICES_MAX = 8, BLOCK_ALIGN = 512, NSTREAMS_MAX = 256,
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100,
     INVALID_DEVICE = 101, INVALID_CONTEXT = 201, ECC_UNCORRECTABLE = 214, INVALID_HANDLE = 400,
-    NOT_READY = 600, ILLEGAL_ADDRESS = 700, CAPTURE_UNSUPPORTED = 900,
+    NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_ISOLATION = 905,
 };
 #define POOL_NBYTES ((size_t) 256 << 20) /* addresses of one device; memory is what is touched */
 
@@ -63,8 +64,8 @@ struct standin_state {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pid_t pid; /* 0: cuInit has not been called */
-    int ndevices, version, delay_us, ecc_after, nalive;
-    size_t nbytes;
+    int ndevices, version, delay_us, fault_after, fault, nalive;
+    size_t nbytes, pinned_left;
     unsigned nstreams;
     struct context contexts[DEVICES_MAX];
     struct block *blocks;
@@ -80,8 +81,9 @@ extern struct standin_state standin;
 int standin_enter(struct context **ret_context);
 /* Lets the lock go, and returns result. */
 int standin_leave(int result);
-/* Whether some stream of this device is being captured, and whether none has anything to do. */
-bool standin_captures(const struct context *context);
+/* Whether a call that waits, asks or allocates would break some thread's capture; and whether no
+ * stream of a device has anything to do. Under the lock. */
+bool standin_is_unsafe(void);
 bool standin_idle(const struct context *context);
 
 #endif

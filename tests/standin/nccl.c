@@ -67,6 +67,7 @@ struct comm {
     _Atomic int state;    /* of the communicator: SUCCESS, IN_PROGRESS or an error */
     _Atomic bool aborted;
     _Atomic int npending; /* launched and not done */
+    _Atomic bool lost;    /* a launch failed on this rank, as its device is broken */
     unsigned long number;
     struct unique_id id;
     _Atomic unsigned sent[RANKS_MAX], taken[RANKS_MAX]; /* pieces, by peer */
@@ -370,14 +371,16 @@ static void run_launch(void *arg)
     struct comm *comm = launch->comm;
     size_t room = (size_t) launch->ncalls + 2 * RANKS_MAX;
     struct transfer *transfers = calloc(room, sizeof(*transfers));
-    bool good = transfers != NULL;
+    bool good = transfers != NULL && !atomic_load(&comm->lost);
 
     inject(comm);
     for (int i = 0; i < launch->ncalls && good; i++)
         if (launch->calls[i].kind < SEND)
             good = run_collective(&launch->calls[i], transfers);
     if (good)
-        run_messages(launch, transfers);
+        good = run_messages(launch, transfers);
+    if (!good)
+        atomic_store(&comm->lost, true); /* the others would take the next one for this one */
     free(transfers);
     free(launch);
     atomic_fetch_sub(&comm->npending, 1);

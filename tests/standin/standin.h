@@ -14,7 +14,9 @@
  *      STANDIN_CUDA_MEMORY     bytes of each device, 64 MiB
  *      STANDIN_DELAY_US        the longest moment before each work, 50
  *      STANDIN_SEED            of the moments
- *      STANDIN_CUDA_ECC_AFTER  the n-th work of the process is an uncorrectable memory error
+ *      STANDIN_CUDA_PINNED     bytes of pinned memory of the process, 1 GiB
+ *      STANDIN_CUDA_ECC_AFTER  the n-th work of the process is an uncorrectable memory error ...
+ *      STANDIN_CUDA_FAULT      ... or another result, as 719 for a kernel that fails (an XID)
  *      STANDIN_NCCL_VERSION    22105
  *      STANDIN_NCCL_ERROR_AFTER  this process's n-th operation gives an asynchronous error
  *      STANDIN_NCCL_KILL_AFTER   this process kills itself in its n-th operation; 0: in init

@@ -84,12 +84,12 @@ int rg_api_device_begin(struct rg_progress *progress, struct rg_call *call, stru
 
     if (!in_use() || call->kind == REIGEN_BARRIER)
         return 0;
+    /* In a forked child nobody can tell where a pointer leads. */
+    if (rg_gpu_used_device() >= 0 && !rg_cuda_get(err))
+        return -ENOTSUP;
     r = find_device(call, &device, err);
     if (r < 0 || device < 0)
         return r;
-    if (call->options && call->options->op == REIGEN_ADASUM && call->kind == REIGEN_ALLREDUCE)
-        return rg_error_set(err, ENOTSUP, "allreduce: Adasum of tensors on a GPU is not there yet; "
-                            "copy them to the host's memory");
     r = rg_gpu_claim(device, err);
     if (r == 0)
         r = rg_gpu_check_stream(device, stream_on(device), err);

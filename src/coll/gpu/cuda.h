@@ -8,7 +8,6 @@
  * on the context that is current in the calling thread: rg_cuda_enter.
  *
  * Thread rule: any thread. rg_cuda_get may block for the library and for the driver's start, once.
- * In a child after fork the driver is of no use, and its functions say so.
  */
 #ifndef RG_COLL_GPU_CUDA_H
 #define RG_COLL_GPU_CUDA_H
@@ -32,9 +31,13 @@ enum {
     RG_CUDA_SUCCESS = 0,
     RG_CUDA_INVALID_VALUE = 1,
     RG_CUDA_OUT_OF_MEMORY = 2,
+    RG_CUDA_NOT_INITIALIZED = 3, /* as in a child of a process that had started the driver */
+    RG_CUDA_NO_DEVICE = 100,
     RG_CUDA_INVALID_CONTEXT = 201,
     RG_CUDA_INVALID_HANDLE = 400, /* of a stream that is destroyed, say */
     RG_CUDA_NOT_READY = 600,
+    RG_CUDA_CAPTURE_FIRST = 900, /* a stream that is being captured does not allow it, ... */
+    RG_CUDA_CAPTURE_LAST = 908,  /* ... in some way */
 };
 
 /* Of cuPointerGetAttributes. */
@@ -48,6 +51,7 @@ enum {
     RG_CUDA_STREAM_NON_BLOCKING = 1,   /* does not wait for the default stream, nor it for this */
     RG_CUDA_EVENT_DISABLE_TIMING = 2,
     RG_CUDA_DEVICE_MEMORY_POOLS = 115, /* the attribute: allocations can be ordered by a stream */
+    RG_CUDA_CAPTURE_RELAXED = 2, /* this thread's calls do no harm to what others capture */
 };
 
 /* needed or not, the field, the symbol, its arguments */
@@ -74,6 +78,7 @@ enum {
     line(1, stream_wait, "cuStreamWaitEvent",                                                     \
          (struct rg_cuda_stream *, struct rg_cuda_event *, unsigned))                             \
     line(1, stream_capturing, "cuStreamIsCapturing", (struct rg_cuda_stream *, int *))            \
+    line(1, capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))                           \
     line(1, event_create, "cuEventCreate", (struct rg_cuda_event **, unsigned))                   \
     line(1, event_destroy, "cuEventDestroy_v2", (struct rg_cuda_event *))                         \
     line(1, event_record, "cuEventRecord", (struct rg_cuda_event *, struct rg_cuda_stream *))     \
@@ -99,7 +104,8 @@ struct rg_cuda {
 };
 
 /* The driver of this process, loaded and started at the first call. NULL with err: there is none
- * (libcuda.so.1 is missing), it is too old, or there is no device; the next call tries again. */
+ * (libcuda.so.1 is missing), it is too old, or there is no device; the next call tries again. In a
+ * child that was forked after the first call the driver is of no use: NULL, -ENOTSUP. */
 const struct rg_cuda *rg_cuda_get(struct rg_error *err);
 
 /* err: "what: CUDA_ERROR_... (words of the driver)"; -ENOMEM for out of memory, -EINVAL for what is

@@ -8,11 +8,14 @@
 #include <stdlib.h>
 
 _Atomic bool rg_gpu_in_use;
-static _Atomic int last_device = -1;
+static _Atomic int last_device = -1, claimed_device = -1;
 
 /* What a thread has said; one more than the device, so that zero is the host. */
 static _Thread_local int used_device;
 static _Thread_local void *used_stream;
+
+/* How often a thread has entered, and its mode of capture before. */
+static _Thread_local int entered, mode_before;
 
 /* Kept until the process ends. */
 struct device {
@@ -72,14 +75,23 @@ int rg_gpu_enter(int device, struct rg_error *err)
     if (r < 0)
         return r;
     r = cuda->context_push(devices[device].context);
-    return r == 0 ? 0 : rg_cuda_error(cuda, r, "the GPU cannot be used by this process", err);
+    if (r != 0)
+        return rg_cuda_error(cuda, r, "the GPU cannot be used by this process", err);
+    /* Some thread may be capturing a graph, with which nothing here has to do. */
+    mode_before = entered == 0 ? RG_CUDA_CAPTURE_RELAXED : mode_before;
+    if (entered++ == 0)
+        cuda->capture_mode(&mode_before);
+    return 0;
 }
 
 void rg_gpu_leave(void)
 {
+    const struct rg_cuda *cuda = rg_cuda_get(NULL);
     struct rg_cuda_context *context;
 
-    rg_cuda_get(NULL)->context_pop(&context);
+    if (--entered == 0)
+        cuda->capture_mode(&mode_before);
+    cuda->context_pop(&context);
 }
 
 /* Of what has been called with the device entered: 0, or -errno with err. */
@@ -121,8 +133,10 @@ void *rg_gpu_used_stream(void)
 int rg_gpu_default_device(int local_rank)
 {
     const struct rg_cuda *cuda;
-    int device = atomic_load(&last_device);
+    int device = atomic_load(&claimed_device);
 
+    if (device < 0)
+        device = atomic_load(&last_device);
     if (device >= 0)
         return device;
     cuda = rg_cuda_get(NULL);
@@ -131,10 +145,9 @@ int rg_gpu_default_device(int local_rank)
 
 int rg_gpu_claim(int device, struct rg_error *err)
 {
-    static _Atomic int claimed = -1;
     int before = -1;
 
-    if (atomic_compare_exchange_strong(&claimed, &before, device) || before == device)
+    if (atomic_compare_exchange_strong(&claimed_device, &before, device) || before == device)
         return 0;
     return rg_error_set(err, EINVAL, "a tensor is on GPU %d, but this rank's tensors have been on "
                         "GPU %d; each rank uses one GPU", device, before);
@@ -147,8 +160,17 @@ int rg_gpu_device_of(const void *at)
     unsigned type = 0;
     int device = -1;
     void *values[] = { &type, &device };
+    int r;
 
-    if (!cuda || cuda->pointer_attributes(2, attributes, values, (uintptr_t) at) != 0)
+    if (!cuda)
+        return -1;
+    r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
+    /* A thread may have no context. */
+    if (r == RG_CUDA_INVALID_CONTEXT && rg_gpu_enter(rg_gpu_default_device(0), NULL) == 0) {
+        r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
+        rg_gpu_leave();
+    }
+    if (r != 0)
         return -1;
     return type == RG_CUDA_MEMORY_TYPE_DEVICE ? device : -1;
 }
@@ -232,6 +254,9 @@ int rg_gpu_mark_await(const struct rg_gpu_mark *mark, void *stream, struct rg_er
     if (r < 0)
         return r;
     r = rg_cuda_get(NULL)->stream_wait(stream, mark->event, 0);
+    if (r >= RG_CUDA_CAPTURE_FIRST && r <= RG_CUDA_CAPTURE_LAST)
+        return leave(r, "a stream that is being captured into a CUDA graph cannot wait for an "
+                     "operation among ranks: wait before the capture", err);
     return leave(r, "the stream of the GPU is of no use", err);
 }
 
@@ -321,4 +346,36 @@ void rg_gpu_free(int device, void *stream, void *at)
     else
         cuda->free((uintptr_t) at);
     rg_gpu_leave();
+}
+
+int rg_gpu_host_alloc(int device, size_t nbytes, void **ret_at, struct rg_error *err)
+{
+    void *at;
+    int r = rg_gpu_enter(device, err);
+
+    if (r < 0)
+        return r;
+    r = leave(rg_cuda_get(NULL)->host_alloc(&at, nbytes ? nbytes : 1, 0), "pinned memory", err);
+    if (r == 0)
+        *ret_at = at;
+    return r;
+}
+
+void rg_gpu_host_free(int device, void *at)
+{
+    if (!at || rg_gpu_enter(device, NULL) < 0)
+        return;
+    rg_cuda_get(NULL)->host_free(at);
+    rg_gpu_leave();
+}
+
+int rg_gpu_copy(int device, void *stream, void *to, const void *from, size_t nbytes,
+                struct rg_error *err)
+{
+    int r = rg_gpu_enter(device, err);
+
+    if (r < 0)
+        return r;
+    r = rg_cuda_get(NULL)->copy_async((uintptr_t) to, (uintptr_t) from, nbytes, stream);
+    return leave(r, "a copy by the GPU", err);
 }

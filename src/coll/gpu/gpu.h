@@ -33,8 +33,8 @@ enum { RG_GPU_DEVICES_MAX = 64 };
 int rg_gpu_use(int device, void *stream, struct rg_error *err);
 int rg_gpu_used_device(void); /* -1: the host */
 void *rg_gpu_used_stream(void);
-/* For a rank that has no tensor of its own: the device that some thread has used last, else one by
- * the local rank. -1: there is no driver. */
+/* For a rank that has no tensor of its own: the device that is claimed, else the one that some
+ * thread has used last, else one by the local rank. -1: there is no driver. */
 int rg_gpu_default_device(int local_rank);
 
 /* The one device that this process's tensors are on: the first that is claimed, from then on. 0, or
@@ -48,7 +48,8 @@ int rg_gpu_device_of(const void *at);
 
 /* ---- the context */
 
-/* Make the device's context current in this thread. 0, or -errno with err and nothing changed. */
+/* Make the device's context current in this thread, and keep what it does apart from graphs that
+ * other threads capture. 0, or -errno with err and nothing changed. */
 int rg_gpu_enter(int device, struct rg_error *err);
 void rg_gpu_leave(void);
 
@@ -61,7 +62,8 @@ int rg_gpu_mark(int device, void *stream, struct rg_gpu_mark **ret_mark, struct 
 struct rg_gpu_mark *rg_gpu_mark_ref(struct rg_gpu_mark *mark); /* NULL is fine, also below */
 void rg_gpu_mark_unref(struct rg_gpu_mark *mark);
 int rg_gpu_mark_device(const struct rg_gpu_mark *mark);
-/* A stream of the same device waits for it. 0 or -errno. */
+/* A stream of the same device waits for it. 0 or -errno; -EINVAL: it is being captured, or is no
+ * stream any more. */
 int rg_gpu_mark_await(const struct rg_gpu_mark *mark, void *stream, struct rg_error *err);
 /* 1: what was before it is done, 0: not yet, -errno: the device failed. */
 int rg_gpu_mark_passed(const struct rg_gpu_mark *mark, struct rg_error *err);
@@ -76,5 +78,11 @@ void rg_gpu_stream_destroy(int device, void *stream); /* what is queued there is
 int rg_gpu_alloc(int device, void *stream, size_t nbytes, void **ret_at, struct rg_error *err);
 /* To be given back when what has been put on this stream is done. NULL is fine. */
 void rg_gpu_free(int device, void *stream, void *at);
+/* Memory of the host's that the device copies from and to by itself. */
+int rg_gpu_host_alloc(int device, size_t nbytes, void **ret_at, struct rg_error *err);
+void rg_gpu_host_free(int device, void *at); /* nothing uses it any more; NULL is fine */
+/* On the stream: a copy between the device's memory and such memory, in either direction. */
+int rg_gpu_copy(int device, void *stream, void *to, const void *from, size_t nbytes,
+                struct rg_error *err);
 
 #endif

@@ -363,47 +363,61 @@ static int add_wiring(struct rg_exec *exec, enum rg_plane_scope which, struct rg
     return 0;
 }
 
-/* In one step, if the plane that is to do it can be used at once. */
-static int compose_whole(struct rg_exec *exec, enum rg_plane_scope which,
-                         const struct rg_coll *colls, int n)
+/* Where an operation on a device is done in one step. */
+static enum rg_plane_scope whole(const struct rg_exec *exec)
 {
-    struct rg_scope *scope = &exec->scopes.scopes[which];
-    struct rg_plane_task task = task_of(colls, n, &scope->group);
-    struct rg_opened *best = NULL;
-    int r = 0;
-
-    if (colls->memory != RG_MEMORY_HOST)
-        best = rg_scope_best(scope, &task, colls->stream != NULL, NULL);
-    if (best && !rg_opened_ready(best))
-        r = add_wiring(exec, which, best, colls);
-    if (r == 0)
-        add_step(exec, which, false, colls->kind, colls, n);
-    return r;
+    return exec->team->nnodes == 1 ? RG_SCOPE_NODE : RG_SCOPE_ALL;
 }
 
-/* All members have given their bytes: the step that comes next may need another plane now. */
+static struct rg_opened *best_of(struct rg_exec *exec, const struct rg_coll *colls, int n)
+{
+    struct rg_scope *scope = &exec->scopes.scopes[whole(exec)];
+    struct rg_plane_task task = task_of(colls, n, &scope->group);
+
+    return rg_scope_best(scope, &task, colls->stream != NULL, NULL);
+}
+
+int rg_exec_wire(struct rg_exec *exec, const struct rg_coll *colls, int n)
+{
+    struct rg_opened *best = best_of(exec, colls, n);
+    int r;
+
+    if (!best || rg_opened_ready(best))
+        return 0;
+    r = reserve(exec, 1);
+    if (r == 0)
+        r = add_wiring(exec, whole(exec), best, colls);
+    exec->active = r == 0;
+    return r < 0 ? r : 1;
+}
+
+bool rg_exec_takes(struct rg_exec *exec, const struct rg_coll *colls, int n)
+{
+    return best_of(exec, colls, n) != NULL;
+}
+
+const char *rg_exec_refusal(const struct rg_exec *exec)
+{
+    return exec->scopes.scopes[whole(exec)].refusal.text;
+}
+
+/* All members have given their bytes. */
 static int wire_up(struct rg_exec *exec, const struct step *step, struct rg_error *err)
 {
     struct rg_opened *opened = step->wires;
-    struct step *next = &exec->steps[exec->at + 1];
     struct rg_scope *scope = &exec->scopes.scopes[step->group->scope];
-    struct rg_plane_task task = task_of(next->colls, next->ncolls, next->group);
     struct rg_error why = RG_ERROR_INIT;
     int r = opened->ops->wire(opened->state, step->colls[0].out, &why);
 
     opened->wired = r == 0;
     exec->watches = exec->watches || (r == 0 && opened->ops->watch);
     opened->refused = r == -ENOTSUP;
-    if (r < 0 && r != -ENOTSUP) {
-        if (err)
-            *err = why;
-        return r;
-    }
-    if (r < 0)
+    if (r == -ENOTSUP)
         rg_error_set(&scope->refusal, ENOTSUP, "%s cannot be used: %s", opened->ops->name,
                      why.text);
-    next->plane = rg_scope_best(scope, &task, next->colls->stream != NULL, NULL);
-    return 0;
+    else if (r < 0 && err)
+        *err = why;
+    return r == -ENOTSUP ? 0 : r;
 }
 
 int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
@@ -415,13 +429,13 @@ int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
     int rc = reserve(exec, (size_t) n);
 
     if (rc == 0 && team->nnodes == 1)
-        rc = compose_whole(exec, RG_SCOPE_NODE, colls, n);
+        add_step(exec, RG_SCOPE_NODE, false, kind, colls, n);
     else if (rc == 0 && kind == RG_COLL_ALLREDUCE && composed)
         rc = compose_allreduce(exec, colls, n);
     else if (rc == 0 && kind == RG_COLL_BROADCAST && composed)
         rc = compose_broadcast(exec, colls);
     else if (rc == 0)
-        rc = compose_whole(exec, RG_SCOPE_ALL, colls, n);
+        add_step(exec, RG_SCOPE_ALL, false, kind, colls, n);
     exec->active = rc == 0;
     return rc;
 }

@@ -24,6 +24,13 @@ int rg_exec_post(struct rg_exec *exec, const struct rg_coll *coll);
 /* n allreduces of one dtype, op, scale, memory and stream, carried out as one (fusion). On planes
  * without use for it: one by one. The array is copied. */
 int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n);
+/* Of operations on a device: have the plane that would do them wired up (plane.h), as an operation
+ * of its own. 1: it is in progress, 0: there is nothing to wire, -errno. */
+int rg_exec_wire(struct rg_exec *exec, const struct rg_coll *colls, int n);
+/* Whether some plane does these, which need no more wiring. */
+bool rg_exec_takes(struct rg_exec *exec, const struct rg_coll *colls, int n);
+/* Why a plane could not be wired up, "" if none was in vain. */
+const char *rg_exec_refusal(const struct rg_exec *exec);
 /* Whether an operation over the ranks of this team is the shortcut's, by score. */
 bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll);
 /* Its planes: for what people are told, and for the process sets, which may use the same. */

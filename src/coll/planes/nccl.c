@@ -177,7 +177,7 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
     if (plane->phase == RG_NCCL_DEAD)
         return dead(plane, err);
     if (!plane->comm)
-        return 1;
+        return !plane->active ? 1 : rg_error_set(err, ENOTCONN, "the nccl plane was not wired up");
     r = rg_gpu_enter(plane->device, &cause);
     if (r == 0) {
         r = go_on(plane, ret_moved, &cause);
@@ -239,13 +239,15 @@ static void end_comm(struct rg_nccl_plane *plane, int timeout_ms)
 {
     uint64_t until_ns = rg_now_ns() + (uint64_t) timeout_ms * RG_NS_PER_MS;
     int r = plane->phase == RG_NCCL_READY ? rg_gpu_mark_passed(plane->last, NULL) : -EBUSY;
+    int result;
 
     while (r == 0 && rg_now_ns() < until_ns) {
         rg_sleep_ms(1);
         r = rg_gpu_mark_passed(plane->last, NULL);
     }
-    if (r == 1 && plane->nccl->finalize(plane->comm) <= RG_NCCL_IN_PROGRESS) {
-        r = look(plane, NULL);
+    if (r == 1) {
+        result = plane->nccl->finalize(plane->comm);
+        r = result == RG_NCCL_SUCCESS || result == RG_NCCL_IN_PROGRESS ? look(plane, NULL) : -EIO;
         while (r == 0 && rg_now_ns() < until_ns) {
             rg_sleep_ms(1);
             r = look(plane, NULL);

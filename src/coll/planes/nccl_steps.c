@@ -92,28 +92,39 @@ static int make_op(struct rg_nccl_plane *plane, const struct rg_coll *coll, int 
 
 /* ---- operands that are not there */
 
+/* How many elements this member supplies and gets. */
+static void extents(const struct rg_nccl_plane *plane, const struct rg_coll *coll, size_t *ret_in,
+                    size_t *ret_out)
+{
+    bool counted = rg_coll_has_counts(coll->kind), root = coll->root == plane->me;
+    size_t all = 0, received = 0, mine = counted ? coll->counts[plane->me] : 0;
+
+    for (int m = 0; counted && m < plane->n; m++) {
+        all += coll->counts[m];
+        received += coll->recv_counts ? coll->recv_counts[m] : 0;
+    }
+    *ret_in = *ret_out = coll->count;
+    if (coll->kind == RG_COLL_BROADCAST)
+        *(root ? ret_out : ret_in) = 0;
+    else if (coll->kind == RG_COLL_REDUCE && !root)
+        *ret_out = 0;
+    else if (counted) {
+        *ret_in = coll->kind == RG_COLL_ALLGATHERV ? mine : all;
+        *ret_out = coll->kind == RG_COLL_ALLTOALLV      ? received
+                   : coll->kind == RG_COLL_ALLGATHERV ? all : mine;
+    }
+}
+
 /* What this member needs of the scratch memory for one operation: in zeros, out dropped. */
 static size_t scratch_of(const struct rg_nccl_plane *plane, const struct rg_coll *coll)
 {
-    size_t all = 0;
+    size_t in, out, most;
 
-    if (coll->in && coll->out)
-        return 0;
-    if (coll->kind == RG_COLL_ALLTOALLV) {
-        size_t in = 0;
-
-        for (int m = 0; m < plane->n; m++) {
-            in += coll->counts[m];
-            all += coll->recv_counts[m];
-        }
-        all = in > all ? in : all;
-    } else if (rg_coll_has_counts(coll->kind)) {
-        for (int m = 0; m < plane->n; m++)
-            all += coll->counts[m];
-    } else {
-        all = coll->count;
-    }
-    return (all * rg_dtype_nbytes(coll->dtype) + 255) / 256 * 256;
+    extents(plane, coll, &in, &out);
+    in = coll->in ? 0 : in;
+    out = coll->out ? 0 : out;
+    most = in > out ? in : out;
+    return (most * rg_dtype_nbytes(coll->dtype) + 255) / 256 * 256;
 }
 
 static int reserve_scratch(struct rg_nccl_plane *plane, void *stream, size_t nbytes,
@@ -124,6 +135,10 @@ static int reserve_scratch(struct rg_nccl_plane *plane, void *stream, size_t nby
 
     if (nbytes == 0)
         return 0;
+    /* The operation before this one may have been on another stream, and have used it too. */
+    r = rg_gpu_mark_await(plane->last, stream, err);
+    if (r < 0)
+        return r;
     if (nbytes > plane->scratch_nbytes) {
         rg_gpu_free(plane->device, stream, plane->scratch);
         plane->scratch = NULL;

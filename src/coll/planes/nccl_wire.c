@@ -27,8 +27,9 @@ static int say(struct rg_nccl_plane *plane, const struct rg_coll *first, struct 
     if (!plane->nccl)
         return -ENOTSUP;
     word->version = plane->nccl->version;
-    if (plane->me != 0)
-        return 0;
+    r = rg_gpu_claim(plane->device, err);
+    if (r < 0 || plane->me != 0)
+        return r;
     r = rg_gpu_enter(plane->device, err);
     if (r < 0)
         return r;

@@ -62,8 +62,11 @@ static int open_scope(struct rg_scopes *scopes, enum rg_plane_scope which, unsig
         nbytes = rg_plane_region_nbytes(ops, scope->group.nmembers);
         mine.region = nbytes > 0 ? region : NULL;
         region += region ? nbytes : 0;
-        if (!(ops->scopes & 1u << which) ||
-            (scope->group.nmembers > 1 && !(usable >> i & 1)))
+        if (!(ops->scopes & 1u << which))
+            continue;
+        /* A rank alone takes what there is, but not what looks for a device. */
+        if (!(usable >> i & 1) &&
+            (scope->group.nmembers > 1 || !(ops->memories & 1u << RG_MEMORY_HOST)))
             continue;
         r = open_plane(scope, ops, i, &mine, err);
         if (r < 0)

@@ -109,6 +109,7 @@ static bool next_run(struct rg_progress *progress)
     run->posted = false;
     run->tensor = run->step = 0;
     run->lacks_memory = false;
+    run->cause.text[0] = '\0';
     run->timed = timed;
     run->activity = NULL;
     if (__builtin_expect(timed, 0))
@@ -157,7 +158,8 @@ static void go_on(struct rg_progress *progress)
         die(progress, r, run->posted ? "an operation could not go on"
                                      : "an operation could not be started", run->cause.text);
     } else if (r == 0) {
-        end_run(progress, run->lacks_memory ? -ENOMEM : 0, "out of memory for the result");
+        end_run(progress, run->lacks_memory ? -ENOMEM : 0,
+                run->cause.text[0] ? run->cause.text : "out of memory for the result");
     } else {
         if (!run->posted)
             run->started_ns = rg_now_ns();
@@ -181,8 +183,11 @@ static bool progress_run(struct rg_progress *progress)
 {
     struct rg_error err = RG_ERROR_INIT;
     bool moved = false;
-    int r = rg_exec_progress(progress->exec, &moved, &err);
+    int r = 0;
 
+    if (rg_staged_waits(progress->run->staged))
+        return false;
+    r = rg_exec_progress(progress->exec, &moved, &err);
     if (r < 0) {
         die(progress, r, "an operation failed", err.text);
         return true;

@@ -10,6 +10,8 @@
 
 #define PACK_MEAN_MAX 2048 /* between nodes, tensors smaller than this on average are packed */
 
+#define COPY_US 20         /* between two looks at a copy to or from a GPU */
+
 /* What exec is at, of a tensor. */
 enum { STEP_BEGIN = 0, STEP_SIZES, STEP_DATA };
 
@@ -98,7 +100,8 @@ static struct rg_coll zeros_of(const struct rg_progress *progress, const struct 
                              .scale = scale_of(sig, progress->team->size),
                              .memory = sig->memory,
                              .stream = sig->memory == RG_MEMORY_CUDA ? progress->run->lane.stream
-                                                                     : NULL };
+                                                                     : NULL,
+                             .device = progress->run->lane.device };
 }
 
 /* ---- tensors on a GPU */
@@ -157,12 +160,32 @@ static void *new_result(struct rg_run *run, const struct rg_coll *coll, size_t n
 
 /* ---- allreduces */
 
-/* 1: exec is at work, or -errno. */
+/* 1: exec is at work, 0: it is done already, or -errno. */
+static int post_colls(struct rg_progress *progress, const struct rg_coll *colls, int n)
+{
+    struct rg_run *run = progress->run;
+    int r = 0;
+
+    if (colls[0].memory == RG_MEMORY_HOST) {
+        r = rg_exec_post_fused(progress->exec, colls, n);
+        return r < 0 ? r : 1;
+    }
+    if (!run->staged)
+        r = rg_staged_create(progress->exec, progress->team, &run->staged);
+    return r < 0 ? r : rg_staged_post(run->staged, colls, n, &run->cause);
+}
+
 static int post(struct rg_progress *progress, const struct rg_coll *coll)
 {
-    int r = rg_exec_post(progress->exec, coll);
+    return post_colls(progress, coll, 1);
+}
 
-    return r < 0 ? r : 1;
+unsigned rg_run_poll_us(struct rg_progress *progress)
+{
+    unsigned us = rg_exec_poll_us(progress->exec);
+    bool copies = rg_staged_active(progress->run->staged);
+
+    return copies && (us == 0 || us > COPY_US) ? COPY_US : us;
 }
 
 static int collect(struct rg_progress *progress)
@@ -199,7 +222,6 @@ static int post_more(struct rg_progress *progress)
     int from = run->nposted, n = 0;
     size_t each = rg_dtype_nbytes(run->colls[0].dtype), nbytes = 0;
     size_t fusion_nbytes = atomic_load(&progress->view.shared->fusion_nbytes);
-    int r;
 
     do {
         nbytes += run->colls[from + n++].count * each;
@@ -207,8 +229,7 @@ static int post_more(struct rg_progress *progress)
              (progress->view.nnodes > 1 ||
               nbytes + run->colls[from + n].count * each <= fusion_nbytes));
     run->nposted += n;
-    r = rg_exec_post_fused(progress->exec, run->colls + from, n);
-    return r < 0 ? r : 1;
+    return post_colls(progress, run->colls + from, n);
 }
 
 /* Very many small tensors between nodes in one piece: two copies cost less than a call for each. */
@@ -273,7 +294,7 @@ static int reduce_post(struct rg_progress *progress)
         return r;
     for (int i = 0; i < run->nitems; i++)
         n += (size_t) group_of(progress, i);
-    if (run->colls[0].op == REIGEN_ADASUM)
+    if (run->colls[0].op == REIGEN_ADASUM && run->colls[0].memory == RG_MEMORY_HOST)
         return post_adasum(progress);
     nbytes = run->ncount * rg_dtype_nbytes(run->colls[0].dtype);
     if (n == 1)
@@ -477,8 +498,18 @@ int rg_run_next(struct rg_progress *progress)
 
     if (r < 0)
         return r;
-    if (run->kind == REIGEN_ALLREDUCE)
-        return run->posted ? reduce_next(progress) : reduce_post(progress);
+    if (rg_staged_active(run->staged)) {
+        r = rg_staged_next(run->staged, &run->cause);
+        if (r != 0)
+            return r;
+    }
+    if (run->kind == REIGEN_ALLREDUCE) {
+        r = run->posted ? reduce_next(progress) : reduce_post(progress);
+        /* Of tensors on a GPU some may be done at once, as they are empty. */
+        while (r == 0 && run->colls)
+            r = reduce_next(progress);
+        return r;
+    }
     if (run->kind == REIGEN_BARRIER || !run->ops[0])
         return 0;
     return step(progress, run->ops[0]);
@@ -506,6 +537,7 @@ void rg_run_destroy(struct rg_run *run)
         return;
     rg_adasum_destroy(run->adasum);
     drop_collected(run);
+    rg_staged_destroy(run->staged);
     rg_gpu_stream_destroy(run->lane.device, run->lane.stream);
     free(run->counts);
     free(run->rows);

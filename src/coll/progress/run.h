@@ -10,6 +10,7 @@
 
 #include "coll/planes/adasum.h"
 #include "coll/planes/exec.h"
+#include "coll/progress/staged.h"
 #include "coll/progress/state.h"
 
 /* Our stream on the GPU that this rank uses: operations on its memory are carried out there, after
@@ -42,6 +43,7 @@ struct rg_run {
     int64_t *rows;
     size_t nrows;
     struct rg_lane lane;
+    struct rg_staged *staged;     /* made at its first use; with exec it does what is on a GPU */
     struct rg_error cause;        /* why the run cannot go on, "": nothing is known */
 };
 
@@ -53,6 +55,8 @@ void rg_run_destroy(struct rg_run *run); /* NULL is fine */
  * to do, -errno. */
 int rg_run_next(struct rg_progress *progress);
 
+/* As a plane's poll_us: of exec, and of copies that a run waits for. */
+unsigned rg_run_poll_us(struct rg_progress *progress);
 /* The run is over: its operations on a GPU are done where our stream is now. 0, or -errno with
  * run->cause. */
 int rg_run_mark(struct rg_progress *progress);

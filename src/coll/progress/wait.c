@@ -143,7 +143,7 @@ void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t t
         rg_bell_cancel(bells);
         return;
     }
-    us = progress->exec_dead ? 0 : rg_exec_poll_us(progress->exec);
+    us = progress->exec_dead ? 0 : rg_run_poll_us(progress);
     if (us && us < timeout_us)
         timeout_us = us;
     if (sockets) {
@@ -293,7 +293,7 @@ void rg_progress_poll(struct rg_progress *progress)
  * be looked at now and then. */
 static bool must_listen(struct rg_progress *progress)
 {
-    return !progress->exec_dead && (progress->multi || rg_exec_poll_us(progress->exec) > 0);
+    return !progress->exec_dead && (progress->multi || rg_run_poll_us(progress) > 0);
 }
 
 /* The communication thread as the driver, while there is work and no user thread to do it. */

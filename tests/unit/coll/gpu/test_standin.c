@@ -158,7 +158,7 @@ static int no_device(void)
 {
     int r = reigen_use_device(0, NULL);
 
-    return r != -EIO || !strstr(reigen_last_error(), "CUDA_ERROR_NO_DEVICE");
+    return r != -ENODEV || !strstr(reigen_last_error(), "to this process; CUDA_VISIBLE_DEVICES=");
 }
 
 static int old_driver(void)
