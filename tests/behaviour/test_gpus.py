@@ -1,11 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--gpus-per-rank, with an nvidia-smi of our own: no GPU is needed, ranks say what CUDA would see."""
+"""--gpus-per-rank and the doctor, with an nvidia-smi of our own: no GPU is needed."""
+import json
 import os
 
 import pytest
 from built import environment
 
 SMI = '''#!/bin/sh
+case "$1" in
+--query-gpu*) cat <<'END'
+0, 550.54.14, Disabled, 0
+1, 550.54.14, Enabled, 0
+2, 550.54.14, Disabled, 2
+END
+exit ;;
+topo) printf '\\t\\033[4mGPU0\\tGPU1\\tGPU2\\tCPU Affinity\\033[0m\\n'
+printf 'GPU0\\t X \\tNV18\\tSYS\\t0-7\\nGPU1\\tNV18\\t X \\tSYS\\t0-7\\n'
+exit ;;
+esac
 cat <<'END'
 GPU 0: NVIDIA H200 (UUID: GPU-aaaa)
 GPU 1: NVIDIA H200 (UUID: GPU-bbbb)
@@ -99,3 +111,34 @@ def test_pods_ask_for_what_their_ranks_need(reigen, arguments, ngpus, pods):
     assert done.returncode == 0, done.stderr
     said = done.stdout.replace('"', '').replace("'", '')
     assert f'nvidia.com/gpu: {ngpus}' in said and f'completions: {pods}' in said, said
+
+
+def findings(done):
+    assert done.returncode == 0, done.stderr
+    return [(f['check'], f['level'], f['value']) for f in json.loads(done.stdout)['findings']]
+
+
+def test_the_doctor_tells_of_gpus_driver_nccl_links_and_network(reigen, smi, tmp_path):
+    """A python3 whose packages have NCCL, as those of PyTorch's build for CUDA have."""
+    info = tmp_path / 'site/nvidia_nccl_cu12-2.27.5.dist-info'
+    info.mkdir(parents=True)
+    (info / 'METADATA').write_text('Name: nvidia-nccl-cu12\nVersion: 2.27.5\n')
+    found = findings(reigen('doctor', '--json', env=smi(PYTHONPATH=tmp_path / 'site')))
+    gpus = [value for check, _, value in found if check == 'gpu']
+    assert gpus[0] == 'GPU 0: NVIDIA H200 (UUID: GPU-aaaa)' and len(gpus) == 5, found
+    assert gpus[2].startswith('MIG 1g.18gb') and gpus[2].endswith('(UUID: MIG-cccc)')
+    assert ('gpu-driver', 'ok', '550.54.14') in found
+    assert ('gpu-health', 'warn', 'GPU 2: 2 memory errors that could not be corrected') in found
+    assert ('nccl', 'ok', "2.27.5, of Python's packages") in found
+    assert ('gpu-links', 'ok', 'among 3 GPUs: NV18, SYS') in found
+    assert [value.split()[:2] for check, _, value in found if check == 'gpu-network'] == \
+        [['NCCL', 'takes']]
+
+
+def test_the_doctor_says_nothing_of_nccl_where_there_is_no_gpu(reigen, tmp_path):
+    (tmp_path / 'nvidia-smi').write_text('#!/bin/sh\nexit 9\n')
+    (tmp_path / 'nvidia-smi').chmod(0o755)
+    found = findings(reigen('doctor', '--json',
+                            env=environment(PATH=f'{tmp_path}:{os.environ["PATH"]}')))
+    assert not {check for check, _, _ in found} & {'nccl', 'gpu-driver', 'gpu-links',
+                                                   'gpu-network', 'gpu-health'}, found

@@ -31,7 +31,7 @@ static void make_list(char *text)
     char *end = text, *last = text;
 
     *text = ' '; /* of "GPU 0" */
-    for (const char *p = text; (p = strstr(p, "UUID: "));) {
+    for (const char *p = text; (p = strstr(p, "UUID:"));) {
         p += 6;
         size_t n = strcspn(p, ")\n");
         if (*p != 'M' || *last != 'G')
