@@ -591,7 +591,27 @@ static void judge_software_alike(struct judge *j)
     judge_alike(j, "python", "tensorflow", 2);
     judge_alike(j, "python", "jax", 2);
     judge_alike(j, "python", "numpy", 1);
-    judge_alike(j, "python", "nccl", 0);
+}
+
+/* Ranks with different versions of it cannot work together. Where there is none its host is told. */
+static void judge_nccl_alike(struct judge *j)
+{
+    char first[RG_FACT_MAX], other[RG_FACT_MAX];
+    int with = -1;
+
+    for (int h = 0; h < j->input->nhosts; h++) {
+        const char *facts = j->input->hosts[h].facts;
+        if (!facts || !rg_fact_has(facts, "gpu-name") ||
+            !rg_doctor_nccl(facts, with < 0 ? first : other))
+            continue;
+        if (with >= 0 && strcmp(first, other) != 0) {
+            add(j, "nccl", RG_FINDING_WARN, "use the same image, or the same installation, on all "
+                "hosts", "hosts differ: %s has %s; %s has %s", j->input->hosts[with].name, first,
+                j->input->hosts[h].name, other);
+            return;
+        }
+        with = with < 0 ? h : with;
+    }
 }
 
 #define REACH_REMEDY                                                                             \
@@ -726,6 +746,7 @@ int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret
     j.host = -1;
     judge_network(&j);
     judge_software_alike(&j);
+    judge_nccl_alike(&j);
     if (j.failed) {
         rg_findings_fini(&j.findings);
         return -ENOMEM;

@@ -134,25 +134,31 @@ static int judge_driver(const struct look *l)
 
 /* --- NCCL, and the ways of its bytes ---------------------------------------------------------- */
 
-static int judge_nccl(const struct look *l)
+const char *rg_doctor_nccl(const char *facts, char ret_version[RG_FACT_MAX])
 {
     char value[RG_FACT_MAX];
-    const char *whose = "of Python's packages";
-    unsigned major = 0, minor = 0;
-    bool found = rg_fact_package(l->facts, "nccl", value);
 
-    if (!found) {
-        whose = "of the system";
-        found = rg_fact_find(l->facts, "nccl", 0, value);
-    }
-    if (!found)
+    if (rg_fact_package(facts, "nccl", ret_version))
+        return "of Python's packages";
+    if (!rg_fact_find(facts, "nccl", 0, value))
+        return NULL;
+    const char *number = strstr(value, ".so.2.");
+    snprintf(ret_version, RG_FACT_MAX, "%s", number ? number + strlen(".so.") : value);
+    return "of the system";
+}
+
+static int judge_nccl(const struct look *l)
+{
+    char version[RG_FACT_MAX];
+    const char *whose = rg_doctor_nccl(l->facts, version);
+    unsigned major = 0, minor = 0;
+
+    if (!whose)
         return say(l, "nccl", true, "install PyTorch's build for CUDA, which brings it, or NCCL "
                    "itself (libnccl2); elsewhere REIGEN_NCCL names its file", "not found");
-    const char *number = strstr(value, ".so.2.");
-    number = number ? number + strlen(".so.") : value;
-    bool known = sscanf(number, "%u.%u", &major, &minor) == 2;
+    bool known = sscanf(version, "%u.%u", &major, &minor) == 2;
     return say(l, "nccl", known && major * 100 + minor < OLDEST_NCCL, "install 2.18 or later",
-               "%s, %s", number, whose);
+               "%s, %s", version, whose);
 }
 
 /* The next word of a line of the matrix; false at its end. */
