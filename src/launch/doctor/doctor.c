@@ -593,7 +593,7 @@ static void judge_software_alike(struct judge *j)
     judge_alike(j, "python", "numpy", 1);
 }
 
-/* Ranks with different versions of it cannot work together. Where there is none its host is told. */
+/* Ranks with different versions of it cannot work together. Where none is, its host is told. */
 static void judge_nccl_alike(struct judge *j)
 {
     char first[RG_FACT_MAX], other[RG_FACT_MAX];

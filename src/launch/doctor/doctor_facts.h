@@ -50,7 +50,7 @@ typedef void rg_finding_fn(void *arg, const char *check, enum rg_finding_level l
  * nothing of them is known. 0 or -ENOMEM. */
 int rg_doctor_gpus(const char *facts, const char *absent, rg_finding_fn *add, void *arg);
 
-/* The version of NCCL that a process there finds as a rule, and whose it is; NULL: there is none. */
+/* The version of NCCL that a process there finds as a rule, and whose it is; NULL: none. */
 const char *rg_doctor_nccl(const char *facts, char ret_version[RG_FACT_MAX]);
 
 /* 0.25 ms, 12.5 s, "3 min 7 s", "1 h 0 min", "2 d 5 h". Returns buf. */
