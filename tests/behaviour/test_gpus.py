@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from built import environment
+from built import PROGRAMS, environment
 
 SMI = '''#!/bin/sh
 case "$1" in
@@ -67,6 +67,13 @@ def test_what_is_visible_already_is_divided(reigen, smi):
     done = reigen('run', '-np', 2, '--gpus-per-rank', 1, '-x', 'CUDA_VISIBLE_DEVICES=7,6', *SHOW,
                   env=env)
     assert seen(done) == ['0=7', '1=6']
+
+
+def test_a_job_inside_a_rank_is_not_divided_again(reigen, smi):
+    done = reigen('run', '-np', 2, '--gpus-per-rank', 2, '--no-tag-output', '--', 'sh', '-c',
+                  f'exec {PROGRAMS.reigen} run -np 2 --no-tag-output -- '
+                  'sh -c "echo \\$CUDA_VISIBLE_DEVICES"', env=smi())
+    assert seen(done) == 2 * ['GPU-aaaa,MIG-cccc'] + 2 * ['MIG-dddd,GPU-eeee']
 
 
 def test_each_host_divides_its_own(reigen, smi):

@@ -47,7 +47,7 @@ static void make_list(char *text)
 int rg_gpus_divide(struct rg_agent *agent, const struct rg_strv *env, struct rg_error *err)
 {
     static const char *const smi[] = { "nvidia-smi", "-L", NULL };
-    const char *wanted = rg_env_get(env, "REIGEN_GPUS_PER_RANK");
+    const char *wanted = rg_env_get(&agent->setup.env, "REIGEN_GPUS_PER_RANK");
     const char *list = rg_env_get(env, RG_GPUS_VISIBLE), *how = RG_GPUS_VISIBLE;
     size_t nranks = agent->ntasks, count = 0;
     char text[SMI_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GPUs of their own for the ranks of this host, where the job wants that (--gpus-per-rank). The
- * launcher says so by a variable of the ranks:
+ * launcher says so by a variable in SETUP (one that a rank's own job would inherit means nothing):
  *
  *     REIGEN_GPUS_PER_RANK=N      N for each, in the order of the ranks
  *     REIGEN_GPUS_PER_RANK=all    as many for each as there are, divided evenly
@@ -24,7 +24,8 @@
 
 struct rg_agent;
 
-/* Give each task its list (struct rg_task's gpus), where env, which all ranks have, asks for that.
+/* Give each task its list (struct rg_task's gpus), where SETUP asks for that; env is what all ranks
+ * have.
  * 0; -ENODEV with exit code 69: there are fewer than they need, and err says what there is;
  * -ENOMEM. */
 int rg_gpus_divide(struct rg_agent *agent, const struct rg_strv *env, struct rg_error *err);

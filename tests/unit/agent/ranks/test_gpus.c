@@ -30,8 +30,9 @@ static int divide(int nranks, const char *each, const char *seen, struct rg_erro
     for (int i = 0; i < TASKS; i++)
         free(rg_steal_ptr(&tasks[i].gpus));
     agent.ntasks = (size_t) nranks;
+    rg_strv_fini(&agent.setup.env);
     if (each)
-        rg_env_set(&env, "REIGEN_GPUS_PER_RANK", each);
+        rg_env_set(&agent.setup.env, "REIGEN_GPUS_PER_RANK", each);
     if (seen)
         rg_env_set(&env, "CUDA_VISIBLE_DEVICES", seen);
     return rg_gpus_divide(&agent, &env, err);
