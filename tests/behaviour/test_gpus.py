@@ -99,6 +99,7 @@ def test_too_few_are_told_before_a_rank_starts(reigen, smi, visible, each, told)
     (('--gpus-per-rank', '0'), 'give the number of GPUs'),
     (('--gpus-per-rank', 'half'), 'give the number of GPUs'),
     (('-x', 'REIGEN_GPUS_PER_RANK=half'), 'REIGEN_GPUS_PER_RANK'),
+    (('--gpus', '2'), '--gpus-per-rank'),
     (('--gpus-per-rank', '1', '--engine', 'openmpi'), 'take --engine native'),
     (('--gpus-per-rank', 'all', '--on', 'kubernetes', '--image', 'x'), 'by --gpus N, too'),
     (('--gpus-per-rank', '2', '-N', '2', '--gpus', '3', '--on', 'kubernetes', '--image', 'x'),
