@@ -28,13 +28,12 @@ static const char *next(const char *list)
  * used, and it cannot. */
 static void make_list(char *text)
 {
-    char *end = text, *last = text;
+    char *end = text, *last = NULL;
 
-    *text = ' '; /* of "GPU 0" */
     for (const char *p = text; (p = strstr(p, "UUID:"));) {
-        p += 6;
+        p += 5 + (p[5] == ' ');
         size_t n = strcspn(p, ")\n");
-        if (*p != 'M' || *last != 'G')
+        if (!last || *p != 'M' || *last != 'G')
             last = end;
         memmove(last, p, n);
         last[n] = ',';

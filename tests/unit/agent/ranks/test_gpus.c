@@ -119,6 +119,9 @@ static void without_a_list_nvidia_smi_is_asked(void **state)
     put_smi("exit 9");
     assert_int_equal(divide(1, "all", NULL, &err), -ENODEV);
     assert_contains(err.text, "nvidia-smi -L shows 0");
+    put_smi("printf 'GPU 0: NVIDIA H200 (UUID:'");
+    assert_int_equal(divide(1, "all", NULL, &err), -ENODEV);
+    assert_contains(err.text, "nvidia-smi -L shows 0");
     put_smi("echo \"GPU 0: NVIDIA H200 (UUID: GPU-a\nno more: (UUID: \"");
     assert_int_equal(divide(1, "1", NULL, NULL), 0);
     check("GPU-a", NULL);
