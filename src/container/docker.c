@@ -6,6 +6,7 @@
 
 #define UNKNOWN "--dockopts or --container-option has an option that docker run does not know"
 
+/* Texts that name both programs are alike in both files: the agent has them once. */
 static const struct rg_container_symptom symptoms[] = {
     { "permission denied while trying to connect to the Docker daemon", 77,
       "you may not use Docker here: have the user added to the group docker and log in again, or "
@@ -20,7 +21,7 @@ static const struct rg_container_symptom symptoms[] = {
       "plain docker run leaves it too" },
     { "is already in use by container", 125,
       "a container of this name is there already: give another --dockname, or remove it (docker rm "
-      "--force)" },
+      "--force, podman rm --force)" },
     { "no space left on device", 125,
       "the disk that holds Docker's images and containers is full: docker system prune" },
     { "could not select device driver", 125,
@@ -36,17 +37,17 @@ static const struct rg_container_symptom symptoms[] = {
     { "bind source path does not exist", 125,
       "a directory to mount is not on this host, or the Docker daemon cannot see it" },
     { "pull access denied", 125,
-      "no registry has this image for you: check its name, log in (docker login), or load it on "
-      "this host" },
+      "no registry has this image for you: check its name, log in (docker login, podman login), or "
+      "load it on this host" },
     { "dial tcp", 125,
       "the image is not on this host, and its registry cannot be reached: check its name, or load "
       "it on this host" },
     { "toomanyrequests", 125,
-      "the registry lets this address fetch no more for now: log in (docker login), try again "
-      "later, or load the image on this host" },
+      "the registry lets this address fetch no more for now: log in (docker login, podman "
+      "login), try again later, or load the image on this host" },
     { "unauthorized", 125,
-      "no registry has this image for you: check its name, log in (docker login), or load it on "
-      "this host" },
+      "no registry has this image for you: check its name, log in (docker login, podman login), or "
+      "load it on this host" },
     { "x509: ", 125, "the certificate of the image's registry is not trusted on this host" },
     { "name unknown", 125, "the registry has no image of this name: check it" },
     { "manifest unknown", 125, "the registry has no such tag of the image: check its name" },

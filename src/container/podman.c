@@ -6,6 +6,7 @@
 
 #define UNKNOWN "--dockopts or --container-option has an option that podman run does not know"
 
+/* Texts that name both programs are alike in both files: the agent has them once. */
 static const struct rg_container_symptom symptoms[] = {
     { "cannot find UID/GID for user", 77,
       "Podman has no range of user ids for this user: an administrator adds one to /etc/subuid and "
@@ -17,8 +18,8 @@ static const struct rg_container_symptom symptoms[] = {
       "user name spaces are forbidden on this host: an administrator allows them (sysctl "
       "user.max_user_namespaces), or takes Docker" },
     { "is already in use", 125,
-      "a container of this name is there already: give another --dockname, or remove it (podman rm "
-      "--force)" },
+      "a container of this name is there already: give another --dockname, or remove it (docker rm "
+      "--force, podman rm --force)" },
     { "unknown flag: ", 125, UNKNOWN },
     { "unknown shorthand flag: ", 125, UNKNOWN },
     { "no space left on device", 125,
@@ -40,17 +41,17 @@ static const struct rg_container_symptom symptoms[] = {
       "the image is not on this host, and its registry cannot be reached: check its name, or load "
       "it on this host" },
     { "toomanyrequests", 125,
-      "the registry lets this address fetch no more for now: log in (podman login), try again "
-      "later, or load the image on this host" },
+      "the registry lets this address fetch no more for now: log in (docker login, podman "
+      "login), try again later, or load the image on this host" },
     { "unauthorized", 125,
-      "no registry has this image for you: check its name, log in (podman login), or load it on "
-      "this host" },
+      "no registry has this image for you: check its name, log in (docker login, podman login), or "
+      "load it on this host" },
     { "x509: ", 125, "the certificate of the image's registry is not trusted on this host" },
     { "name unknown", 125, "the registry has no image of this name: check it" },
     { "manifest unknown", 125, "the registry has no such tag of the image: check its name" },
     { "requested access to the resource is denied", 125,
-      "no registry has this image for you: check its name, log in (podman login), or load it on "
-      "this host" },
+      "no registry has this image for you: check its name, log in (docker login, podman login), or "
+      "load it on this host" },
     { "unable to find user", 125, "--user: the image has no such user; give UID:GID" },
     { "operation not permitted", 125,
       "the container was refused: an option here asks for a right that Podman does not have "

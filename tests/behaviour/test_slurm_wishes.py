@@ -36,6 +36,21 @@ def test_what_is_wished_for_is_asked_for(tmp_path, program, command, rest):
     assert sorted(set(WORDS) - set(asked[:end])) == [], asked
 
 
+@pytest.mark.parametrize('more, gres', [
+    ([], ['--gres=gpu:8']), (['--gres', 'gpu:a100:8'], ['--gres=gpu:a100:8']),
+    (['--gpus-per-node', '8'], [])])
+def test_gpus_of_ranks_are_asked_for_by_the_node(tmp_path, more, gres):
+    path = tmp_path / 'salloc'
+    path.write_text(ASKED)
+    path.chmod(0o755)
+    env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}', HOME=tmp_path)
+    subprocess.run([built.PROGRAMS.reigen, 'run', '--on', 'slurm', '--ranks-per-host', '4',
+                    '--gpus-per-rank', '2', *more, 'true'], env=env, cwd=tmp_path,
+                   capture_output=True, timeout=LIMIT_S, check=False)
+    asked = (tmp_path / 'asked').read_text().splitlines()
+    assert [word for word in asked if word.startswith('--gres')] == gres, asked
+
+
 # As salloc in a queue: tells a number, and goes on when squeue has said all.
 WAITING = '''#!/bin/sh
 echo "salloc: Pending job allocation 12" >&2

@@ -20,6 +20,7 @@ FOREIGN = {
     'src/cmd/compat/sshconfig_make.c': 'key files',
     'src/coll/observe/stall.c': 'a table that ranks exchange',
     'src/coll/observe/stall_facts.c': 'a table that ranks exchange',
+    'src/launch/doctor/doctor_gpus.c': 'nvidia-smi',
     'src/launch/doctor/doctor_mpi.c': 'the versions that MPIs print',
     'src/launch/drivers/kubernetes/kubernetes_hopeless.c': 'Kubernetes',
     'src/launch/drivers/kubernetes/server/explain.c': 'kubectl and Kubernetes',

@@ -291,7 +291,7 @@ static void put_rdma(void)
     rg_buf_printf(&out, "rdma-devices %d\n", count_entries("/dev/infiniband", "uverbs", true));
 }
 
-/* What Intel MPI reaches RDMA devices by. */
+/* What Intel MPI and NCCL reach RDMA devices by, and NCCL where the system has it. */
 static void put_fabrics(void)
 {
     static const char *const folders[] = { "lib64", "lib/x86_64-linux-gnu",
@@ -309,13 +309,16 @@ static void put_fabrics(void)
         line = line ? line + 1 : NULL;
     }
     for (size_t i = 0; i < rg_array_len(folders); i++) {
-        char path[64];
+        char path[64], to[64] = "";
         snprintf(path, sizeof(path), "/usr/%s/libucp.so.0", folders[i]);
-        if (access(path, F_OK) == 0) {
+        if (access(path, F_OK) == 0)
             rg_buf_printf(&out, "ucx 1\n");
-            return;
-        }
+        snprintf(path, sizeof(path), "/usr/%s/libnccl.so.2", folders[i]);
+        if (readlink(path, to, sizeof(to) - 1) > 0)
+            rg_buf_printf(&out, "nccl %s\n", to);
     }
+    if (access("/sys/module/nvidia_peermem", F_OK) == 0)
+        rg_buf_printf(&out, "peermem 1\n");
 }
 
 static void put_routes(void)
@@ -338,17 +341,26 @@ static void put_routes(void)
 
 static void put_gpus(void)
 {
-    char text[2048];
+    static const char *const questions[][3] = {
+        { "gpu-name", "-L", NULL },
+        { "gpu-state", "--query-gpu=index,driver_version,mig.mode.current,"
+                       "ecc.errors.uncorrected.volatile.total", "--format=csv,noheader" },
+        { "gpu-topo", "topo", "-m" },
+    };
+    char text[8192];
 
     rg_buf_printf(&out, "gpu %d\n", count_entries("/dev", "nvidia", true));
-    int n = ask((const char *const[]){ "nvidia-smi", "-L", NULL }, text, sizeof(text));
-    if (n == -ETIMEDOUT || n == 0)
-        rg_buf_printf(&out, "gpu-trouble %s\n", n ? "late" : "failed");
-    if (n <= 0)
-        return;
-    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
-        if (strncmp(line, "GPU ", 4) == 0)
-            rg_buf_printf(&out, "gpu-name %.160s\n", line);
+    for (size_t i = 0; i < rg_array_len(questions); i++) {
+        const char *const *question = questions[i];
+        int n = ask((const char *const[]){ "nvidia-smi", question[1], question[2], NULL }, text,
+                    sizeof(text));
+        if (i == 0 && (n == -ETIMEDOUT || n == 0))
+            rg_buf_printf(&out, "gpu-trouble %s\n", n ? "late" : "failed");
+        if (n <= 0)
+            return;
+        for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+            rg_buf_printf(&out, "%s %.240s\n", *question, line);
+        flush();
     }
 }
 
@@ -413,7 +425,12 @@ static void put_python(void)
         "  except Exception:\n"
         "   pass\n"
         " else:\n"
-        "  if found: print('package', p, '?')\n";
+        "  if found: print('package', p, '?')\n"
+        "for n in '13', '12', '11':\n"
+        " try:\n"
+        "  print('package', 'nccl', version('nvidia-nccl-cu' + n)); break\n"
+        " except Exception:\n"
+        "  pass\n";
     char path[PATH_MAX], text[2048];
 
     if (!find("python3", path) && !find("python", path))

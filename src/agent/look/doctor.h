@@ -20,11 +20,15 @@
  *      dapl NAME                       each provider of /etc/dat.conf
  *      ucx 1                           its library is there, which Intel MPI's provider mlx loads
  *      nproc, vmem, fsize N | unlimited   limits of processes, address space, a file's size
- *      gpu N                           device files; gpu-name TEXT   of nvidia-smi;
- *      gpu-trouble late | failed       it did not end in time, or failed
+ *      gpu N                           device files; gpu-trouble late | failed: nvidia-smi did not
+ *                                      end in time, or failed
+ *      gpu-name, gpu-state, gpu-topo TEXT   a line of nvidia-smi -L; of index, driver, MIG's mode
+ *                                      and uncorrected ECC errors, with commas; of topo -m
+ *      nccl NAME                       the file that the system's libnccl.so.2 is a link to
+ *      peermem 1                       the kernel has nvidia_peermem
  *      resolve NAME ADDRESS | resolve NAME -
  *      mpi PATH TEXT                   the first line of mpirun --version
- *      python PATH VERSION             package NAME VERSION | package NAME ?
+ *      python PATH VERSION             package NAME VERSION | package NAME ?; also of nccl
  *      no-horovod TEXT                 why that Python cannot import it though it is there
  *      cleaned N                       jobs whose containers and folders a killed program had left
  *                                      here, and which it removed just now

@@ -59,6 +59,7 @@ struct rg_task {
     cpu_set_t cpus;          /* bound to these, ncpus of them; 0: not bound */
     int ncpus;
     char *cpus_text;         /* the same for people, "0-3,8"; NULL: not bound */
+    char *gpus;              /* owned: what CUDA is to see, "0,1"; NULL: what all ranks see */
     pid_t pid;               /* 0: never started */
     bool ended;              /* reaped, or could not be started */
     uint32_t signalled;      /* the last signal that we sent it for the launcher */

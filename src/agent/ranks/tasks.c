@@ -9,6 +9,7 @@
 
 #include "agent/ranks/agent.h"
 #include "agent/engine/engine.h"
+#include "agent/ranks/gpus.h"
 #include "agent/ranks/rankserver.h"
 #include "base/cpus.h"
 #include "base/exitcode.h"
@@ -34,6 +35,7 @@ void rg_task_destroy(struct rg_task *task)
     rg_codec_clear(rg_msg_find(RG_MSG_RANK)->fields, &task->spec);
     explicit_bzero(task->token, sizeof(task->token));
     free(task->cpus_text);
+    free(task->gpus);
     free(task);
 }
 
@@ -164,6 +166,8 @@ static int rank_env(const struct rg_task *task, const struct rg_strv *common, st
         r = set_entries(env, &task->spec.env);
     if (r == 0)
         r = set_threads(task, env);
+    if (r == 0 && task->gpus)
+        r = rg_env_set(env, RG_GPUS_VISIBLE, task->gpus);
     /* Whoever shows the token is that rank; an engine would hand it to all of its own. */
     if (r == 0 && !rg_engine_used(&task->agent->setup))
         r = set_token(env, "REIGEN_RANK_TOKEN", task->token);
@@ -348,7 +352,7 @@ void rg_agent_start_tasks(struct rg_agent *agent)
     if (failed)
         rg_error_set(&err, ENOMEM, "no memory for the environment");
     else
-        failed = bind_tasks(agent, &err) < 0;
+        failed = bind_tasks(agent, &err) < 0 || rg_gpus_divide(agent, &common, &err) < 0;
     for (size_t i = 0; i < agent->ntasks; i++) {
         struct rg_task *task = agent->tasks[i];
         if (!failed && start_task(task, &common, &err) == 0) {

@@ -282,31 +282,16 @@ static const char *absent(const struct judge *j)
     return rg_fact_has(j->facts, "end") ? "none" : "not known";
 }
 
+static void add_text(void *judge, const char *check, enum rg_finding_level level,
+                     const char *remedy, const char *value)
+{
+    add(judge, check, level, remedy, "%s", value);
+}
+
 static void judge_gpus(struct judge *j)
 {
-    char value[RG_FACT_MAX];
-    uint64_t ngpus = 0;
-
-    rg_fact_numbers(j->facts, "gpu", 1, &ngpus);
-    for (int i = 0; rg_fact_find(j->facts, "gpu-name", i, value); i++)
-        add(j, "gpu", RG_FINDING_OK, "", "%s", value);
-    if (rg_fact_has(j->facts, "gpu-name"))
-        return;
-    if (rg_fact_find(j->facts, "gpu-trouble", 0, value)) {
-        bool late = strcmp(value, "late") == 0;
-        add(j, "gpu", warn_if(late || ngpus), "run nvidia-smi on that host by hand: the driver may "
-            "hang, or not fit its programs; dmesg tells more, and a restart often helps",
-            late ? "%llu device files: nvidia-smi does not come to its end"
-                 : "%llu device files: nvidia-smi fails", (unsigned long long) ngpus);
-        return;
-    }
-    if (!rg_fact_has(j->facts, "gpu")) {
-        add(j, "gpu", RG_FINDING_OK, "", "%s", absent(j));
-        return;
-    }
-    add(j, "gpu", warn_if(ngpus), "put nvidia-smi into PATH: the device files are there, the "
-        "driver's programs are not (--gpus all brings both)", ngpus ? "%llu device files" : "none",
-        (unsigned long long) ngpus);
+    if (rg_doctor_gpus(j->facts, absent(j), add_text, j) < 0)
+        j->failed = true;
 }
 
 static void judge_impi(struct judge *j)
@@ -608,6 +593,27 @@ static void judge_software_alike(struct judge *j)
     judge_alike(j, "python", "numpy", 1);
 }
 
+/* Ranks with different versions of it cannot work together. Where none is, its host is told. */
+static void judge_nccl_alike(struct judge *j)
+{
+    char first[RG_FACT_MAX], other[RG_FACT_MAX];
+    int with = -1;
+
+    for (int h = 0; h < j->input->nhosts; h++) {
+        const char *facts = j->input->hosts[h].facts;
+        if (!facts || !rg_fact_has(facts, "gpu-name") ||
+            !rg_doctor_nccl(facts, with < 0 ? first : other))
+            continue;
+        if (with >= 0 && strcmp(first, other) != 0) {
+            add(j, "nccl", RG_FINDING_WARN, "use the same image, or the same installation, on all "
+                "hosts", "hosts differ: %s has %s; %s has %s", j->input->hosts[with].name, first,
+                j->input->hosts[h].name, other);
+            return;
+        }
+        with = with < 0 ? h : with;
+    }
+}
+
 #define REACH_REMEDY                                                                             \
     "open TCP between the hosts, ports from 1024 on (the kernel chooses them); or take another " \
     "network: --network-interface; containers: --network host"
@@ -740,6 +746,7 @@ int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret
     j.host = -1;
     judge_network(&j);
     judge_software_alike(&j);
+    judge_nccl_alike(&j);
     if (j.failed) {
         rg_findings_fini(&j.findings);
         return -ENOMEM;

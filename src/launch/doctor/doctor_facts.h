@@ -42,6 +42,17 @@ struct rg_impi_advice {
  * memory sufficed, rg_strv_status of the settings tells. */
 bool rg_doctor_impi(const char *facts, struct rg_impi_advice *ret_advice);
 
+/* Take a finding: check and remedy are static, value is a line that is copied. Of what is well the
+ * remedy means nothing. */
+typedef void rg_finding_fn(void *arg, const char *check, enum rg_finding_level level,
+                           const char *remedy, const char *value);
+/* What is to be said of a host's GPUs, their driver, links and network, and of NCCL; absent: where
+ * nothing of them is known. 0 or -ENOMEM. */
+int rg_doctor_gpus(const char *facts, const char *absent, rg_finding_fn *add, void *arg);
+
+/* The version of NCCL that a process there finds as a rule, and whose it is; NULL: none. */
+const char *rg_doctor_nccl(const char *facts, char ret_version[RG_FACT_MAX]);
+
 /* 0.25 ms, 12.5 s, "3 min 7 s", "1 h 0 min", "2 d 5 h". Returns buf. */
 const char *rg_time_text(uint64_t ns, char *buf, size_t room);
 

@@ -15,7 +15,7 @@
     X(hosts) X(hostfile) X(host_discovery_script) X(ranks_per_host) X(map_by)          \
     X(bind_to) X(on) X(engine)                                                         \
     X(ssh_option) X(connect_timeout) X(network_interface) X(port_range) X(require)     \
-    X(image) X(container_runtime) X(mount) X(gpus) X(pull)                             \
+    X(image) X(container_runtime) X(mount) X(gpus) X(gpus_per_rank) X(pull)            \
     X(inject_runtime) X(no_inject_runtime)                                             \
     X(env) X(env_file) X(share_env) X(tag_output) X(no_tag_output) X(ranks) X(stdin)   \
     X(start_timeout) X(lease) X(verbose) X(accepted) X(mca)

@@ -3,10 +3,12 @@
  * options, networks between them, and what they must have. */
 #include <arpa/inet.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "spec/options/apply.h"
+#include "spec/job/engine.h"
 #include "spec/job/platform.h"
 #include "spec/job/require.h"
 
@@ -63,6 +65,19 @@ APPLY(gpus)
     return rg_parse_text(what, value, &request->job.container.gpus, err);
 }
 
+/* The agents read it there (agent/ranks/gpus.h). */
+#define GPUS_PER_RANK "REIGEN_GPUS_PER_RANK"
+
+APPLY(gpus_per_rank)
+{
+    int64_t n;
+
+    if (strcmp(value, "all") != 0 && rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, NULL) < 0)
+        return rg_error_set(err, EINVAL, "%s %s: give the number of GPUs of each rank, or all, "
+                            "which divides those of a host evenly", what, value);
+    return rg_env_set(&request->job.env, GPUS_PER_RANK, value) < 0 ? rg_error_memory(err) : 0;
+}
+
 APPLY(pull)
 {
     static const char *const words[] = { "missing", "always", "never" };
@@ -110,6 +125,83 @@ static const char *needs_image(const struct rg_container *container)
     return container->ibdevices ? "--ibdevices" : NULL;
 }
 
+/* Where a host gets its GPUs as the job asks for them, they follow from those of a rank, or its
+ * ranks from them. */
+static int settle_own_gpus(struct rg_job *job, int64_t each, struct rg_error *err)
+{
+    struct rg_container *container = &job->container;
+    int64_t ngpus;
+
+    if (!each && !container->gpus)
+        return rg_error_set(err, EINVAL, "--gpus-per-rank all: how many GPUs is a host to have? "
+                            "say so by --gpus N, too");
+    if (!container->gpus) {
+        int nranks = job->ranks_per_host ? job->ranks_per_host : 1;
+        container->gpus = rg_strf("%lld", (long long) each * nranks);
+        job->ranks_per_host = nranks;
+        return container->gpus ? 0 : rg_error_memory(err);
+    }
+    if (!each || rg_parse_int("--gpus", container->gpus, 1, RG_JOB_SLOTS_MAX, &ngpus, NULL) < 0)
+        return 0; /* the platform judges it */
+    if (each * (job->ranks_per_host ? job->ranks_per_host : 1) > ngpus)
+        return rg_error_set(err, EINVAL, "--gpus-per-rank %lld: %d rank%s on each host, which is "
+                            "to have %lld by --gpus; ask for more there, or for fewer here",
+                            (long long) each, job->ranks_per_host ? job->ranks_per_host : 1,
+                            job->ranks_per_host > 1 ? "s" : "", (long long) ngpus);
+    if (!job->ranks_per_host)
+        job->ranks_per_host = (int) (ngpus / each);
+    return 0;
+}
+
+/* Whether Slurm is asked for GPUs already, or not asked at all, as this is in an allocation. */
+static bool has_gres(const struct rg_job *job)
+{
+    rg_autostrv struct rg_strv options = RG_STRV_INIT;
+    bool asks = rg_env_get(&job->settings, "gres") || getenv("SLURM_JOB_ID");
+
+    rg_job_settings(job, "slurm-option", &options);
+    for (size_t i = 0; i < options.count; i++)
+        asks |= strstr(options.v[i], "gpu") || strstr(options.v[i], "gres");
+    return asks;
+}
+
+/* Slurm gives a job no GPU that it does not ask for. */
+static int settle_gres(struct rg_request *request, int64_t each, struct rg_error *err)
+{
+    const struct rg_option *o = rg_platform_of(&request->job)->options;
+    int nranks = request->job.ranks_per_host;
+
+    while (o && o->name && strcmp(o->name, "gres") != 0)
+        o++;
+    if (!o || !o->name || !each || !nranks || has_gres(&request->job))
+        return 0;
+    rg_autofree char *gres = rg_strf("gpu:%lld", (long long) each * nranks);
+    return gres ? rg_option_apply(o, request, "--gres", gres, err) : rg_error_memory(err);
+}
+
+static int settle_gpus_per_rank(struct rg_request *request, struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+    const char *text = rg_env_get(&job->env, GPUS_PER_RANK);
+    int64_t each = 0;
+
+    if (!text)
+        return 0;
+    if (strcmp(text, "all") != 0 &&
+        rg_parse_int(GPUS_PER_RANK, text, 1, RG_JOB_SLOTS_MAX, &each, err) < 0)
+        return -EINVAL;
+    if (rg_job_has_engine(job))
+        return rg_error_set(err, EINVAL, "--gpus-per-rank %s: an MPI's own mpirun starts the ranks "
+                            "here, and all see all GPUs; leave it out, or take --engine native",
+                            text);
+    if (rg_platform_of(job)->own_containers && rg_platform_of(job)->away)
+        return settle_own_gpus(job, each, err);
+    if (job->container.image && !job->container.gpus &&
+        !(job->container.gpus = strdup("all")))
+        return rg_error_memory(err);
+    return settle_gres(request, each, err);
+}
+
 int rg_request_settle_container(struct rg_request *request, struct rg_error *err)
 {
     struct rg_container *container = &request->job.container;
@@ -120,19 +212,21 @@ int rg_request_settle_container(struct rg_request *request, struct rg_error *err
     /* One job file, with and without containers: what they need is left alone then. */
     if (none) {
         free(rg_steal_ptr(&container->image));
-        return 0;
+        return settle_gpus_per_rank(request, err);
     }
     const struct rg_platform *own = rg_platform_of(&request->job);
     if (!container->image && useless && !own->own_containers)
-        return rg_error_set(err, EINVAL, "%s: there is no container; name its image with --image",
-                            useless);
+        return rg_error_set(err, EINVAL, "%s: there is no container; name its image with --image%s",
+                            useless, strcmp(useless, "--gpus") == 0
+                            ? ", or divide the GPUs of hosts among their ranks: --gpus-per-rank"
+                            : "");
     for (const struct rg_platform *const *p = rg_platforms(); container->image && *p; p++) {
         if (*p != own && (*p)->runtime && container->runtime &&
             strcmp((*p)->runtime, container->runtime) == 0)
             return rg_error_set(err, EINVAL, "--container-runtime %s is %s's; say --on %s, too",
                                 (*p)->runtime, (*p)->title, (*p)->name);
     }
-    return 0;
+    return settle_gpus_per_rank(request, err);
 }
 
 /* --- networks, and what hosts must have ------------------------------------------------------- */

@@ -95,6 +95,10 @@ static const struct rg_option options[] = {
      SIZE(job.container.shm_nbytes)},
     {"gpus", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "GPUS", NULL, "all",
      "Give the containers GPUs: all, a number of them, or their names.", BY(gpus)},
+    {"gpus-per-rank", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, "all",
+     "Give each rank N GPUs of its host for itself, or with all as many as there are for each: it "
+     "sees no others. The default is that all ranks see all GPUs, and choose by their local rank.",
+     BY(gpus_per_rank)},
     {"network", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "NETWORK", NULL, "host",
      "The containers' network. The default is host for a job on several hosts, else the runtime's "
      "own.", TEXT(job.container.network)},

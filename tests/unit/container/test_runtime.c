@@ -508,7 +508,7 @@ static void failures_are_explained(void **state)
           "\"docker.io/library/python:3.99\": docker.io/library/python:3.99: not found", 125,
           "no such tag of the image" },
         { &rg_container_docker, "Error response from daemon: Head \"https://x/v2/a\": "
-          "unauthorized: authentication required", 125, "log in (docker login)" },
+          "unauthorized: authentication required", 125, "log in (docker login" },
         { &rg_container_podman, "Error: initializing source: reading manifest: toomanyrequests: x",
           125, "try again later" },
         { &rg_container_docker, "docker: Cannot connect to the Docker daemon at unix:///x. Is it?",

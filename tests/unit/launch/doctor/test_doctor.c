@@ -199,6 +199,26 @@ static void hosts_that_differ_are_told(void **state)
     assert_int_equal(f->host, -1);
 }
 
+static void nccls_that_differ_are_told(void **state)
+{
+#define GPU "gpu-name GPU 0: x\npackage numpy 1.24.2\n"
+    static char first[4096];
+
+    (void) state;
+    input.nhosts = 2;
+    strcpy(first, with(GPU "package nccl 2.27.5\n"));
+    hosts[0].facts = first;
+    hosts[1].facts = with(GPU "nccl libnccl.so.2.27.5\n");
+    assert_null(bad(""));
+    hosts[1].facts = with(GPU "nccl libnccl.so.2.21.5\n");
+    const struct rg_finding *f = bad("nccl");
+    assert_non_null(strstr(f->value, "a has 2.27.5; b has 2.21.5"));
+    assert_int_equal(f->host, -1);
+    hosts[1].facts = with("nccl libnccl.so.2.21.5\n"); /* without a GPU it is not used */
+    assert_null(bad(""));
+#undef GPU
+}
+
 static void pythons_that_differ_in_what_matters_are_told(void **state)
 {
     static const struct { const char *facts, *value; /* of b */ } cases[] = {
@@ -514,6 +534,7 @@ int main(void)
         TEST(host_that_was_not_looked_at_to_the_end_is_told),
         TEST(clock_counts_beyond_what_the_measurement_leaves_open),
         TEST(hosts_that_differ_are_told),
+        TEST(nccls_that_differ_are_told),
         TEST(pythons_that_differ_in_what_matters_are_told),
         TEST(requirements_name_host_value_and_remedy),
         TEST(what_is_required_must_be_usable),
