@@ -92,7 +92,7 @@ def late(me):
         took = fails(lambda: dist.all_reduce(tensor, group=group), 'Timed out', 'rank(s) 1 of')
         assert 0.9 < took < 5, took
         work = dist.all_reduce(torch.ones(7), group=group, async_op=True)
-        fails(lambda: work.wait(datetime.timedelta(seconds=0.2)), 'Timed out', 'after 0.2 s')
+        fails(lambda: work.wait(datetime.timedelta(seconds=0.2)), 'Timed out', 'timeout of 0.2 s')
         fails(lambda: dist.recv(torch.ones(1), 1, group), 'Timed out', 'from rank 1 of')
         # Nobody waits for a future's operation, and it ends in time all the same.
         future = dist.all_reduce(torch.ones(8), group=group, async_op=True).get_future()
@@ -110,7 +110,7 @@ def late(me):
         assert (tensor == 2).all()
     if me == 0:
         fails(lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.5)),
-              'Ranks 1 failed to pass monitoredBarrier in 500 ms')
+              'Rank 1 failed to pass monitoredBarrier in 500 ms')
     dist.barrier()
 
 

@@ -515,17 +515,11 @@ class Collectives:
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier in which rank 0 says who has not come."""
         engine = self._alive()
-        seconds = timeout.total_seconds() if timeout is not None else 0
-        limit = seconds if seconds > 0 else engine.timeout
+        seconds = timeout.total_seconds() if timeout is not None else -1
+        limit = seconds if seconds >= 0 else engine.timeout
         byte = torch.zeros(1, dtype=torch.uint8)
         if self._me:
-            try:
-                self._send(byte, 0, _ROLL_CALL, limit).wait()
-                self._receive(byte, 0, _ROLL_CALL, limit).wait()
-            except RuntimeError as error:
-                raise failure(f'[Rank {self._me}]: rank 0 has not ended monitoredBarrier in '
-                              f'{limit * 1000:g} ms: it has not come, or it waits for others ('
-                              f'{error})') from error
+            self._answer_roll_call(byte, limit)
             return
         missing = []
         calls = [self._receive(torch.zeros(1, dtype=torch.uint8), rank, _ROLL_CALL, limit)
@@ -537,12 +531,24 @@ class Collectives:
                 missing.append(rank)
                 if not wait_all_ranks:
                     break
+        if missing and limit == 0:
+            raise failure('[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms.')
         if missing:
-            raise failure(f'[Rank 0]: Ranks {", ".join(map(str, missing))} failed to pass '
-                          f'monitoredBarrier in {limit * 1000:g} ms')
+            raise failure(f'[Rank 0]: Rank{"s" * wait_all_ranks} {", ".join(map(str, missing))} '
+                          f'failed to pass monitoredBarrier in {limit * 1000:g} ms')
         for answer in [self._send(byte, rank, _ROLL_CALL, limit)
                        for rank in range(1, engine.size)]:
             answer.wait()
+
+    def _answer_roll_call(self, byte: torch.Tensor, limit: float) -> None:
+        try:
+            self._send(byte, 0, _ROLL_CALL, limit).wait()
+            self._receive(byte, 0, _ROLL_CALL, limit).wait()
+        except RuntimeError as error:
+            raise failure(
+                f'[Rank {self._me}]: Rank {self._me} successfully reached monitoredBarrier, but '
+                'received errors while waiting for send/recv from rank 0. Rank 0 says which rank '
+                f'has not come. {error}') from error
 
     # ------------------------------------------------------------------ from one to another
 

@@ -99,8 +99,8 @@ class Engine:
 
     def late(self, seconds: float) -> Exception:
         """The exception for an operation that has not ended in time; it names who has not come."""
-        return failure(f'Timed out: the operation was not complete after {seconds:g} s, as '
-                       f'{self._missing()} of the group have not come to it.')
+        return failure('Timed out: the operation was not complete within its timeout of '
+                       f'{seconds:g} s, as {self._missing()} of the group have not come to it.')
 
     def _missing(self) -> str:
         if self.process_set:
