@@ -6,6 +6,7 @@ Tensors are small, of one piece and of several, in the order of their elements a
 """
 import datetime
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -255,8 +256,66 @@ def works_and_futures(me, ranks, group=None):
         dist.monitored_barrier(group)
 
 
-CHECKS = [allreduces, moves, scatters, exchanges, objects_and_coalesced, messages,
-          works_and_futures]
+def waits_and_handles_mix(me, ranks, group=None):
+    """Whether a call waits is each rank's own affair."""
+    size, place = len(ranks), ranks.index(me)
+    for turn in range(6):
+        async_op = (place + turn) % 2 == 0
+        for count in (0, 3, 30000):
+            works, mine = [], torch.full((count,), float(me))
+            tensor, whole, own = mine.clone(), torch.empty(count * size), torch.empty(count)
+            for work in (
+                    dist.all_reduce(tensor, group=group, async_op=async_op),
+                    dist.all_gather_into_tensor(whole, mine, group, async_op),
+                    dist.reduce_scatter_tensor(own, torch.ones(count * size), group=group,
+                                               async_op=async_op)):
+                works.append(work)
+            assert all(work is None or work.wait() for work in works)
+            assert (tensor == sum(ranks)).all() and (own == size).all()
+            same(whole, torch.tensor(ranks, dtype=torch.float32).repeat_interleave(count))
+    # Nor does a call that gives a handle wait.
+    bits, parts = torch.tensor([1 << place]), torch.ones(place + 1)
+    works = [dist.all_reduce(bits, dist.ReduceOp.BOR, group, True),
+             dist.reduce_scatter(parts, [torch.ones(i + 1) for i in range(size)], group=group,
+                                 async_op=True)] if place == 0 else []
+    token = torch.zeros(1)
+    dist.send(token, ranks[1], group) if place == 0 else None
+    dist.recv(token, ranks[0], group) if place == 1 else None
+    works = works or [
+        dist.all_reduce(bits, dist.ReduceOp.BOR, group),
+        dist.reduce_scatter(parts, [torch.ones(i + 1) for i in range(size)], group=group)]
+    assert all(work is None or work.wait() for work in works)
+    assert bits.item() == (1 << size) - 1 and (parts == size).all()
+
+
+def callbacks_may_wait(me, ranks, group=None):
+    """For other operations, as PyTorch's PowerSGD does it."""
+    def again(future):
+        time.sleep(0.01 * (me % 2))
+        return dist.all_reduce(future.value()[0], group=group, async_op=True).get_future().wait()
+
+    for count in (1, 20000):
+        first = dist.all_reduce(torch.ones(count), group=group, async_op=True).get_future()
+        assert (first.then(again).wait()[0] == len(ranks) ** 2).all()
+
+
+def odd_tensors(me, ranks, group=None):
+    numbers = part(me, 6, torch.complex64)
+    wanted = reduced(torch.add, 6, torch.complex64, ranks)
+    tensor = numbers.clone().conj().imag  # bits that say the opposite of what it is
+    dist.all_reduce(tensor, group=group)
+    same(tensor.resolve_neg(), -wanted.imag)
+    parameter = torch.nn.Parameter(torch.full((2, 3), float(me)))
+    dist.broadcast(parameter.t(), ranks[0], group)
+    assert (parameter == ranks[0]).all()
+    place, size = ranks.index(me), len(ranks)
+    works = [dist.isend(torch.full((3, 2), float(me)), ranks[(place + 1) % size], group),
+             dist.irecv(parameter.t(), ranks[place - 1], group)]
+    assert all(work.wait() for work in works) and (parameter == ranks[place - 1]).all()
+
+
+CHECKS = [waits_and_handles_mix, callbacks_may_wait, odd_tensors, allreduces, moves, scatters,
+          exchanges, objects_and_coalesced, messages, works_and_futures]
 
 
 def main():
@@ -281,6 +340,12 @@ def main():
     for ranks, group in groups:
         if me in ranks:
             dist.destroy_process_group(group)
+    if not torch.__version__.startswith(('2.13', '2.14')):  # where PyTorch splits GPUs' groups only
+        group = dist.split_group(None, [list(range(size - 1, 0, -1)), [0]])
+        objects = [None] * dist.get_world_size(group)
+        dist.all_gather_object(objects, me, group)
+        assert objects == (list(range(size - 1, 0, -1)) if me else [0])
+        dist.destroy_process_group(group)
     # By its members alone, and again after its end; PyTorch names such groups by how many this rank
     # has made, so all make equally many.
     for _ in range(3):

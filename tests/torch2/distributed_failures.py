@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong over the backend "reigen" is told, on every rank, and what can go on goes on.
 
-usage: distributed_failures.py MODE    MODE: mistakes, killed, late, abort, horovod; three ranks,
-                                       and late: two
+usage: distributed_failures.py MODE FILE   three ranks; late, forks, sockets: two
+FILE: a name for further stores
 """
 import datetime
 import os
 import signal
+import socket
 import sys
+import threading
 import time
 
 import torch
 import torch.distributed as dist
+from torch.utils.data import DataLoader
 
 
 def fails(call, *words, kind=RuntimeError):
@@ -44,6 +47,17 @@ def mistakes(me):
     fails(lambda: dist.all_reduce(torch.ones(2).to_sparse()), 'dense', kind=ValueError)
     fails(lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e5m2)), 'reduce', kind=ValueError)
     fails(lambda: dist.send(torch.ones(1), me), kind=ValueError)
+    fails(lambda: dist.send(torch.ones(1), (me + 1) % size, tag=-1), 'negative', kind=ValueError)
+    for op in (dist.ReduceOp.PRODUCT, dist.ReduceOp.MAX, dist.ReduceOp.BOR):
+        fails(lambda op=op: dist.reduce(torch.ones(2, dtype=torch.complex64), 0, op), 'SUM, AVG',
+              kind=ValueError)
+    # Rank 2 gets from the others as much as it wants, but not from each of them.
+    rows = [[1, 1, 1], [1, 1, 2], [2, 1, 1]]
+    came = [[1, 1, 2], [1, 1, 1], [2, 1, 1]][me]
+
+    def call():
+        dist.all_to_all_single(torch.ones(sum(came)), torch.ones(sum(rows[me])), came, rows[me])
+    fails(call, 'rank 0 of the group has sent 1 elements, and 2 were') if me == 2 else call()
     if me == 1:
         dist.send(torch.ones(3), 0)
     elif me == 0:
@@ -57,6 +71,9 @@ def killed(me):
     dist.all_reduce(torch.ones(10))
     if me == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    # One that has never sent a message, and any.
+    took = fails(lambda: dist.recv(torch.ones(1), 1 if me else None), 'rank 1')
+    assert took < 15, took
     pair = dist.new_group([0, 2], use_local_synchronization=True)
     took = fails(lambda: [dist.all_reduce(torch.ones(100)) for _ in range(1000)], 'rank 1')
     assert took < 15, took
@@ -72,21 +89,28 @@ def late(me):
     group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1))
     tensor = torch.ones(9)
     if me == 0:
-        took = fails(lambda: dist.all_reduce(tensor, group=group), 'Timed out')
-        assert 0.9 < took < 3, took
+        took = fails(lambda: dist.all_reduce(tensor, group=group), 'Timed out', 'rank(s) 1 of')
+        assert 0.9 < took < 5, took
         work = dist.all_reduce(torch.ones(7), group=group, async_op=True)
-        fails(lambda: work.wait(datetime.timedelta(seconds=0.2)), 'Timed out')
-        fails(lambda: dist.recv(torch.ones(1), 1, group), 'Timed out')
+        fails(lambda: work.wait(datetime.timedelta(seconds=0.2)), 'Timed out', 'timeout of 0.2 s')
+        fails(lambda: dist.recv(torch.ones(1), 1, group), 'Timed out', 'from rank 1 of')
+        # Nobody waits for a future's operation, and it ends in time all the same.
+        future = dist.all_reduce(torch.ones(8), group=group, async_op=True).get_future()
+        fails(future.wait, 'Timed out', 'rank(s) 1 of')
     dist.barrier()
     if me == 1:
-        dist.all_reduce(tensor, group=group)
-        other = torch.ones(7)
-        dist.all_reduce(other, group=group)
-        assert (tensor == 2).all() and (other == 2).all()
+        for count in (9, 7, 8):
+            other = torch.ones(count)
+            dist.all_reduce(other, group=group)
+            assert (other == 2).all()
     dist.barrier()
+    for _ in range(150):  # so that the names of those that were late are used again
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, group=group)
+        assert (tensor == 2).all()
     if me == 0:
         fails(lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.5)),
-              'Ranks 1 failed to pass monitoredBarrier in 500 ms')
+              'Rank 1 failed to pass monitoredBarrier in 500 ms')
     dist.barrier()
 
 
@@ -105,6 +129,82 @@ def abort(me):
     assert (tensor == dist.get_world_size()).all()
 
 
+def again(me):
+    """Messages in groups that come and go under the same name, and whose ends are not at once."""
+    size = dist.get_world_size()
+    for turn in range(8):
+        tensor = torch.zeros(1000)
+        work = dist.isend(torch.full((1000,), float(me + turn)), (me + 1) % size)
+        dist.recv(tensor, (me - 1) % size)
+        assert work.wait() and (tensor == (me - 1) % size + turn).all()
+        time.sleep(0.03 * me)
+        dist.destroy_process_group()
+        dist.init_process_group('reigen', init_method=f'file://{sys.argv[2]}.{turn}', rank=me,
+                                world_size=size, timeout=datetime.timedelta(seconds=60))
+    dist.barrier()
+    threads = [t.name for t in threading.enumerate() if t.name == 'reigen-p2p']
+    assert len(threads) <= 2, threads
+
+
+def echo(me, value):
+    tensor = torch.full((1,), value) if me == 0 else torch.zeros(1)
+    if me == 0:
+        dist.send(tensor, 1)
+        tensor.zero_()
+        dist.recv(tensor, 1)
+    else:
+        dist.recv(tensor, 0)
+        dist.send(tensor, 0)
+    assert tensor.item() == value
+
+
+def forks(me):
+    """Children of a fork, as a DataLoader's, take nothing from their parent."""
+    for method in ('before the first message', 'after it'):
+        child = os.fork()
+        if child == 0:
+            fails(lambda: dist.all_reduce(torch.ones(1)), kind=Exception)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, method
+        echo(me, 3.0)
+    loader = DataLoader(list(range(12)), num_workers=2, multiprocessing_context='fork')
+    for batch in loader:
+        echo(me, float(batch))
+    dist.barrier()
+
+
+def sockets(me):
+    """Messages over TCP, to a port where strangers call too."""
+    from reigen.distributed import _p2p
+    dist.destroy_process_group()
+    _p2p._here = lambda: str(os.getpid())
+    _p2p._host_addresses = lambda: ['127.0.0.1']
+    dist.init_process_group('reigen', init_method=f'file://{sys.argv[2]}', rank=me, world_size=2)
+    port = _p2p.listen()['port']
+    tensor = torch.zeros(4)
+    work = dist.irecv(tensor, 1 - me, tag=5)
+    name = b'c10d.0'
+    message = _p2p._HEADER.pack(len(name), 1 - me, 5, 16) + name + b'x' * 16
+    for proof in (b'', b'garbage', bytes(64), bytes(64) + message):
+        with socket.create_connection(('127.0.0.1', port)) as stranger:
+            stranger.settimeout(20)
+            assert len(stranger.recv(32)) == 32
+            stranger.sendall(proof)
+            stranger.shutdown(socket.SHUT_WR)
+            try:
+                assert stranger.recv(1) == b''
+            except ConnectionResetError:
+                pass
+    assert not work.is_completed() and (tensor == 0).all()
+    dist.barrier()
+    dist.send(torch.full((4,), 2.0), 1 - me, tag=5)
+    assert work.wait() and (tensor == 2).all()
+    big = torch.zeros(700000)
+    works = [dist.isend(torch.full((700000,), float(me)), 1 - me), dist.irecv(big, 1 - me)]
+    assert all(work.wait() for work in works) and (big == 1 - me).all()
+    dist.barrier()
+
+
 def horovod(me):
     import horovod.torch as hvd
     assert hvd.is_initialized() and hvd.size() == dist.get_world_size()
@@ -120,7 +220,8 @@ def main():
         hvd.init()
     dist.init_process_group('reigen', timeout=datetime.timedelta(seconds=60))
     me = dist.get_rank()
-    {f.__name__: f for f in (mistakes, killed, late, abort, horovod)}[sys.argv[1]](me)
+    {f.__name__: f for f in (mistakes, killed, late, abort, again, forks, sockets, horovod)}[
+        sys.argv[1]](me)
     dist.destroy_process_group()
     if sys.argv[1] == 'horovod':
         assert hvd.is_initialized()

@@ -13,7 +13,7 @@ import torch
 from reigen.distributed import _engine, _p2p
 from reigen.distributed._engine import (ALLGATHER, ALLREDUCE, AVERAGE, BROADCAST, MAX, MIN, PRODUCT,
                                         REDUCESCATTER, SUM, UINT8, Engine)
-from reigen.distributed._work import DONE, Done, Many, Pending, failure
+from reigen.distributed._work import DONE, Many, Pending, failure, write
 from reigen.torch._tensor import CODES
 
 #: An allgather or reducescatter of at most so many bytes in all is a small one.
@@ -25,6 +25,8 @@ _ROLL_CALL = -71
 _REDUCTIONS = {0: SUM, 1: AVERAGE, 2: PRODUCT, 3: MIN, 4: MAX}
 _BITWISE = {5: torch.bitwise_and, 6: torch.bitwise_or, 7: torch.bitwise_xor}
 _PREMUL_SUM = 8
+#: What is the same for a complex number and for its parts.
+_LINEAR = (0, 1, _PREMUL_SUM)
 _NAMES = ('SUM', 'AVG', 'PRODUCT', 'MIN', 'MAX', 'BAND', 'BOR', 'BXOR', 'PREMUL_SUM')
 _PLAIN_SUM = (SUM, 1.0)
 
@@ -46,6 +48,8 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     if (not isinstance(tensor, torch.Tensor) or not tensor.is_cpu
             or tensor.layout is not torch.strided):
         raise _refuse(tensor)
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor if tensor.is_contiguous() else tensor.contiguous()
@@ -72,12 +76,9 @@ def _number_code(tensor: torch.Tensor) -> int:
     return code
 
 
-def _write(target: torch.Tensor, source: torch.Tensor) -> None:
-    """Elements in a row, to a tensor of any strides."""
-    with torch.no_grad():
-        if target.is_complex():
-            target = torch.view_as_real(target)
-        target.copy_(source.view(target.shape))
+def _row(tensor: torch.Tensor) -> int:
+    """Elements of one entry of the first dimension."""
+    return tensor.numel() // tensor.shape[0] if tensor.dim() and tensor.shape[0] else 1
 
 
 class Collectives:
@@ -90,14 +91,22 @@ class Collectives:
     _place: Any
     _me: int
     _aborted = False
+    #: Works since the group began to coalesce.
+    _coalesced: Optional[List[Any]] = None
 
     # ------------------------------------------------------------------ parts of the others
 
     def _flight(self, handles: Sequence[int], keep: Any, outputs: Any, opts: Any,
                 finish: Optional[Callable[[Sequence[int]], None]] = None) -> Any:
-        work = Pending(handles, keep, outputs, self._engine.timeout, finish)
+        work = self._note(Pending(handles, keep, outputs, self._engine, finish))
         if opts is not None and not opts.asyncOp:
             work.wait()
+        return work
+
+    def _note(self, work: Any) -> Any:
+        """Works of a group that coalesces are what its end waits for."""
+        if self._coalesced is not None:
+            self._coalesced.append(work)
         return work
 
     def _alive(self) -> Engine:
@@ -105,9 +114,13 @@ class Collectives:
             raise failure('This process group has been aborted or destroyed.')
         return self._engine
 
-    def _reduction(self, op: Any) -> Tuple[Any, Any]:
+    def _reduction(self, opts: Any, tensor: torch.Tensor) -> Tuple[Any, Any]:
         """((enum reigen_op, prescale), None), or (None, a function of two tensors)."""
+        op = opts.reduceOp if opts is not None else 0
         number = hash(op)
+        if tensor.is_complex() and number not in _LINEAR:
+            raise ValueError(f'The backend "reigen" reduces {tensor.dtype} by SUM, AVG and '
+                             f'PREMUL_SUM, not by {op}.')
         if number in _REDUCTIONS:
             return (_REDUCTIONS[number], 1.0), None
         if number in _BITWISE:
@@ -117,16 +130,20 @@ class Collectives:
             return (SUM, float(factor)), None
         raise ValueError(f'The backend "reigen" does not know the reduction {op}.')
 
-    def _bitwise(self, tensor: torch.Tensor, function: Any) -> torch.Tensor:
-        """All ranks' bits: gathered, as the runtime has no such reduction."""
-        if tensor.is_floating_point() or tensor.is_complex():
+    def _bitwise(self, tensor: torch.Tensor, function: Any, outputs: Any, opts: Any,
+                 finish: Callable[[torch.Tensor], None]) -> Any:
+        """All ranks' bits to finish: gathered, as the runtime has no such reduction. tensor: dense.
+        """
+        if tensor.is_floating_point():
             raise ValueError('BAND, BOR and BXOR are for integers and bool.')
         rows = torch.empty((self._engine.size, *tensor.shape), dtype=tensor.dtype)
-        self.all_gather_single(rows, tensor).wait()
-        result = rows[0]
-        for row in rows[1:]:
-            result = function(result, row)
-        return result
+
+        def reduce(handles):
+            result = rows[0]
+            for row in rows[1:]:
+                result = function(result, row)
+            finish(result)
+        return self._gather_to(rows, tensor, outputs, opts, reduce)
 
     # ------------------------------------------------------------------ reductions
 
@@ -137,7 +154,7 @@ class Collectives:
         number = 0 if opts is None else hash(opts.reduceOp)
         code = CODES.get(tensor.dtype)
         if (number > 4 or code is None or len(tensors) != 1 or self._aborted
-                or not tensor.is_cpu or not tensor.is_contiguous()):
+                or not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_neg()):
             return self._allreduce_slowly(tensors, opts)
         address = tensor.data_ptr()
         how = (_REDUCTIONS[number], 1.0)
@@ -145,21 +162,21 @@ class Collectives:
             self._engine.run(ALLREDUCE, code, tensor.numel(), how, address, address, tensors)
             return DONE
         handle = self._engine.start(ALLREDUCE, code, tensor.numel(), how, address, address)
-        return Pending((handle,), tensors, tensors, self._engine.timeout)
+        return self._note(Pending((handle,), tensors, tensors, self._engine))
 
     def _allreduce_slowly(self, tensors: Tensors, opts: Any) -> Any:
         engine, tensor = self._alive(), _one(tensors)
         dense = _dense(tensor)
-        how, function = self._reduction(opts.reduceOp) if opts is not None else (_PLAIN_SUM, None)
+        how, function = self._reduction(opts, tensor)
         if function is not None:
-            _write(tensor, self._bitwise(dense, function))
-            return Done(list(tensors))
+            return self._bitwise(dense, function, list(tensors), opts,
+                                 lambda bits: write(tensor, bits))
         address = dense.data_ptr()
         handle = engine.start(ALLREDUCE, _number_code(dense), dense.numel(), how, address, address)
 
         def finish(handles):
             if dense.data_ptr() != tensor.data_ptr():
-                _write(tensor, dense)
+                write(tensor, dense)
         return self._flight((handle,), (tensor, dense), list(tensors), opts, finish)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
@@ -176,12 +193,11 @@ class Collectives:
         engine, tensor = self._alive(), _one(tensors)
         dense = _dense(tensor)
         root = opts.rootRank if opts is not None else 0
-        how, function = self._reduction(opts.reduceOp) if opts is not None else (_PLAIN_SUM, None)
+        how, function = self._reduction(opts, tensor)
         if function is not None:
-            bits = self._bitwise(dense, function)
-            if root == self._me:
-                _write(tensor, bits)
-            return Done(list(tensors))
+            return self._bitwise(
+                dense, function, list(tensors), opts,
+                lambda bits: write(tensor, bits) if root == self._me else None)
         # The others keep what they have.
         result = dense if root == self._me else torch.empty_like(dense)
         handle = engine.start(ALLREDUCE, _number_code(dense), dense.numel(), how, dense.data_ptr(),
@@ -189,7 +205,7 @@ class Collectives:
 
         def finish(handles):
             if root == self._me and dense.data_ptr() != tensor.data_ptr():
-                _write(tensor, dense)
+                write(tensor, dense)
         return self._flight((handle,), (tensor, dense, result), list(tensors), opts, finish)
 
     # ------------------------------------------------------------------ broadcast
@@ -210,22 +226,28 @@ class Collectives:
 
         def finish(handles):
             if copied and root != self._me:
-                _write(tensor, dense)
+                write(tensor, dense)
         return self._flight((handle,), (tensor, dense), list(tensors), opts, finish)
 
     # ------------------------------------------------------------------ allgather
 
-    def _gather_small(self, source: torch.Tensor, target: int, each: int) -> None:
-        """Each rank's bytes to their places at target."""
-        stage = bytearray(each * self._engine.size)
-        memory = (ctypes.c_char * max(len(stage), 1)).from_buffer(stage) if stage else None
-        if memory is None:
-            self._engine.run(ALLREDUCE, UINT8, 0, _PLAIN_SUM, 0, 0, source)
-            return
-        address = ctypes.addressof(memory)
-        ctypes.memmove(address + self._me * each, source.data_ptr(), each)
-        self._engine.run(ALLREDUCE, UINT8, len(stage), _PLAIN_SUM, address, target,
-                         (memory, source))
+    def _gather_small(self, rows: torch.Tensor, source: torch.Tensor, nbytes: int, outputs: Any,
+                      opts: Any, finish: Any, keep: Any) -> Any:
+        """Each rank's bytes to their places in zeros, which are added. Whether a call waits is each
+        rank's own affair: so this is the way of all of them, or of none."""
+        stage = bytearray(max(nbytes * self._engine.size, 1))
+        memory = (ctypes.c_char * len(stage)).from_buffer(stage)
+        address, count = ctypes.addressof(memory), nbytes * self._engine.size
+        target = rows.data_ptr() if count else address
+        ctypes.memmove(address + self._me * nbytes, source.data_ptr(), nbytes)
+        keep = (memory, rows, source, keep)
+        if opts is None or opts.asyncOp:
+            handle = self._engine.start(ALLREDUCE, UINT8, count, _PLAIN_SUM, address, target)
+            return self._flight((handle,), keep, outputs, opts, finish)
+        self._engine.run(ALLREDUCE, UINT8, count, _PLAIN_SUM, address, target, keep)
+        if finish is not None:
+            finish(())
+        return DONE
 
     def _gather_to(self, rows: torch.Tensor, source: torch.Tensor, outputs: Any, opts: Any,
                    finish: Optional[Callable[[Sequence[int]], None]] = None, keep: Any = ()) -> Any:
@@ -233,11 +255,8 @@ class Collectives:
         engine = self._alive()
         code, count = _code(source)
         nbytes = source.numel() * source.element_size()
-        if opts is not None and not opts.asyncOp and nbytes * engine.size <= SMALL:
-            self._gather_small(source, rows.data_ptr(), nbytes)
-            if finish is not None:
-                finish(())
-            return DONE
+        if nbytes * engine.size <= SMALL:
+            return self._gather_small(rows, source, nbytes, outputs, opts, finish, keep)
         handle = engine.start(ALLGATHER, code, count, None, source.data_ptr(), rows.data_ptr())
         return self._flight((handle,), (rows, source, keep), outputs, opts, finish)
 
@@ -251,7 +270,7 @@ class Collectives:
 
         def finish(handles):
             if rows.data_ptr() != output.data_ptr():
-                _write(output, rows)
+                write(output, rows)
         return self._gather_to(rows, own, [output], opts, finish, output)
 
     def allgather(self, outputs: Sequence[Tensors], sources: Tensors, opts: Any = None) -> Any:
@@ -269,7 +288,7 @@ class Collectives:
 
         def finish(handles):
             for place, row in zip(places, rows):
-                _write(place, row)
+                write(place, row)
         return self._gather_to(rows, own, [list(places)], opts, finish, list(places))
 
     def _gather_unequal(self, outputs: Sequence[Tensors], own: torch.Tensor, opts: Any) -> Any:
@@ -277,7 +296,7 @@ class Collectives:
         works = []
         for root, place in enumerate(outputs[0]):
             if root == self._me:
-                _write(place, own)
+                write(place, own)
             alone = _Asynchronous(None)
             alone.rootRank = root
             works.append(self.broadcast([place], alone))
@@ -310,31 +329,20 @@ class Collectives:
             raise ValueError(
                 f'reduce_scatter: the input has {source.numel()} elements of {source.dtype}, and '
                 f'{self._engine.size} times {output.numel()} of {output.dtype} are needed.')
-        return self._scatter_sums(parts, output, opts, (output, source))
+        how = self._reduction(opts, source)
+        return self._scatter_sums(parts, output, how, opts, (output, source))
 
-    def _scatter_sums(self, parts: torch.Tensor, output: torch.Tensor, opts: Any,
+    def _scatter_sums(self, parts: torch.Tensor, output: torch.Tensor, reduction: Any, opts: Any,
                       keep: Any) -> Any:
         """parts: all ranks' parts in a row, dense."""
-        engine = self._alive()
-        how, function = self._reduction(opts.reduceOp) if opts is not None else (_PLAIN_SUM, None)
+        engine, (how, function) = self._alive(), reduction
         flat = parts.view(engine.size, -1) if parts.numel() else parts.new_empty((engine.size, 0))
         if function is not None:
-            _write(output, self._bitwise(flat, function)[self._me])
-            return Done([output])
+            return self._bitwise(flat, function, [output], opts,
+                                 lambda bits: write(output, bits[self._me]))
         code, nbytes = _number_code(parts), parts.numel() * parts.element_size()
-        if how[0] not in (SUM, AVERAGE) or (
-                nbytes <= SMALL and opts is not None and not opts.asyncOp):
-            sums = torch.empty_like(flat)
-            handle_keep = (parts, sums, keep)
-            if opts is not None and not opts.asyncOp:
-                engine.run(ALLREDUCE, code, flat.numel(), how, flat.data_ptr(), sums.data_ptr(),
-                           handle_keep)
-                _write(output, sums[self._me])
-                return DONE
-            handle = engine.start(ALLREDUCE, code, flat.numel(), how, flat.data_ptr(),
-                                  sums.data_ptr())
-            return self._flight((handle,), handle_keep, [output], opts,
-                                lambda handles: _write(output, sums[self._me]))
+        if how[0] not in (SUM, AVERAGE) or nbytes <= SMALL:
+            return self._scatter_small(flat, output, how, opts, keep)
         own = _dense(output)
         start, end = flat.data_ptr(), flat.data_ptr() + nbytes
         if own.data_ptr() != output.data_ptr() or start <= own.data_ptr() < end:
@@ -343,8 +351,21 @@ class Collectives:
 
         def finish(handles):
             if own.data_ptr() != output.data_ptr():
-                _write(output, own)
+                write(output, own)
         return self._flight((handle,), (parts, own, keep), [output], opts, finish)
+
+    def _scatter_small(self, flat: torch.Tensor, output: torch.Tensor, how: Any, opts: Any,
+                       keep: Any) -> Any:
+        """By an allreduce, of which each rank takes its row."""
+        engine, sums = self._engine, torch.empty_like(flat)
+        code, count, keep = _number_code(flat), flat.numel(), (flat, sums, keep)
+        if opts is not None and not opts.asyncOp:
+            engine.run(ALLREDUCE, code, count, how, flat.data_ptr(), sums.data_ptr(), keep)
+            write(output, sums[self._me])
+            return DONE
+        handle = engine.start(ALLREDUCE, code, count, how, flat.data_ptr(), sums.data_ptr())
+        return self._flight((handle,), keep, [output], opts,
+                            lambda handles: write(output, sums[self._me]))
 
     def reduce_scatter(self, outputs: Tensors, sources: Sequence[Tensors],
                        opts: Any = None) -> Any:
@@ -355,17 +376,23 @@ class Collectives:
             raise ValueError('reduce_scatter: the output and its part of the inputs differ in size')
         dense = [_dense(part) for part in parts]
         if any(part.numel() != dense[0].numel() for part in dense):
-            # A reduction for each rank.
-            for root, part in enumerate(dense):
-                alone = _Asynchronous(opts)
-                alone.rootRank = root
-                part = part.clone()
-                self.reduce([part], alone).wait()
-                if root == self._me:
-                    _write(output, part)
-            return Done([output])
-        return self._scatter_sums(torch.stack([part.reshape(-1) for part in dense]), output, opts,
-                                  (output, parts))
+            return self._scatter_unequal(parts, output, opts)
+        return self._scatter_sums(torch.stack([part.reshape(-1) for part in dense]), output,
+                                  self._reduction(opts, parts[0]), opts, (output, parts))
+
+    def _scatter_unequal(self, parts: Tensors, output: torch.Tensor, opts: Any) -> Any:
+        """A reduction for each rank."""
+        works = []
+        for root, part in enumerate(parts):
+            alone = _Asynchronous(opts)
+            alone.rootRank = root
+            if root == self._me:
+                write(output, _dense(part).reshape(-1))
+            works.append(self.reduce([output if root == self._me else part], alone))
+        work = Many(works, [output])
+        if opts is not None and not opts.asyncOp:
+            work.wait()
+        return work
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, sources: Tensors,
                                         opts: Any = None) -> Any:
@@ -379,36 +406,37 @@ class Collectives:
     # ------------------------------------------------------------------ alltoall and its relatives
 
     def _exchange(self, source: torch.Tensor, splits: List[int], target: torch.Tensor,
-                  outputs: Any, opts: Any, finish: Optional[Callable[[], None]] = None,
-                  keep: Any = ()) -> Any:
-        """splits[r] elements of source to rank r, and all that comes to target; both are dense."""
+                  counts: List[int], outputs: Any, opts: Any, finish: Callable[[], None],
+                  keep: Any) -> Any:
+        """splits[r] elements of source to rank r, and counts[r] from it to target; both are dense.
+        """
         engine = self._alive()
         code, count = _code(source)
         factor = count // source.numel() if source.numel() else 1
+        scale = 1 if target.dtype in CODES else target.element_size()
         handle = engine.exchange(code, [n * factor for n in splits], source.data_ptr())
         nbytes = target.numel() * target.element_size()
 
         def done(handles):
-            _engine.take(handles[0], target.data_ptr(), nbytes)
-            if finish is not None:
-                finish()
+            _engine.take(handles[0], target.data_ptr(), [n * scale for n in counts], nbytes)
+            finish()
         return self._flight((handle,), (source, target, keep), outputs, opts, done)
 
     def all_to_all_single(self, output: torch.Tensor, source: torch.Tensor,
                           output_splits: Sequence[int], input_splits: Sequence[int],
                           opts: Any = None) -> Any:
-        own, target, size = _dense(source), _dense(output), self._engine.size
+        own, target = _dense(source), _dense(output)
         if own.dtype != target.dtype:
             raise ValueError(f'all_to_all: input {source.dtype}, output {output.dtype}')
         splits = self._splits('input', input_splits, source)
-        self._splits('output', output_splits, output)
-        row = own.numel() // own.shape[0] if own.dim() and own.shape[0] else 1
+        counts = self._splits('output', output_splits, output)
+        row, column = _row(own), _row(target)
 
         def finish():
             if target.data_ptr() != output.data_ptr():
-                _write(output, target)
-        return self._exchange(own, [n * row for n in splits[:size]], target, [output], opts, finish,
-                              output)
+                write(output, target)
+        return self._exchange(own, [n * row for n in splits], target, [n * column for n in counts],
+                              [output], opts, finish, (output, source))
 
     def _splits(self, which: str, splits: Sequence[int], tensor: torch.Tensor) -> List[int]:
         size, rows = self._engine.size, tensor.shape[0] if tensor.dim() else 1
@@ -445,10 +473,11 @@ class Collectives:
             at = 0
             for output, count in zip(outputs, counts):
                 if output is not None:
-                    _write(output, target[at:at + count])
+                    write(output, target[at:at + count])
                 at += count
-        return self._exchange(source, splits, target, [o for o in outputs if o is not None], opts,
-                              finish, (list(outputs), list(sources)))
+        return self._exchange(source, splits, target, counts,
+                              [o for o in outputs if o is not None], opts, finish,
+                              (list(outputs), list(sources)))
 
     def gather(self, outputs: Sequence[Tensors], sources: Tensors, opts: Any = None) -> Any:
         root, size = opts.rootRank if opts is not None else 0, self._engine.size
@@ -481,17 +510,16 @@ class Collectives:
             engine.run(ALLREDUCE, UINT8, 1, _PLAIN_SUM, address, address, memory)
             return DONE
         handle = engine.start(ALLREDUCE, UINT8, 1, _PLAIN_SUM, address, address)
-        return Pending((handle,), memory, [], engine.timeout)
+        return self._note(Pending((handle,), memory, [], engine))
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier in which rank 0 says who has not come."""
         engine = self._alive()
-        seconds = timeout.total_seconds() if timeout is not None else 0
-        limit = seconds if seconds > 0 else engine.timeout
+        seconds = timeout.total_seconds() if timeout is not None else -1
+        limit = seconds if seconds >= 0 else engine.timeout
         byte = torch.zeros(1, dtype=torch.uint8)
         if self._me:
-            self._send(byte, 0, _ROLL_CALL, limit).wait()
-            self._receive(byte, 0, _ROLL_CALL, limit).wait()
+            self._answer_roll_call(byte, limit)
             return
         missing = []
         calls = [self._receive(torch.zeros(1, dtype=torch.uint8), rank, _ROLL_CALL, limit)
@@ -503,11 +531,24 @@ class Collectives:
                 missing.append(rank)
                 if not wait_all_ranks:
                     break
+        if missing and limit == 0:
+            raise failure('[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms.')
         if missing:
-            raise failure(f'[Rank 0]: Ranks {", ".join(map(str, missing))} failed to pass '
-                          f'monitoredBarrier in {limit * 1000:g} ms')
-        for rank in range(1, engine.size):
-            self._send(byte, rank, _ROLL_CALL, limit)
+            raise failure(f'[Rank 0]: Rank{"s" * wait_all_ranks} {", ".join(map(str, missing))} '
+                          f'failed to pass monitoredBarrier in {limit * 1000:g} ms')
+        for answer in [self._send(byte, rank, _ROLL_CALL, limit)
+                       for rank in range(1, engine.size)]:
+            answer.wait()
+
+    def _answer_roll_call(self, byte: torch.Tensor, limit: float) -> None:
+        try:
+            self._send(byte, 0, _ROLL_CALL, limit).wait()
+            self._receive(byte, 0, _ROLL_CALL, limit).wait()
+        except RuntimeError as error:
+            raise failure(
+                f'[Rank {self._me}]: Rank {self._me} successfully reached monitoredBarrier, but '
+                'received errors while waiting for send/recv from rank 0. Rank 0 says which rank '
+                f'has not come. {error}') from error
 
     # ------------------------------------------------------------------ from one to another
 
@@ -523,10 +564,10 @@ class Collectives:
             raise ValueError(f'send: rank {peer} of a group of {self._engine.size} was given, and '
                              f'this is rank {self._me}.')
         dense = _dense(tensor)
-        work = _p2p.Sending(dense, timeout)
+        work = _p2p.Sending(tensor, dense, timeout, peer)
         _p2p.send(self._place.peers[peer], self._engine.name, self._me, tag, self._view(dense),
                   work)
-        return work
+        return self._note(work)
 
     def _receive(self, tensor: torch.Tensor, peer: Optional[int], tag: int,
                  timeout: float) -> Any:
@@ -536,12 +577,11 @@ class Collectives:
                              f'this is rank {self._me}.')
         dense = _dense(tensor)
         posted = _p2p.post(self._engine.name, peer, tag, self._view(dense), dense)
-        into = tensor if dense.data_ptr() != tensor.data_ptr() else None
-        if into is not None and into.is_complex():
-            into = torch.view_as_real(into)
-        return _p2p.Receiving(dense, timeout, posted, into)
+        return self._note(_p2p.Receiving(tensor, dense, timeout, posted, peer))
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> Any:
+        if tag < 0:
+            raise ValueError(f'send: tag {tag} is negative.')
         return self._send(_one(tensors), peer, tag, self._engine.timeout)
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> Any:

@@ -10,11 +10,12 @@ import ctypes
 import errno
 import itertools
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from reigen import _lib
 from reigen._core import AGAIN, EXISTS, SLICE_MS, last_error
 from reigen._lib import Options, lib, quick
+from reigen._observe import diagnose
 from reigen.distributed import _work
 from reigen.distributed._work import failure
 
@@ -70,12 +71,12 @@ class Engine:
         deadline = time.monotonic() + self.timeout
         while rc == EXISTS:
             # The last operation of this name has not ended, or nobody has seen it.
+            _sweep_stuck()
             self._release_name(key[1], key[0], deadline)
             rc = _run(request, source, target, SLICE_MS)
         while rc == AGAIN:
             if time.monotonic() > deadline:
-                raise failure(f'Timed out: the operation was not complete after {self.timeout:g} s,'
-                              ' as not all ranks of the group have come to it.')
+                raise self.late(self.timeout)
             rc = lib.reigen_request_wait(request, SLICE_MS)
         if rc < 0:
             text = quick.reigen_request_error(request).decode('utf-8', 'replace') or last_error()
@@ -84,7 +85,9 @@ class Engine:
     def _create(self, key: Any) -> int:
         turn, kind, code, count, how = key
         if len(self._requests) >= CACHE_MAX:
-            self.free()
+            # Those of this turn: no thread is at them, as it would be RING operations late.
+            for old in [old for old in self._requests if old[0] == turn]:
+                lib.reigen_request_free(self._requests.pop(old))
         shape = ctypes.c_int64(count)
         request = ctypes.c_void_p()
         rc = lib.reigen_request_create(kind, self._names[turn], code, ctypes.addressof(shape), 1,
@@ -93,6 +96,22 @@ class Engine:
             raise failure(last_error())
         self._requests[key] = request.value
         return request.value
+
+    def late(self, seconds: float) -> Exception:
+        """The exception for an operation that has not ended in time; it names who has not come."""
+        return failure('Timed out: the operation was not complete within its timeout of '
+                       f'{seconds:g} s, as {self._missing()} of the group have not come to it.')
+
+    def _missing(self) -> str:
+        if self.process_set:
+            return 'some ranks'
+        try:
+            pending = [p for p in diagnose()['pending'] if f'.{self.name}.' in p['name']]
+        except ValueError:
+            pending = []
+        oldest = max(pending, key=lambda p: p['seconds'], default={'missing': []})
+        names = ', '.join(str(rank) for rank in oldest['missing'])
+        return f'rank(s) {names}' if names else 'some ranks'
 
     def free(self) -> None:
         """Free the requests; none is in flight."""
@@ -120,7 +139,7 @@ class Engine:
                           f'of them was not complete after {self.timeout:g} s.')
         if rc == -errno.EINVAL:
             # A request that has timed out has it.
-            if time.monotonic() > deadline or (kind, turn) not in self._holders:
+            if time.monotonic() > deadline:
                 raise failure('An operation of this group has timed out before, and has not ended.')
             time.sleep(0.001)
 
@@ -170,6 +189,7 @@ class Engine:
         if rc == EXISTS:
             deadline = time.monotonic() + self.timeout
             while rc == EXISTS:
+                _sweep_stuck()
                 self._release_name(kind, turn, deadline)
                 rc = call()
         if rc < 0:
@@ -184,19 +204,32 @@ _stuck: List[Tuple[int, Any]] = []
 
 def _sweep_stuck() -> None:
     for entry in list(_stuck):
-        if lib.reigen_request_test(entry[0]) != 0:
-            _stuck.remove(entry)
+        # The first look may bring the end, of which the second one tells.
+        if lib.reigen_request_test(entry[0]) != 0 or lib.reigen_request_test(entry[0]) != 0:
+            try:
+                _stuck.remove(entry)
+            except ValueError:
+                continue  # another thread has been quicker
             lib.reigen_request_free(entry[0])
 
 
-def take(handle: int, target: int, nbytes: int) -> None:
-    """Copy what the runtime allocated for a finished operation to the caller's memory."""
+def take(handle: int, target: int, counts: Sequence[int], nbytes: int) -> None:
+    """Copy what the runtime allocated for a finished alltoall to the caller's memory, nbytes of
+    which are for counts[r] elements from rank r."""
     address, found = ctypes.c_void_p(), ctypes.c_size_t()
     shape, ndim = (ctypes.c_int64 * _lib.NDIM_MAX)(), ctypes.c_int()
     rc = quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(found), shape,
                              ctypes.byref(ndim))
     if rc < 0:
         raise failure(last_error())
+    came = (ctypes.c_int32 * len(counts))()
+    rc = quick.reigen_received_splits(handle, came, len(counts))
+    if rc < 0:
+        raise failure(last_error())
+    for rank, (some, wanted) in enumerate(zip(came, counts)):
+        if some != wanted:
+            raise failure(f'rank {rank} of the group has sent {some} elements, and {wanted} were '
+                          'expected from it')
     if found.value != nbytes:
         raise failure(f'alltoall: {found.value} bytes have come, and there is room for {nbytes}')
     if nbytes:

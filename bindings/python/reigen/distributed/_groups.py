@@ -6,8 +6,10 @@ faster one; but PyTorch gives it all of a group's devices. Where another backend
 them, as in "cpu:reigen,cuda:nccl", a Backend is made, of which PyTorch's own ProcessGroup is in
 charge. DDP and the functional collectives call either from C++.
 """
+import datetime
 import itertools
 import sys
+import types
 import weakref
 from typing import Any, List
 
@@ -30,6 +32,7 @@ class _Life:
 
     def _begin(self, options: Any) -> None:
         rank, size = options.group_rank, options.group_size
+        self._store = options.store
         ranks = tuple(options.global_ranks_in_group) or tuple(range(size))
         timeout = options.timeout.total_seconds()
         self._place = _world.enter(options.store, rank, ranks, timeout)
@@ -39,7 +42,6 @@ class _Life:
             name += f'.{self._place.turn}'
         self._engine = Engine(f'c10d.{name}', self._place.process_set, size, self._place.roots,
                               timeout)
-        self._coalesced: Any = None
 
     def set_timeout(self, timeout: Any) -> None:
         self._engine.timeout = timeout.total_seconds()
@@ -69,7 +71,6 @@ class _Life:
         return 'reigen'
 
     supports_coalescing = False
-    supports_splitting = False
 
 
 class _Named:
@@ -121,9 +122,26 @@ class ReigenProcessGroup(_Life, Collectives, *_NAMES, c10d.ProcessGroup):
     def _wait_for_pending_works(self) -> None:
         pass
 
-    def split_group(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError('The backend "reigen" makes groups by torch.distributed.new_group, '
-                           'which its members alone may call with use_local_synchronization=True.')
+    supports_splitting = True
+
+    def get_group_store(self) -> Any:
+        return self._store
+
+    def split_group(self, new_ranks: List[int], timeout: Any = None, opts: Any = None,
+                    group_name: Any = None, group_desc: Any = None,
+                    device_types: Any = None) -> Any:
+        """A group of some of this one's places, made by them alone. It gets what new_group's groups
+        get."""
+        if self._me not in new_ranks:
+            return None
+        group = ReigenProcessGroup(types.SimpleNamespace(
+            group_rank=new_ranks.index(self._me), group_size=len(new_ranks),
+            global_ranks_in_group=[self._place.ranks[place] for place in new_ranks],
+            timeout=timeout or datetime.timedelta(seconds=self._engine.timeout),
+            store=c10d.PrefixStore(f'{group_name}/', self._store), group_id=group_name))
+        group._set_group_name(group_name)
+        group._set_group_desc(group_desc or '')
+        return group
 
 
 def _companion_class() -> Any:

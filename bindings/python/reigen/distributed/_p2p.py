@@ -11,6 +11,7 @@ It follows from REIGEN_KEY_FILE and what the listener has handed over in the gro
 the file from the latter alone. Nothing that comes is ever executed.
 """
 import collections
+import errno
 import hashlib
 import hmac
 import os
@@ -20,17 +21,20 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, Deque, Dict, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from torch._C import _distributed_c10d as c10d
 import torch
 
-from reigen.distributed._work import failure
+from reigen._observe import diagnose
+from reigen.distributed._work import failure, write
 
 _HEADER = struct.Struct('<IIqQ')  # length of the group's name, sender's place, tag, bytes
 _NONCE = 32
 #: What one receive asks the kernel for.
 _SLICE = 1 << 22
+#: How often who waits asks whether the job goes on, in seconds.
+_LOOK_S = 1.0
 
 Channel = Tuple[str, int, int]  # group, sender's place in it, tag
 
@@ -71,7 +75,7 @@ _listeners: List[socket.socket] = []
 _address: Optional[Dict[str, Any]] = None
 #: By address: the sender's end.
 _outgoing: Dict[str, '_Sender'] = {}
-_incoming: List[socket.socket] = []
+_incoming: Set[socket.socket] = set()
 _guard = threading.Lock()
 
 
@@ -85,10 +89,13 @@ def _here() -> str:
 
 
 def _host_addresses() -> List[str]:
-    """This host's own addresses, best first: the one by which MASTER_ADDR is reached."""
+    """This host's own addresses, best first: the one by which MASTER_ADDR is reached. Nothing is
+    sent for it. Addresses of no use to other hosts are left out."""
     found = []
-    master = os.environ.get('MASTER_ADDR')
-    for target in [master] if master else []:
+    # The last two are of networks that exist in books only: they follow the default route.
+    for target in (os.environ.get('MASTER_ADDR'), '192.0.2.1', '2001:db8::1'):
+        if not target:
+            continue
         try:
             for family, kind, _, _, address in socket.getaddrinfo(target, 9, 0, socket.SOCK_DGRAM):
                 with socket.socket(family, kind) as probe:
@@ -101,7 +108,7 @@ def _host_addresses() -> List[str]:
                                                       socket.SOCK_STREAM)]
     except OSError:
         pass
-    return list(dict.fromkeys(a for a in found if not a.startswith('fe80')))
+    return list(dict.fromkeys(a for a in found if not a.startswith(('fe80', '127.', '::1'))))
 
 
 def _secret(handed: bytes) -> bytes:
@@ -121,26 +128,32 @@ def listen() -> Dict[str, Any]:
             name = f'reigen-p2p-{secrets.token_hex(8)}'
             unix = socket.socket(socket.AF_UNIX)
             unix.bind('\0' + name)
-            tcp = socket.create_server(('', 0), backlog=1024)
+            dual = socket.has_dualstack_ipv6()
+            tcp = socket.create_server(('', 0), backlog=1024, dualstack_ipv6=dual,
+                                       family=socket.AF_INET6 if dual else socket.AF_INET)
             unix.listen(1024)
             handed = secrets.token_bytes(32)
             key = _secret(handed)
             for server in (unix, tcp):
                 _listeners.append(server)
-                threading.Thread(target=_accept, args=(server, key), daemon=True,
+                threading.Thread(target=_accept, args=(server, key, _box), daemon=True,
                                  name='reigen-p2p').start()
             _address = {'here': _here(), 'unix': name, 'hosts': _host_addresses(),
                         'port': tcp.getsockname()[1], 'key': handed.hex()}
         return _address
 
 
-def _accept(server: socket.socket, key: bytes) -> None:
+def _accept(server: socket.socket, key: bytes, box: _Box) -> None:
     while True:
         try:
             conn, _ = server.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.EINTR):
+                time.sleep(0.1)  # it is about this one only, or passes
+                continue
             return
-        threading.Thread(target=_serve, args=(conn, key), daemon=True, name='reigen-p2p').start()
+        threading.Thread(target=_serve, args=(conn, key, box), daemon=True,
+                         name='reigen-p2p').start()
 
 
 def _prove(key: bytes, role: bytes, nonces: bytes) -> bytes:
@@ -176,7 +189,7 @@ def _welcome(conn: socket.socket, key: bytes) -> bool:
 
 
 def _greet(conn: socket.socket, key: bytes) -> None:
-    conn.settimeout(10)
+    conn.settimeout(60)  # a listener may be busy, or stopped for a while
     mine = secrets.token_bytes(_NONCE)
     theirs = _read(conn, _NONCE)
     conn.sendall(mine + _prove(key, b'sender', theirs + mine))
@@ -187,16 +200,19 @@ def _greet(conn: socket.socket, key: bytes) -> None:
 
 # ---------------------------------------------------------------------------- receiving
 
-def _serve(conn: socket.socket, key: bytes) -> None:
-    """One sender's messages, for as long as it lives."""
-    senders = set()
+def _serve(conn: socket.socket, key: bytes, box: _Box) -> None:
+    """One sender's messages, for as long as it lives, to the box of the time when it came: a later
+    one may have groups of the same names."""
+    senders: Set[Tuple[str, int]] = set()
     try:
         if conn.family != socket.AF_UNIX:
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not _welcome(conn, key):
             return
         with _guard:
-            _incoming.append(conn)
+            if box is not _box:
+                return
+            _incoming.add(conn)
         while True:
             head = _read(conn, _HEADER.size)
             length, place, tag, nbytes = _HEADER.unpack(head)
@@ -204,30 +220,32 @@ def _serve(conn: socket.socket, key: bytes) -> None:
                 raise ConnectionError('not a message')
             channel = (_read(conn, length).decode(), place, tag)
             senders.add(channel[:2])
-            _take(conn, channel, nbytes)
+            _take(conn, box, channel, nbytes)
     except Exception as error:
-        _lose(senders, str(error))
+        _lose(box, senders, str(error))
     finally:
+        with _guard:
+            _incoming.discard(conn)
         conn.close()
 
 
-def _take(conn: socket.socket, channel: Channel, nbytes: int) -> None:
-    with _box.lock:
-        posted = _box.expected(channel)
+def _take(conn: socket.socket, box: _Box, channel: Channel, nbytes: int) -> None:
+    with box.lock:
+        posted = box.expected(channel)
     if posted is None or len(posted.view) != nbytes:
         data = bytearray(nbytes)
         _exactly(conn, memoryview(data))
         if posted is None:
-            with _box.lock:
-                posted = _box.expected(channel)  # it may have come meanwhile
+            with box.lock:
+                posted = box.expected(channel)  # it may have come meanwhile
                 if posted is None:
-                    _box.came[channel].append(data)
+                    box.came[channel].append(data)
                     return
         _fill(posted, channel, data)
         return
     try:
         _exactly(conn, posted.view)
-    except OSError as error:
+    except Exception as error:
         posted.error = f'rank {channel[1]} of the group died while it was sending ({error})'
         posted.done.set()
         raise
@@ -246,13 +264,13 @@ def _fill(posted: _Posted, channel: Channel, data: bytearray) -> None:
     posted.done.set()
 
 
-def _lose(senders: Any, why: str) -> None:
+def _lose(box: _Box, senders: Any, why: str) -> None:
     """A sender has gone: who waits for it waits in vain."""
-    with _box.lock:
+    with box.lock:
         for group, place in senders:
             text = f'rank {place} of the group has gone ({why})'
-            _box.lost[group, place] = text
-            for channel, waiting in _box.posted.items():
+            box.lost[group, place] = text
+            for channel, waiting in box.posted.items():
                 while channel[:2] == (group, place) and waiting:
                     posted = waiting.popleft()
                     posted.error = text
@@ -308,6 +326,7 @@ class _Sender:
             _greet(conn, key)
             return conn
         for host in address['hosts']:
+            conn = None
             try:
                 conn = socket.create_connection((host, address['port']), timeout=10)
                 conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -315,6 +334,8 @@ class _Sender:
                 return conn
             except OSError as error:
                 tried.append(f'{host}: {error}')
+                if conn is not None:
+                    conn.close()
         raise ConnectionError('; '.join(tried) or 'no address is known')
 
     def _run(self) -> None:
@@ -344,6 +365,11 @@ class _Sender:
     def close(self) -> None:
         self._queue.put(None)
 
+    def drop(self) -> None:
+        """In the child of a fork, which has no thread for it."""
+        if self._conn is not None:
+            self._conn.close()
+
 
 def send(address: Dict[str, Any], group: str, place: int, tag: int, view: memoryview,
          work: 'Sending') -> None:
@@ -362,26 +388,48 @@ def close() -> None:
         for sender in _outgoing.values():
             sender.close()
         for server in _listeners:
-            try:
-                server.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+            _shut(server)
             server.close()
+        for conn in _incoming:
+            _shut(conn)  # its thread closes it
         _outgoing.clear()
         _listeners.clear()
-        _incoming.clear()
         _address = None
         _box = _Box()
+
+
+def _shut(end: socket.socket) -> None:
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
+
+def forked() -> None:
+    """In the child of a fork: the sockets are the parent's too, who goes on with them, and what its
+    other threads held is held for ever."""
+    global _address, _box, _guard
+    _guard = threading.Lock()
+    for end in (*_listeners, *_incoming):
+        end.close()
+    for sender in _outgoing.values():
+        sender.drop()
+    _outgoing.clear()
+    _listeners.clear()
+    _incoming.clear()
+    _address = None
+    _box = _Box()
 
 
 # ---------------------------------------------------------------------------- works
 
 class _Message(c10d.Work):
-    """A message on its way."""
+    """A message on its way. tensor: the user's; keep: where its bytes are."""
 
-    def __init__(self, tensor: torch.Tensor, timeout: float):
+    def __init__(self, tensor: torch.Tensor, keep: torch.Tensor, timeout: float):
         super().__init__()
         self._tensor = tensor
+        self._keep = keep
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
         self._error: Optional[str] = None
@@ -391,17 +439,24 @@ class _Message(c10d.Work):
         raise NotImplementedError
 
     def _late(self) -> str:
-        return 'Timed out: the message was not there'
+        raise NotImplementedError
 
     def _settle(self) -> None:
         """It is done."""
 
+    def _give_up(self) -> None:
+        """Nobody waits any more."""
+
     def wait(self, timeout: Any = None) -> bool:
-        deadline = self._deadline
+        limit, deadline = self._timeout, self._deadline
         if timeout is not None and timeout.total_seconds() > 0:
-            deadline = min(deadline, time.monotonic() + timeout.total_seconds())
-        if not self._event().wait(max(deadline - time.monotonic(), 0)):
-            raise failure(f'{self._late()} after {self._timeout:g} s.')
+            limit = min(limit, timeout.total_seconds())
+            deadline = min(deadline, time.monotonic() + limit)
+        while not self._event().wait(min(max(deadline - time.monotonic(), 0), _LOOK_S)):
+            cause = _cause()
+            if cause is not None or time.monotonic() >= deadline:
+                self._give_up()
+                raise failure(cause or f'Timed out: {self._late()} after {limit:g} s.')
         self._settle()
         if self._error is not None:
             raise failure(self._error)
@@ -411,12 +466,16 @@ class _Message(c10d.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        return self._event().is_set()
+        done = self._event().is_set()
+        if done:
+            self._settle()
+        return done
 
     def is_success(self) -> bool:
         return self.is_completed() and self._error is None
 
     def exception(self) -> Optional[BaseException]:
+        self.is_completed()
         return failure(self._error) if self._error else None
 
     def result(self) -> List[torch.Tensor]:
@@ -436,16 +495,25 @@ class _Message(c10d.Work):
             self._future.set_exception(error)
 
 
+def _cause() -> Optional[str]:
+    """Why the job does not go on, if it does not: the runtime hears of ranks that die."""
+    try:
+        return diagnose(0)['failure']
+    except ValueError:
+        return 'The message was on its way when this rank left the job.'
+
+
 class Sending(_Message):
-    def __init__(self, tensor: torch.Tensor, timeout: float):
-        super().__init__(tensor, timeout)
+    def __init__(self, tensor: torch.Tensor, keep: torch.Tensor, timeout: float, peer: int):
+        super().__init__(tensor, keep, timeout)
         self._done = threading.Event()
+        self._peer = peer
 
     def _event(self) -> threading.Event:
         return self._done
 
     def _late(self) -> str:
-        return 'Timed out: the message was not sent, as its receiver does not read'
+        return f'the message was not sent, as rank {self._peer} of the group does not read it,'
 
     def _sent(self, error: Optional[str]) -> None:
         self._error = error
@@ -453,26 +521,34 @@ class Sending(_Message):
 
 
 class Receiving(_Message):
-    """into: the tensor that gets it, where the message goes to a row-major copy."""
+    """keep: the tensor itself, or a row-major copy of it that the message goes to first."""
 
-    def __init__(self, tensor: torch.Tensor, timeout: float, posted: _Posted,
-                 into: Optional[torch.Tensor]):
-        super().__init__(tensor, timeout)
+    def __init__(self, tensor: torch.Tensor, keep: torch.Tensor, timeout: float, posted: _Posted,
+                 peer: Optional[int]):
+        super().__init__(tensor, keep, timeout)
         self._posted = posted
-        self._into = into
+        self._peer = peer
+        self._settled = False
+        self._lock = threading.Lock()
 
     def _event(self) -> threading.Event:
         return self._posted.done
 
     def _late(self) -> str:
+        who = 'any rank' if self._peer is None else f'rank {self._peer}'
+        return f'the message that recv waits for has not come from {who} of the group'
+
+    def _give_up(self) -> None:
         withdraw(self._posted)
-        return 'Timed out: the message that recv waits for has not come'
 
     def _settle(self) -> None:
-        self._error = self._posted.error
-        if self._into is not None and self._error is None:
-            self._into.copy_(self._tensor)
-            self._into = None
+        with self._lock:
+            if self._settled:
+                return
+            self._error = self._posted.error
+            if self._error is None and self._keep.data_ptr() != self._tensor.data_ptr():
+                write(self._tensor, self._keep)
+            self._settled = True
 
     def source_rank(self) -> int:
         return self._posted.source

@@ -35,10 +35,16 @@ class Exchanges:
         except RuntimeError as error:
             if time.monotonic() < self._deadline - 0.5 and 'imeout' not in str(error):
                 raise
-            missing = [key.rpartition('/')[2] for key in keys if not self._store.check([key])]
-            who = ('rank 0' if self.rank else 'ranks ' + ', '.join(missing)) + ' of the group'
-            raise TimeoutError(f'{who} did not come to make a process group of {self.size} ranks '
-                               f'within {self._timeout:g} s.') from error
+            raise TimeoutError(self._missing()) from error
+
+    def _missing(self) -> str:
+        """Who has not come to the exchange that did not end in time."""
+        here = f'{self._key}/{self._count - 1}'
+        missing = [str(rank) for rank in range(self.size)
+                   if rank != self.rank and not self._store.check([f'{here}/{rank}'])]
+        who = f'rank(s) {", ".join(missing)}' if missing else 'some ranks'
+        return (f'Timed out: {who} of the group did not come to make a process group of '
+                f'{self.size} ranks within {self._timeout:g} s.')
 
     def exchange(self, blob: bytes) -> List[bytes]:
         """What each rank has handed over."""
@@ -50,6 +56,7 @@ class Exchanges:
             self._store.set(f'{key}/{self.rank}', blob)
             self._wait([f'{key}/all'])
             return _unpack(self._store.get(f'{key}/all'), self.size)
+        self._store.set(f'{key}/0', b'')  # for those that ask who is missing
         others = [f'{key}/{rank}' for rank in range(1, self.size)]
         self._wait(others)
         blobs = [blob, *(bytes(self._store.get(other)) for other in others)]

@@ -4,10 +4,12 @@
 C borrows the memory of an operation until it is done. A Work keeps it alive; one that is dropped
 unseen leaves it to `_orphans`, which are looked at when the next operation starts.
 
-Who waits drives the transfer. A future has nobody who waits, so reigen_on_done completes it: in a
-thread of C's, which takes the GIL for it.
+Who waits drives the transfer. A future has nobody who waits, so reigen_on_done says when it is
+done: in a thread of C's, which takes the GIL for it. What the user has hung onto the future runs in
+a thread of its own, as it may wait for further operations, which that thread of C's has to drive.
 """
 import itertools
+import queue
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -16,6 +18,7 @@ import torch
 from torch.distributed import DistBackendError
 from torch._C import _distributed_c10d as c10d
 
+from reigen import _core
 from reigen._core import AGAIN, SLICE_MS, last_error
 from reigen._lib import Done as DoneFunction, lib, quick
 
@@ -24,10 +27,20 @@ _orphans: List[Tuple[Sequence[int], Any]] = []
 #: Works whose futures reigen_on_done completes, by the number that C hands back.
 _told: Dict[int, 'Pending'] = {}
 _numbers = itertools.count(1)
+#: How often the deadlines of futures are looked at, and how many idle threads are kept for them.
+_LOOK_S, _IDLE_MAX = 0.5, 2
 
 
 def failure(text: str) -> DistBackendError:
     return DistBackendError(text)
+
+
+def write(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Elements in a row, complex ones as two numbers, to a tensor of any strides."""
+    with torch.no_grad():
+        if target.is_complex() and not source.is_complex():
+            source = torch.view_as_complex(source.view(*target.shape, 2))
+        target.copy_(source.view(target.shape))
 
 
 def adopt(handles: Sequence[int], keep: Any) -> None:
@@ -92,24 +105,26 @@ DONE = Done([])
 class Pending(c10d.Work):
     """Operations in flight that are one to the caller.
 
-    handles: C's; keep: what C borrows; outputs: result(); finish: called once when all are done
-    well, by whoever sees it first.
+    handles: C's; keep: what C borrows; outputs: result(); engine: the group's; finish: called once
+    when all are done well, by whoever sees it first.
     """
 
-    def __init__(self, handles: Sequence[int], keep: Any, outputs: Any, timeout: float,
+    def __init__(self, handles: Sequence[int], keep: Any, outputs: Any, engine: Any,
                  finish: Optional[Callable[[Sequence[int]], None]] = None):
         super().__init__()
         self._handles = handles
         self._keep = keep
         self._outputs = outputs
         self._finish = finish
-        self._deadline = time.monotonic() + timeout
-        self._timeout = timeout
+        self._engine = engine
+        self._timeout = engine.timeout
+        self._deadline = time.monotonic() + self._timeout
         self._lock = threading.Lock()
         self._over = False
         self._error: Optional[BaseException] = None
         self._future: Optional[torch.futures.Future] = None
         self._open = 0
+        self._completed = False
 
     # ------------------------------------------------------------------ the end
 
@@ -119,10 +134,11 @@ class Pending(c10d.Work):
             text = quick.reigen_handle_error(handle).decode('utf-8', 'replace')
             self._error = failure(text or last_error())
 
-    def _end(self) -> None:
-        """All of them have ended: once, copy what is to be copied and let go of the memory."""
+    def _end(self, told: bool = False) -> None:
+        """All of them have ended: once, copy what is to be copied and let go of the memory. Where
+        there is a future, who is told of the end does it."""
         with self._lock:
-            if self._over:
+            if self._over or (self._future is not None and not told):
                 return
             try:
                 if self._error is None and self._finish is not None:
@@ -135,27 +151,19 @@ class Pending(c10d.Work):
             self._over = True
 
     def _await(self, timeout: Any) -> None:
-        deadline = self._deadline
+        limit, deadline = self._timeout, self._deadline
         if timeout is not None and timeout.total_seconds() > 0:
-            deadline = min(deadline, time.monotonic() + timeout.total_seconds())
+            limit = min(limit, timeout.total_seconds())
+            deadline = min(deadline, time.monotonic() + limit)
         for handle in self._handles:
             rc = lib.reigen_wait(handle, SLICE_MS)
             while rc == AGAIN:
                 if time.monotonic() > deadline:
-                    raise failure(f'Timed out: the operation was not complete after '
-                                  f'{self._timeout:g} s, as not all ranks of the group have come '
-                                  'to it.')
+                    raise self._engine.late(limit)
                 rc = lib.reigen_wait(handle, SLICE_MS)
             if self._future is None:
                 self._look(rc, handle)
-        if self._future is None:
-            self._end()
-        elif not self._over:
-            # reigen_on_done's function is at it, perhaps in another thread.
-            try:
-                self._future.wait()
-            except RuntimeError as error:
-                self._error = self._error or error
+        self._end()
 
     def __del__(self) -> None:
         if not self._over and self._future is None:
@@ -166,6 +174,12 @@ class Pending(c10d.Work):
     def wait(self, timeout: Any = None) -> bool:
         if not self._over:
             self._await(timeout)
+        if self._future is not None and not self._future.done():
+            # Others are at it; this is about the end, and _error tells how it was.
+            try:
+                self._future.wait()
+            except RuntimeError as error:
+                self._error = self._error or error
         if self._error is not None:
             raise self._error
         return True
@@ -174,14 +188,14 @@ class Pending(c10d.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        if self._over:
+        if self._over or self._completed:
             return True
         # The first look may bring the end, of which the second one tells.
         for handle in self._handles:
             if quick.reigen_poll(handle) == 0 and quick.reigen_poll(handle) == 0:
                 return False
         try:
-            self._await(None)
+            self.wait()
         except RuntimeError as error:
             self._error = self._error or error
         return True
@@ -201,11 +215,13 @@ class Pending(c10d.Work):
     _source_rank = source_rank
 
     def get_future(self) -> torch.futures.Future:
-        if self._future is not None:
-            return self._future
-        self._future = future = torch.futures.Future()
-        if self._over:
-            self._complete()
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = future = torch.futures.Future()
+            over = self._over
+        if over:
+            self.complete()
             return future
         number = next(_numbers)
         _told[number] = self
@@ -213,13 +229,91 @@ class Pending(c10d.Work):
         for handle in list(self._handles):
             if lib.reigen_on_done(handle, _on_done, number) < 0:
                 _on_done_safe(number, handle, -1)
+        if not self._over:
+            _watch.need()
         return future
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
+        """Tell those who have the future, as far as nobody has; their functions run in it."""
+        with self._lock:
+            if self._completed:
+                return
+            self._completed = True
         if self._error is not None:
             self._future.set_exception(self._error)
         else:
             self._future.set_result(self._outputs)
+
+    def expire(self) -> None:
+        """Nobody waits for it, and it is late: say so. It stays in C's hands until it is done."""
+        if time.monotonic() > self._deadline and not self._over and not self._completed:
+            self._error = self._error or self._engine.late(self._timeout)
+            _tellers.complete(self)
+
+
+class _Tellers:
+    """Threads that complete futures, in turn. One more is made when all of them are busy, as each
+    may be waiting for another future."""
+
+    def __init__(self) -> None:
+        self._queue: 'queue.SimpleQueue[Pending]' = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+
+    def complete(self, work: Pending) -> None:
+        with self._lock:
+            more = self._idle == 0
+            self._idle -= not more
+        self._queue.put(work)
+        if more:
+            threading.Thread(target=self._run, daemon=True, name='reigen-futures').start()
+
+    def _run(self) -> None:
+        idle = True
+        while idle:
+            work = self._queue.get()
+            work.complete()
+            del work
+            with self._lock:
+                idle = self._idle < _IDLE_MAX
+                self._idle += idle
+
+
+class _Watch:
+    """A thread that looks at the deadlines of futures, as long as there are any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._there = False
+
+    def need(self) -> None:
+        with self._lock:
+            there, self._there = self._there, True
+        if not there:
+            threading.Thread(target=self._run, daemon=True, name='reigen-deadlines').start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_LOOK_S)
+            for work in list(_told.values()):
+                work.expire()
+            work = None
+            with self._lock:
+                if not _told:
+                    self._there = False
+                    return
+
+
+_tellers, _watch = _Tellers(), _Watch()
+
+
+def _forked() -> None:
+    global _tellers, _watch
+    _tellers, _watch = _Tellers(), _Watch()
+    _told.clear()
+
+
+_core.after_fork.append(_forked)
 
 
 def _on_done_safe(number: int, handle: int, status: int) -> None:
@@ -232,8 +326,8 @@ def _on_done_safe(number: int, handle: int, status: int) -> None:
         last = work._open == 0
     if last:
         _told.pop(number, None)
-        work._end()
-        work._complete()
+        work._end(told=True)
+        _tellers.complete(work)
 
 
 @DoneFunction

@@ -10,7 +10,7 @@ import ctypes
 import json
 import os
 import threading
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from reigen import _core
 from reigen._lib import lib, quick
@@ -23,19 +23,37 @@ _lock = threading.RLock()
 _members: Tuple[int, ...] = ()
 #: Reigen was joined for a group, and is left with the last one.
 _ours = False
-#: By global ranks in the group's order: [process set, groups that use it].
-_sets: Dict[Tuple[int, ...], List[int]] = {}
+#: By global ranks in the group's order: the process set, and the groups that use it.
+_sets: Dict[Tuple[int, ...], '_Entry'] = {}
+#: All that groups use.
+_used: Set['_Entry'] = set()
+
+
+class _Entry:
+    def __init__(self, process_set: int):
+        self.process_set, self.users = process_set, 0
 
 
 def _forget() -> None:
     global _members, _ours
     _members, _ours = (), False
     _sets.clear()
+    _used.clear()
     _p2p.close()
 
 
+def _forked() -> None:
+    """In the child of a fork, whose parent goes on."""
+    global _lock, _members, _ours
+    _lock = threading.RLock()
+    _members, _ours = (), False
+    _sets.clear()
+    _used.clear()
+    _p2p.forked()
+
+
 _core.after_shutdown.append(_forget)
-_core.after_fork.append(_forget)
+_core.after_fork.append(_forked)
 
 
 def _by_agent(rank: int, size: int) -> bool:
@@ -48,7 +66,7 @@ def _about_me(ranks: Tuple[int, ...], rank: int) -> Dict[str, Any]:
     known = _sets.get(ranks)
     return {'version': _core.version(), 'ranks': list(ranks),
             'runtime': [_core.rank(), _core.size()] if _core.is_initialized() else None,
-            'members': list(_members), 'set': known[0] if known else None,
+            'members': list(_members), 'set': known.process_set if known else None,
             'agent': _by_agent(rank, len(ranks)), 'address': _p2p.listen()}
 
 
@@ -119,8 +137,9 @@ class Place:
     """Where a group's operations go. process_set: the runtime's; roots: its ranks' numbers in the
     runtime; peers: their addresses for send and recv; turn: groups of this name there have been."""
 
-    def __init__(self, ranks: Tuple[int, ...], process_set: int, peers: List[Any], turn: int):
-        self.ranks, self.process_set, self.peers, self.turn = ranks, process_set, peers, turn
+    def __init__(self, ranks: Tuple[int, ...], entry: _Entry, peers: List[Any], turn: int):
+        self.ranks, self.entry, self.peers, self.turn = ranks, entry, peers, turn
+        self.process_set = entry.process_set
         self.roots = [_members.index(rank) for rank in ranks]
 
 
@@ -139,25 +158,28 @@ def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float) -> Plac
             process_set = words[0]['set']
         else:
             process_set = _meet(ranks, exchanges, timeout)
-        entry = _sets.setdefault(ranks, [process_set, 0])
-        entry[0] = process_set
-        entry[1] += 1
-        return Place(ranks, process_set, [word['address'] for word in words], exchanges.turn)
+        entry = _sets.get(ranks)
+        if entry is None or entry.process_set != process_set:
+            entry = _sets[ranks] = _Entry(process_set)
+        entry.users += 1
+        _used.add(entry)
+        return Place(ranks, entry, [word['address'] for word in words], exchanges.turn)
 
 
 def leave(place: Place) -> None:
-    """A group is no more."""
-    global _members
+    """A group is no more. It may be one of a job that was left before, which has gone with it."""
     with _lock:
-        entry = _sets.get(place.ranks)
-        if entry is None:
+        entry = place.entry
+        if entry not in _used:
             return
-        entry[1] -= 1
-        if entry[1] == 0:
-            del _sets[place.ranks]
+        entry.users -= 1
+        if entry.users == 0:
+            _used.remove(entry)
+            if _sets.get(place.ranks) is entry:
+                del _sets[place.ranks]
             if place.process_set:
                 lib.reigen_process_set_remove(place.process_set)
-        if _sets:
+        if _used:
             return
         if _ours:
             _core.shutdown()
