@@ -107,7 +107,7 @@ class Engine:
             return 'some ranks'
         try:
             pending = [p for p in diagnose()['pending'] if f'.{self.name}.' in p['name']]
-        except ValueError:
+        except (ValueError, OSError):  # it has been left, or is built without observers
             pending = []
         oldest = max(pending, key=lambda p: p['seconds'], default={'missing': []})
         names = ', '.join(str(rank) for rank in oldest['missing'])

@@ -11,7 +11,13 @@ import time
 from datetime import timedelta
 from typing import Any, List, Optional
 
+from torch.distributed import DistStoreError
+
 from reigen._lib import Fence, Meeting
+
+
+class Late(TimeoutError, DistStoreError):
+    """Some did not come in time."""
 
 
 class Exchanges:
@@ -35,7 +41,7 @@ class Exchanges:
         except RuntimeError as error:
             if time.monotonic() < self._deadline - 0.5 and 'imeout' not in str(error):
                 raise
-            raise TimeoutError(self._missing()) from error
+            raise Late(self._missing()) from error
 
     def _missing(self) -> str:
         """Who has not come to the exchange that did not end in time."""
