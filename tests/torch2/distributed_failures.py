@@ -41,7 +41,11 @@ def mistakes(me):
     fails(lambda: dist.all_reduce(torch.ones(2, device='meta')), 'cpu:reigen,cuda:nccl',
           kind=ValueError)
     fails(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), 'integers', kind=ValueError)
-    fails(lambda: dist.all_reduce(torch.ones(2).to_sparse()), 'dense', kind=ValueError)
+    fails(lambda: dist.all_reduce(torch.ones(2).to_sparse(), dist.ReduceOp.MAX), 'SUM or AVG',
+          kind=ValueError)
+    fails(lambda: dist.broadcast(torch.ones(2).to_sparse(), 0), 'dense', kind=ValueError)
+    fails(lambda: dist.all_reduce(torch.ones(2 + me).to_sparse()), 'differ in shape',
+          kind=ValueError)
     fails(lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e5m2)), 'reduce', kind=ValueError)
     fails(lambda: dist.send(torch.ones(1), me), kind=ValueError)
     if me == 1:
@@ -86,7 +90,7 @@ def late(me):
     dist.barrier()
     if me == 0:
         fails(lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.5)),
-              'Ranks 1 failed to pass monitoredBarrier in 500 ms')
+              'Rank 1 failed to pass monitoredBarrier in 500 ms')
     dist.barrier()
 
 

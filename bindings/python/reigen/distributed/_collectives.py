@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
-from reigen.distributed import _engine, _p2p
+from reigen.distributed import _engine, _p2p, _sparse
 from reigen.distributed._engine import (ALLGATHER, ALLREDUCE, AVERAGE, BROADCAST, MAX, MIN, PRODUCT,
                                         REDUCESCATTER, SUM, UINT8, Engine)
 from reigen.distributed._work import DONE, Done, Many, Pending, failure
@@ -149,6 +149,8 @@ class Collectives:
 
     def _allreduce_slowly(self, tensors: Tensors, opts: Any) -> Any:
         engine, tensor = self._alive(), _one(tensors)
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.sparse_coo:
+            return self.allreduce_sparse(tensors, opts)
         dense = _dense(tensor)
         how, function = self._reduction(opts.reduceOp) if opts is not None else (_PLAIN_SUM, None)
         if function is not None:
@@ -170,7 +172,16 @@ class Collectives:
         return work
 
     def allreduce_sparse(self, tensors: Tensors, opts: Any = None) -> Any:
-        raise _refuse(tensors[0])
+        self._alive()
+        tensor, number = _one(tensors), 0 if opts is None else hash(opts.reduceOp)
+        if not tensor.is_cpu or tensor.layout is not torch.sparse_coo:
+            raise _refuse(tensor)
+        if number > 1:
+            raise ValueError('Sparse tensors are reduced by SUM or AVG alone.')
+        if number == 1 and not (tensor.is_floating_point() or tensor.is_complex()):
+            raise ValueError('AVG of sparse tensors is for floating-point numbers.')
+        _sparse.allreduce(self, tensor, average=number == 1)
+        return Done([tensor])
 
     def reduce(self, tensors: Tensors, opts: Any = None) -> Any:
         engine, tensor = self._alive(), _one(tensors)
@@ -486,12 +497,11 @@ class Collectives:
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier in which rank 0 says who has not come."""
         engine = self._alive()
-        seconds = timeout.total_seconds() if timeout is not None else 0
-        limit = seconds if seconds > 0 else engine.timeout
+        seconds = timeout.total_seconds() if timeout is not None else -1
+        limit = seconds if seconds >= 0 else engine.timeout
         byte = torch.zeros(1, dtype=torch.uint8)
         if self._me:
-            self._send(byte, 0, _ROLL_CALL, limit).wait()
-            self._receive(byte, 0, _ROLL_CALL, limit).wait()
+            self._answer_roll_call(byte, limit)
             return
         missing = []
         calls = [self._receive(torch.zeros(1, dtype=torch.uint8), rank, _ROLL_CALL, limit)
@@ -503,11 +513,23 @@ class Collectives:
                 missing.append(rank)
                 if not wait_all_ranks:
                     break
+        if missing and limit == 0:
+            raise failure('[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms.')
         if missing:
-            raise failure(f'[Rank 0]: Ranks {", ".join(map(str, missing))} failed to pass '
-                          f'monitoredBarrier in {limit * 1000:g} ms')
+            raise failure(f'[Rank 0]: Rank{"s" * wait_all_ranks} {", ".join(map(str, missing))} '
+                          f'failed to pass monitoredBarrier in {limit * 1000:g} ms')
         for rank in range(1, engine.size):
             self._send(byte, rank, _ROLL_CALL, limit)
+
+    def _answer_roll_call(self, byte: torch.Tensor, limit: float) -> None:
+        try:
+            self._send(byte, 0, _ROLL_CALL, limit).wait()
+            self._receive(byte, 0, _ROLL_CALL, limit).wait()
+        except RuntimeError as error:
+            raise failure(
+                f'[Rank {self._me}]: Rank {self._me} successfully reached monitoredBarrier, but '
+                'received errors while waiting for send/recv from rank 0. Rank 0 says which rank '
+                f'has not come. {error}') from error
 
     # ------------------------------------------------------------------ from one to another
 

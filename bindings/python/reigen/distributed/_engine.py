@@ -74,8 +74,8 @@ class Engine:
             rc = _run(request, source, target, SLICE_MS)
         while rc == AGAIN:
             if time.monotonic() > deadline:
-                raise failure(f'Timed out: the operation was not complete after {self.timeout:g} s,'
-                              ' as not all ranks of the group have come to it.')
+                raise failure('Timed out: the operation was not complete within its timeout of '
+                              f'{self.timeout:g} s, as not all ranks of the group have come to it.')
             rc = lib.reigen_request_wait(request, SLICE_MS)
         if rc < 0:
             text = quick.reigen_request_error(request).decode('utf-8', 'replace') or last_error()

@@ -142,9 +142,9 @@ class Pending(c10d.Work):
             rc = lib.reigen_wait(handle, SLICE_MS)
             while rc == AGAIN:
                 if time.monotonic() > deadline:
-                    raise failure(f'Timed out: the operation was not complete after '
-                                  f'{self._timeout:g} s, as not all ranks of the group have come '
-                                  'to it.')
+                    raise failure('Timed out: the operation was not complete within its timeout '
+                                  f'of {self._timeout:g} s, as not all ranks of the group have '
+                                  'come to it.')
                 rc = lib.reigen_wait(handle, SLICE_MS)
             if self._future is None:
                 self._look(rc, handle)
