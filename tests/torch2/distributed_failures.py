@@ -44,7 +44,11 @@ def mistakes(me):
     fails(lambda: dist.all_reduce(torch.ones(2, device='meta')), 'cpu:reigen,cuda:nccl',
           kind=ValueError)
     fails(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), 'integers', kind=ValueError)
-    fails(lambda: dist.all_reduce(torch.ones(2).to_sparse()), 'dense', kind=ValueError)
+    fails(lambda: dist.all_reduce(torch.ones(2).to_sparse(), dist.ReduceOp.MAX), 'SUM or AVG',
+          kind=ValueError)
+    fails(lambda: dist.broadcast(torch.ones(2).to_sparse(), 0), 'dense', kind=ValueError)
+    fails(lambda: dist.all_reduce(torch.ones(2 + me).to_sparse()), 'differ in shape',
+          kind=ValueError)
     fails(lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e5m2)), 'reduce', kind=ValueError)
     fails(lambda: dist.send(torch.ones(1), me), kind=ValueError)
     fails(lambda: dist.send(torch.ones(1), (me + 1) % size, tag=-1), 'negative', kind=ValueError)

@@ -10,10 +10,10 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
-from reigen.distributed import _engine, _p2p
+from reigen.distributed import _engine, _p2p, _sparse
 from reigen.distributed._engine import (ALLGATHER, ALLREDUCE, AVERAGE, BROADCAST, MAX, MIN, PRODUCT,
                                         REDUCESCATTER, SUM, UINT8, Engine)
-from reigen.distributed._work import DONE, Many, Pending, failure, write
+from reigen.distributed._work import DONE, Done, Many, Pending, failure, write
 from reigen.torch._tensor import CODES
 
 #: An allgather or reducescatter of at most so many bytes in all is a small one.
@@ -166,6 +166,8 @@ class Collectives:
 
     def _allreduce_slowly(self, tensors: Tensors, opts: Any) -> Any:
         engine, tensor = self._alive(), _one(tensors)
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.sparse_coo:
+            return self.allreduce_sparse(tensors, opts)
         dense = _dense(tensor)
         how, function = self._reduction(opts, tensor)
         if function is not None:
@@ -187,7 +189,16 @@ class Collectives:
         return work
 
     def allreduce_sparse(self, tensors: Tensors, opts: Any = None) -> Any:
-        raise _refuse(tensors[0])
+        self._alive()
+        tensor, number = _one(tensors), 0 if opts is None else hash(opts.reduceOp)
+        if not tensor.is_cpu or tensor.layout is not torch.sparse_coo:
+            raise _refuse(tensor)
+        if number > 1:
+            raise ValueError('Sparse tensors are reduced by SUM or AVG alone.')
+        if number == 1 and not (tensor.is_floating_point() or tensor.is_complex()):
+            raise ValueError('AVG of sparse tensors is for floating-point numbers.')
+        _sparse.allreduce(self, tensor, average=number == 1)
+        return Done([tensor])
 
     def reduce(self, tensors: Tensors, opts: Any = None) -> Any:
         engine, tensor = self._alive(), _one(tensors)
