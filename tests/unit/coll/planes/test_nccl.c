@@ -398,10 +398,12 @@ static double without(size_t i, const int *arg)
     return sum;
 }
 
-/* The last rank has none of its own: it takes part by zeros on a stream of the plane's. */
+/* The last rank has none of its own: it takes part by zeros on a stream of the plane's. Perhaps it
+ * has never spoken of a device. */
 static int joins(struct rank *rank)
 {
-    struct standin_stream *stream = tensor_stream(rank);
+    bool bare = getenv("TEST_BARE") && rank->me == rank->n - 1;
+    struct standin_stream *stream = bare ? NULL : tensor_stream(rank);
     int64_t shape = 300;
     int arg[] = { rank->n - 1 }, bad = check(reigen_init(NULL) == 0);
     reigen_handle joined;
@@ -422,6 +424,12 @@ static void who_has_joined_supplies_zeros(void **state)
 {
     (void) state;
     assert_int_equal(ranks_run(3, ranks_port(), joins, NULL), 0);
+    ranks_setenv("TEST_BARE", "1");
+    assert_int_equal(ranks_run(3, ranks_port(), joins, NULL), 0);
+    ranks_setenv("REIGEN_PLANES", "shm,tcp");
+    assert_int_equal(ranks_run(3, ranks_port(), joins, NULL), 0);
+    ranks_setenv("REIGEN_PLANES", NULL);
+    ranks_setenv("TEST_BARE", NULL);
 }
 
 /* The same tensors in the host's memory and on the device: the results have the same bits. */
