@@ -17,6 +17,7 @@
 #define ATTEMPT_MS 15000
 #define PAUSE_MIN_MS 200 /* after an attempt; then a half longer each time, up to */
 #define PAUSE_MAX_MS 2000
+#define REST_READS_MAX 80 /* of 1 KiB: a pipe holds 64 */
 
 static void attempt(void *arg);
 
@@ -28,14 +29,12 @@ bool rg_wait_has_ssh(void)
 }
 
 /* The last line that is not empty is kept. A pipe that is full would stop ssh, whose banner may be
- * longer than that. */
-static void on_said(void *arg, int events)
+ * longer than that. True while there may be more to read. */
+static bool hear(struct rg_wait_host *host)
 {
-    struct rg_wait_host *host = arg;
     char text[1024];
     ssize_t n = read(host->errors_fd, text, sizeof(text));
 
-    (void) events;
     if (n == 0)
         rg_io_stop(&host->errors);
     for (ssize_t i = 0; i < n; i++) {
@@ -49,6 +48,21 @@ static void on_said(void *arg, int events)
         if (host->nsaid < sizeof(host->said) - 1)
             host->said[host->nsaid++] = iscntrl((unsigned char) text[i]) ? ' ' : text[i];
     }
+    return n > 0;
+}
+
+static void on_said(void *arg, int events)
+{
+    (void) events;
+    hear(arg);
+}
+
+/* All that an ended ssh has left in the pipe; what it started may have the pipe still, and write on
+ * for ever. */
+static void hear_the_rest(struct rg_wait_host *host)
+{
+    for (int i = 0; i < REST_READS_MAX && hear(host); i++)
+        ;
 }
 
 static void stop_listening(struct rg_wait_host *host)
@@ -76,7 +90,7 @@ static void on_ended(void *arg, pid_t pid, int status)
     rg_timer_stop(&host->timer);
     host->pid = 0;
     wait->nssh--;
-    on_said(host, 0);
+    hear_the_rest(host);
     stop_listening(host);
     if (host->nsaid)
         snprintf(why, sizeof(why), "%.*s", (int) host->nsaid, host->said);
