@@ -2,17 +2,22 @@
 """What an operation gives back: c10d's Work.
 
 C borrows the memory of an operation until it is done. A Work keeps it alive; one that is dropped
-unseen leaves it to `_orphans`, which are looked at when the next operation starts.
+unseen stays in `_orphans`, which are looked at when the next operation starts.
+
+A Work has a half in C++, which can wait for nothing without the half in Python. PyTorch keeps the
+former alone in places: DDP's reducer waits so for the operation of its join. So the latest Works
+that nobody in Python has any more stay in `_dropped`, without their memory.
 
 Who waits drives the transfer. A future has nobody who waits, so reigen_on_done says when it is
 done: in a thread of C's, which takes the GIL for it. What the user has hung onto the future runs in
 a thread of its own, as it may wait for further operations, which that thread of C's has to drive.
 """
+import collections
 import itertools
 import queue
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import torch
 from torch.distributed import DistBackendError
@@ -22,8 +27,10 @@ from reigen import _core
 from reigen._core import AGAIN, SLICE_MS, last_error
 from reigen._lib import Done as DoneFunction, lib, quick
 
-#: (handles, what C borrows) of those that nobody asks for any more.
-_orphans: List[Tuple[Sequence[int], Any]] = []
+#: Works in flight that nobody asks for any more.
+_orphans: List['Pending'] = []
+#: Works that are over; see above.
+_dropped: Deque[c10d.Work] = collections.deque(maxlen=64)
 #: Works whose futures reigen_on_done completes, by the number that C hands back.
 _told: Dict[int, 'Pending'] = {}
 _numbers = itertools.count(1)
@@ -43,21 +50,13 @@ def write(target: torch.Tensor, source: torch.Tensor) -> None:
         target.copy_(source.view(target.shape))
 
 
-def adopt(handles: Sequence[int], keep: Any) -> None:
-    """Nobody will ask for these; their memory is C's until they are done."""
-    _orphans.append((handles, keep))
-
-
 def sweep() -> None:
-    """Forget the orphans that are done."""
+    """End the orphans that are done."""
     left = []
     while _orphans:
-        handles, keep = _orphans.pop()
-        if all(quick.reigen_poll(handle) != 0 for handle in handles):
-            for handle in handles:
-                quick.reigen_release(handle)
-        else:
-            left.append((handles, keep))
+        work = _orphans.pop()
+        if not work.end_if_done():
+            left.append(work)
     _orphans.extend(left)
 
 
@@ -68,6 +67,10 @@ class Done(c10d.Work):
         super().__init__()
         self._outputs = outputs
         self._source = source
+
+    def __del__(self, drop: Any = _dropped.append) -> None:
+        self._outputs = None
+        drop(self)
 
     def wait(self, timeout: Any = None) -> bool:
         return True
@@ -145,10 +148,10 @@ class Pending(c10d.Work):
                     self._finish(self._handles)
             except BaseException as error:
                 self._error = error
+            self._over = True
             for handle in self._handles:
                 quick.reigen_release(handle)
             self._keep = self._finish = None
-            self._over = True
 
     def _await(self, timeout: Any) -> None:
         limit, deadline = self._timeout, self._deadline
@@ -161,13 +164,29 @@ class Pending(c10d.Work):
                 if time.monotonic() > deadline:
                     raise self._engine.late(limit)
                 rc = lib.reigen_wait(handle, SLICE_MS)
-            if self._future is None:
+            if self._future is None and not self._over:
                 self._look(rc, handle)
         self._end()
 
-    def __del__(self) -> None:
-        if not self._over and self._future is None:
-            adopt(self._handles, (self._keep, self._outputs))
+    def end_if_done(self) -> bool:
+        """For an orphan, for which somebody may wait in C++ at the same time."""
+        codes = [quick.reigen_poll(handle) for handle in self._handles]
+        if 0 in codes and not self._over:
+            return False
+        if not self._over:
+            for rc, handle in zip(codes, self._handles):
+                self._look(rc, handle)
+            self._end()
+        self._outputs = None
+        _dropped.append(self)
+        return True
+
+    def __del__(self, drop: Any = _dropped.append, adopt: Any = _orphans.append) -> None:
+        if self._over or self._future is not None:
+            self._outputs = None
+            drop(self)
+        else:
+            adopt(self)
 
     # ------------------------------------------------------------------ c10d's interface
 
@@ -348,6 +367,13 @@ class Many(c10d.Work):
         super().__init__()
         self._works = list(works)
         self._outputs = outputs
+
+    def __del__(self, drop: Any = _dropped.append) -> None:
+        self._outputs = None
+        for work in self._works:
+            if isinstance(work, Pending) and work._over:
+                work._outputs = None
+        drop(self)
 
     def wait(self, timeout: Any = None) -> bool:
         for work in self._works:
