@@ -22,6 +22,8 @@ SLURM = 'slurm/test_docs_commands.py::test_commands_of_the_pages_run_on_a_cluste
 FRESH = 'fresh/test_fresh.py::test_every_command_of_the_readme_works_where_nothing_is_installed'
 #: Commands that a test has written out, with names and images of its own.
 WRITTEN_OUT = {
+    'build/envs/torch2/bin/python tests/torch2/pytorch_suite.py --ranks 8':
+        'torch2/test_pytorch_suite.py::test_what_pytorch_asks_of_gloo_holds',
     'reigen run --on openpai --config job.json':
         'behaviour/test_pai_driver.py::test_a_file_of_ones_own_is_run_to_its_end',
     'cd $SSH_KEY_DIR':
