@@ -5,6 +5,7 @@ usage: distributed_failures.py MODE FILE   three ranks; late, forks, sockets: tw
 FILE: a name for further stores
 """
 import datetime
+import errno
 import os
 import signal
 import socket
@@ -185,6 +186,8 @@ def forks(me):
 def sockets(me):
     """Messages over TCP, to a port where strangers call too."""
     from reigen.distributed import _p2p
+    with socket.socket() as caller:  # while all share a host, nobody listens to others
+        assert caller.connect_ex(('127.0.0.1', _p2p.listen()['port'])) == errno.ECONNREFUSED
     dist.destroy_process_group()
     _p2p._here = lambda: str(os.getpid())
     _p2p._host_addresses = lambda: ['127.0.0.1']

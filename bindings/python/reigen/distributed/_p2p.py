@@ -143,6 +143,15 @@ def listen() -> Dict[str, Any]:
         return _address
 
 
+def leave_network() -> None:
+    """All ranks can meet at the unix sockets: let nobody call from elsewhere."""
+    with _guard:
+        for server in [server for server in _listeners if server.family != socket.AF_UNIX]:
+            _listeners.remove(server)
+            _shut(server)
+            server.close()
+
+
 def _accept(server: socket.socket, key: bytes, box: _Box) -> None:
     while True:
         try:

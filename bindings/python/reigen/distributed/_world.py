@@ -90,6 +90,8 @@ def _attach(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exch
             timeout: float) -> None:
     """The first group: the runtime's ranks get their global ranks."""
     global _members, _ours
+    if _same([word['address'] for word in words], 'here'):
+        _p2p.leave_network()
     joined = [word['runtime'] is not None for word in words]
     if any(joined) and not all(joined):
         raise failure(f'hvd.init() or reigen.init() has been called on rank '
