@@ -82,6 +82,7 @@ _PROTOTYPES = {
     'reigen_join_async': (c_int, [_HANDLE]),
     'reigen_poll': (c_int, [c_int64]),
     'reigen_wait': (c_int, [c_int64, c_int]),
+    'reigen_wait_us': (c_int, [c_int64, c_int64]),
     'reigen_on_done': (c_int, [c_int64, Done, c_void_p]),
     'reigen_wait_all': (c_int, [c_int, c_void_p, c_int]),
     'reigen_output':

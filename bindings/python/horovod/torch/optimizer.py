@@ -27,9 +27,10 @@ from horovod.common.util import split_list
 from horovod.torch.adasum import COPIED, DistributedAdasumOptimizer
 from horovod.torch.compression import Compression, FP16Compressor, NoneCompressor
 from horovod.torch.mpi_ops import (Adasum, Average, Sum, allreduce_async_,
-                                   grouped_allreduce_async_, local_size, size,
-                                   sparse_allreduce_async, synchronize)
+                                   grouped_allreduce_async_, sparse_allreduce_async,
+                                   synchronize)
 from reigen import _handles
+from reigen.torch import _cores
 from reigen.torch._bucket import Bucket
 
 _RACE = ('optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or '
@@ -114,7 +115,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._groups = _make_groups(groups, self._slots, by_param)
         self._groups += _make_buckets([s for s in reversed(self._slots) if s.group is None])
         self._sending = threading.RLock()
-        self._early = _overlaps()
+        self._early = _cores.overlaps()
         # One rank has nobody to reduce with, unless others come later.
         elastic = os.environ.get('HOROVOD_ELASTIC') == '1'
         self._hooked = bool(process_set.included() and (process_set.size() > 1 or elastic))
@@ -467,18 +468,6 @@ def _send_late() -> None:
 
 
 _handles.while_waiting.append(_send_late)
-
-
-def _overlaps() -> bool:
-    """Whether gradients are sent during backward()."""
-    chosen = os.environ.get('REIGEN_OVERLAP', '')
-    if chosen in ('0', '1'):
-        return chosen == '1'
-    if size() != local_size():
-        return True
-    mine, all_cores = len(os.sched_getaffinity(0)), os.cpu_count() or 1
-    cores = mine if mine < all_cores else all_cores // local_size()
-    return cores > torch.get_num_threads()
 
 
 def _check_groups(num_groups: int, groups) -> Union[int, Sequence, None]:

@@ -18,6 +18,7 @@ from reigen._lib import Options, lib, quick
 from reigen._observe import diagnose
 from reigen.distributed import _work
 from reigen.distributed._work import failure
+from reigen.torch import _cores
 
 #: Names that the operations of a kind take turns at; a power of two.
 RING = 64
@@ -39,6 +40,8 @@ class Engine:
     def __init__(self, name: str, process_set: int, size: int, roots: List[int], timeout: float):
         self.name, self.process_set, self.size, self.roots = name, process_set, size, roots
         self.timeout = timeout
+        #: Whether a transfer may go on beside what this rank computes.
+        self.overlaps = _cores.overlaps()
         self._turns = {kind: itertools.count()
                        for kind in (ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER)}
         self._requests: Dict[Any, int] = {}

@@ -11,6 +11,8 @@ that nobody in Python has any more stay in `_dropped`, without their memory.
 Who waits drives the transfer. A future has nobody who waits, so reigen_on_done says when it is
 done: in a thread of C's, which takes the GIL for it. What the user has hung onto the future runs in
 a thread of its own, as it may wait for further operations, which that thread of C's has to drive.
+Where the ranks fill the cores, these threads come late, as each has to wait for a core: there, who
+asks for a future drives the transfer for a while, as long as the ranks may be apart.
 """
 import collections
 import itertools
@@ -34,6 +36,8 @@ _dropped: Deque[c10d.Work] = collections.deque(maxlen=64)
 #: Works whose futures reigen_on_done completes, by the number that C hands back.
 _told: Dict[int, 'Pending'] = {}
 _numbers = itertools.count(1)
+#: How long who asks for a future drives an operation, where no core is idle.
+_DRIVE_US = 10000
 #: How often the deadlines of futures are looked at, and how many idle threads are kept for them.
 _LOOK_S, _IDLE_MAX = 0.5, 2
 
@@ -233,7 +237,22 @@ class Pending(c10d.Work):
 
     _source_rank = source_rank
 
+    def _drive(self) -> None:
+        """A bounded wait: who waits for others by other means than this operation goes on."""
+        end = time.monotonic() + _DRIVE_US / 1e6
+        codes = []
+        for handle in self._handles:
+            left = max(0, int((end - time.monotonic()) * 1e6))
+            codes.append(lib.reigen_wait_us(handle, left))
+            if codes[-1] == AGAIN:
+                return
+        for rc, handle in zip(codes, self._handles):
+            self._look(rc, handle)
+        self._end()
+
     def get_future(self) -> torch.futures.Future:
+        if self._future is None and not self._over and not self._engine.overlaps:
+            self._drive()
         with self._lock:
             if self._future is not None:
                 return self._future
