@@ -21,7 +21,8 @@ pip() {
 make_torch2() {
     # nvidia's packages, which torch names, are several GB that a CPU has no use for.
     pip --no-deps 'torch>=2'
-    pip numpy typing_extensions filelock sympy networkx jinja2 fsspec setuptools keras
+    # expecttest is what PyTorch's own tests need.
+    pip numpy typing_extensions filelock sympy networkx jinja2 fsspec setuptools keras expecttest
     site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     "$env/bin/python" tests/torch2/stubs.py "$site/torch" >&2
 }
@@ -54,7 +55,9 @@ mkdir -p build/envs
 # Two tests may ask at once; the second waits for the first.
 exec 9>"$env.lock"
 flock 9
-if [ ! -e "$env/ready" ]; then
+# What this file asks for may have changed since the environment was made.
+asked=$(cksum <tools/frameworks.sh)
+if [ "$(cat "$env/ready" 2>/dev/null)" != "$asked" ]; then
     rm -rf "$env"
     # Standard output is the caller's, who wants the answer alone.
     progress "$name: fetching it from PyPI, once" "$env.log" \
@@ -62,6 +65,6 @@ if [ ! -e "$env/ready" ]; then
         cat "$env.log" >&2
         exit 1
     }
-    touch "$env/ready"
+    echo "$asked" >"$env/ready"
 fi
 echo "$env/bin/python"

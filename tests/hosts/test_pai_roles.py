@@ -64,9 +64,19 @@ def test_the_masters_mpirun_finds_tasks_by_their_names(run, name):
     assert placed(done.stdout, 10) == {0: 'node1', 1: 'node1', 2: 'node2', 3: 'node2'}
 
 
+#: A worker names its host, and the master waits until all have: the job ends with the master.
+NAMED = 'hostname; touch named-$PAI_TASK_INDEX; sleep infinity'
+
+
+def when_named(count, command):
+    return (f'for i in $(seq 0 {count - 1}); do '
+            'until ssh worker-$i test -e named-$i; do sleep 0.1; done; '
+            f'ssh worker-$i rm named-$i; done; {command}')
+
+
 def test_each_task_has_a_host_and_knows_those_of_all(run):
-    done = run(job(role('worker', 'hostname; sleep infinity', 2),
-                   role('master', 'sleep 1; hostname; env; ssh worker-1 hostname',
+    done = run(job(role('worker', NAMED, 2),
+                   role('master', when_named(2, 'hostname; env; ssh worker-1 hostname'),
                         minSucceededTaskCount=1)), '--image', 'none')
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -82,9 +92,9 @@ def test_each_task_has_a_host_and_knows_those_of_all(run):
 
 
 def test_more_tasks_than_hosts_are_dealt_out(run):
-    done = run(job(role('worker', 'hostname; sleep infinity', 3),
-                   role('master', 'sleep 2', minSucceededTaskCount=1)), '--image', 'none',
-               hosts='node1,node2')
+    done = run(job(role('worker', NAMED, 3),
+                   role('master', when_named(3, 'true'), minSucceededTaskCount=1)),
+               '--image', 'none', hosts='node1,node2')
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
         '[worker-0] node2', '[worker-1] node1', '[worker-2] node2']

@@ -17,11 +17,11 @@ MPIEXEC = 'mpiexec -n {n} --hostfile /kubeflow/openmpi/assets/hostfile --allow-r
 #: In the place of Amazon's: it says what it was asked for, and where that has not been tried yet,
 #: that it cannot. A download makes a file.
 AWS = '''#!/bin/sh
-echo "aws $* with $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY"
+echo "aws $* with $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY" >&2
 [ -e /tmp/tried ] || { : >/tmp/tried; exit 1; }
 case $4 in
 s3:*) mkdir -p "$5" && echo "made of $4" >"$5/file" ;;
-*) cat "$4"/* ;;
+*) cat "$4"/* >&2 ;;
 esac
 '''
 
