@@ -15,11 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / 'tests'))
 
-from bed import Network  # noqa: E402 (needs the path above)
+from bed import Network, first  # noqa: E402 (needs the path above)
 
 
 def shell(args):
-    with Network(args.hosts, args.rate, args.delay) as net:
+    with first(), Network(args.hosts, args.rate, args.delay) as net:
         return net.popen(args.node, args.words or ['bash'], cwd=Path.cwd(),
                          start_new_session=False).wait()
 

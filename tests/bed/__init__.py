@@ -46,9 +46,10 @@ created in the caller's network name space, and no traffic leaves the cluster.
 By hand: `python3 tests/bed/bed.py up`, `run`, `shell`, `down` (see --help).
 """
 from .cluster import Cluster
+from .first import first
 from .kube import KubeCluster
 from .network import Network
 from .node import Node
 from .slurm import SlurmCluster
 
-__all__ = ['Cluster', 'KubeCluster', 'Network', 'Node', 'SlurmCluster']
+__all__ = ['Cluster', 'KubeCluster', 'Network', 'Node', 'SlurmCluster', 'first']
