@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has Reigen become slower between hosts? A few figures, each beside the one that was recorded.
+
+usage: bench/regress.py [--record]
+
+Ends with 1, and says which, when one is more than a quarter worse than in docs/benchmarks-hosts.json;
+--record writes them there. Takes some twenty seconds, or two minutes at most, on simulated hosts.
+
+What is measured has its bound in the network, or is counted: it tells of the code and not of this
+machine, or of what else runs here. Anything else only ever adds time, so a figure is the best of
+its rounds, and rounds go on while one is still too large: another round cannot make a program that
+sends more, or waits once more, pass. This process and its hosts go before all others meanwhile.
+"""
+import argparse
+import json
+import sys
+import time
+
+import simulated
+from simulated import ROOT, Layout
+
+sys.path.insert(0, str(ROOT / 'tests'))
+
+from bed import Network, first  # noqa: E402 (needs the path above)
+
+RECORD = ROOT / 'docs/benchmarks-hosts.json'
+WORSE = 1.25
+ROUNDS_RECORD, ROUNDS_MAX, SECONDS_MAX = 5, 8, 100
+#: (rate, delay one way in ms, layout, sizes, pattern of many tensors)
+TIMED = [('1gbit', 0.0, '2x1', [1 << 20, 16 << 20], None),
+         ('1gbit', 0.0, '4x1', [4 << 20], None),
+         ('1gbit', 1.0, '2x1', [4, 64 << 10], None),
+         ('1gbit', 1.0, '4x1', [4, 64 << 10], '300x1024')]
+#: (layout, bytes, runs): what is counted, on a network without a limit
+COUNTED = [('2x1', 1 << 20, 20), ('4x1', 1 << 20, 20)]
+
+
+def least_us(rate, delay_ms, layout, nbytes):
+    """The payload's time on the line, and the way of one message."""
+    mbit = float(rate.removesuffix('gbit')) * 1e3
+    return delay_ms * 1e3 + 2 * (layout.hosts - 1) / layout.hosts * nbytes * 8 / mbit
+
+
+def timed_round(net):
+    """{row: time as a multiple of what line and way need at least}"""
+    found = {}
+    for rate, delay_ms, text, sizes, pattern in TIMED:
+        layout, where = Layout(text), f'{rate} + {delay_ms:g} ms, {text}'
+        net.change(rate, delay_ms)
+        for nbytes, us in simulated.allreduces(net, layout, 'reigen', sizes, 60).items():
+            found[f'{where}, {nbytes} B'] = us / least_us(rate, delay_ms, layout, nbytes)
+        us = simulated.many(net, layout, 'reigen', pattern, 60) if pattern else None
+        if us:
+            count, nbytes = (int(n) for n in pattern.split('x'))
+            found[f'{where}, {pattern} grouped'] = us / least_us(rate, delay_ms, layout,
+                                                                 count * nbytes)
+    return found
+
+
+def counted_round(net):
+    """{row: bytes sent as a multiple of the least that any algorithm sends}"""
+    found = {}
+    net.change()
+    for text, nbytes, runs in COUNTED:
+        layout = Layout(text)
+        total = simulated.wire_bytes(net, layout, 'reigen', nbytes, runs)
+        if total:
+            found[f'bytes sent, {text}, {nbytes} B'] = total / (2 * (layout.hosts - 1) * nbytes)
+    return found
+
+
+def too_large(found, record):
+    return [row for row, was in record.items() if found.get(row, 1e9) > WORSE * was]
+
+
+def measure(rounds, record):
+    """The best of each row. With a record, until all are good enough."""
+    best, deadline = {}, time.monotonic() + SECONDS_MAX
+    with first(), Network(4) as net:
+        for _ in range(rounds):
+            for row, ratio in {**timed_round(net), **counted_round(net)}.items():
+                best[row] = min(ratio, best.get(row, ratio))
+            if record and (not too_large(best, record) or time.monotonic() > deadline):
+                break
+    return best
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--record', action='store_true')
+    args = parser.parse_args(argv)
+    simulated.build()
+    whole = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record = {} if args.record else whole.get('regress', {})
+    if not record and not args.record:
+        print(f'regress: {RECORD} has no record; bench/regress.py --record writes one')
+        return 1
+    found = measure(ROUNDS_RECORD if args.record else ROUNDS_MAX, record)
+    if args.record:
+        whole['regress'] = found
+        RECORD.write_text(json.dumps(whole, indent=1) + '\n')
+    bad = too_large(found, record)
+    print('times and bytes, as multiples of the least that is possible: now, recorded')
+    for row in sorted({*found, *record}):
+        now, was = found.get(row), record.get(row)
+        print(f'  {row:<44} {"-" if now is None else f"{now:.2f}":>7} '
+              f'{"-" if was is None else f"{was:.2f}":>7}  {"WORSE" if row in bad else ""}')
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
