@@ -108,7 +108,7 @@ static int warm_up(struct job *job)
     return runs;
 }
 
-/* The median of what one run takes on the average of a block of runs. Before the runs are sorted. */
+/* What one run takes on the average of a block, the median block's. The runs are not sorted yet. */
 static double block_us(const int64_t *ns, int runs)
 {
     int nblocks = runs / 2 < BLOCKS ? runs / 2 : BLOCKS, length = nblocks ? runs / nblocks : runs;

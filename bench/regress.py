@@ -3,8 +3,9 @@
 
 usage: bench/regress.py [--record]
 
-Ends with 1, and says which, when one is more than a quarter worse than in docs/benchmarks-hosts.json;
---record writes them there. Takes some twenty seconds, or two minutes at most, on simulated hosts.
+Ends with 1, and says which, when one is more than a quarter worse than that of
+docs/benchmarks-hosts.json; --record writes them there. It takes some twenty seconds, two minutes at
+most, on simulated hosts.
 
 What is measured has its bound in the network, or is counted: it tells of the code and not of this
 machine, or of what else runs here. Anything else only ever adds time, so a figure is the best of
@@ -12,6 +13,7 @@ its rounds, and rounds go on while one is still too large: another round cannot 
 sends more, or waits once more, pass. This process and its hosts go before all others meanwhile.
 """
 import argparse
+import contextlib
 import json
 import sys
 import time
@@ -73,10 +75,16 @@ def too_large(found, record):
     return [row for row, was in record.items() if found.get(row, 1e9) > WORSE * was]
 
 
+@contextlib.contextmanager
+def a_network():
+    with first(), Network(4) as net:
+        yield net
+
+
 def measure(rounds, record):
     """The best of each row. With a record, until all are good enough."""
     best, deadline = {}, time.monotonic() + SECONDS_MAX
-    with first(), Network(4) as net:
+    with a_network() as net:
         for _ in range(rounds):
             for row, ratio in {**timed_round(net), **counted_round(net)}.items():
                 best[row] = min(ratio, best.get(row, ratio))
@@ -90,7 +98,7 @@ def main(argv):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--record', action='store_true')
     args = parser.parse_args(argv)
-    simulated.build()
+    simulated.build(['ours'])
     whole = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     record = {} if args.record else whole.get('regress', {})
     if not record and not args.record:

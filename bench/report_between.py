@@ -15,18 +15,19 @@ SMALL_MAX, LARGE_MIN, LARGEST = 64 << 10, 256 << 10, 64 << 20
 MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 'many layers'}
 PAGE = """# Benchmarks: between hosts
 
-`bench/between.py --write` (as root) measures this page anew: simulated hosts of one machine, each on
-a cable of its own to one switch. A cable carries so much each way, and each packet is so long under
-way. Reigen, Open MPI 4.1 over TCP, and torch.distributed over gloo take turns in {rounds} rounds.
-The figures are medians over the rounds, of allreduce of float32 in C, and of gloo in place.
+`bench/between.py --write` (as root) measures this page anew: simulated hosts of one machine, each
+on a cable of its own to one switch. A cable carries so much each way, and each packet is so long
+under way. Reigen, Open MPI 4.1 over TCP, and torch.distributed over gloo take turns, {rounds}
+times. The figures are medians over these rounds. They are of allreduce of float32, in C, and for
+gloo in Python and in place.
 
 - *1 Gb/s + 1 ms*: a packet takes 1 ms to another host, and the answer 1 ms back.
 - *4x1*: four hosts with one rank each. All of their work, the network's too, is done by the same
   {cores} cores: where those are the bound, iperf3 beside it shows what TCP alone reaches.
-- *A figure* is what one operation takes on the average of a block of them; a rank that is half a
-  round trip ahead of another one would otherwise have one result at once and wait twice for the next.
-- *bound* is the payload that each host must send, at the line's rate, and for one round trip's
-  networks the least delay.
+- *A figure* is what one operation takes on the average of a block of them. Else a rank that is half
+  a round trip ahead of another one would have one result at once, and wait twice for the next.
+- *bound* is the least that is possible: the payload that each host must send, at the line's rate,
+  and the way of one message.
 
 ## Targets
 
@@ -118,8 +119,8 @@ def judge_rest(r):
         ours = r.get('wire', network, layout, item, 'reigen')
         if ours:
             least = 2 * (Layout(layout).hosts - 1) * int(item)
-            rows.append((f'bytes on the wire, {layout}, {plot.size_name(int(item))}: of the minimum',
-                         ours / least, 1.02))
+            rows.append((f'bytes on the wire, {layout}, {plot.size_name(int(item))}: '
+                         'of the minimum', ours / least, 1.02))
     for network, layout, item in r.keys('wireup'):
         ours = r.get('wireup', network, layout, item, 'reigen')
         if ours:
@@ -130,8 +131,8 @@ def judge_rest(r):
         above = {n: over_alone(r, network, layout, item, n) for n in ('reigen', 'gloo', 'hvd-mpi')}
         peers = [us for n, us in above.items() if n != 'reigen' and us is not None]
         if above['reigen'] is not None and peers and min(peers) > 0:
-            rows.append((f'training, {MODELS[item]}, {layout}: above one rank\'s, of the best peer\'s',
-                         max(above['reigen'], 0) / min(peers), 0.6))
+            rows.append((f'training, {MODELS[item]}, {layout}: above one rank\'s, of the best '
+                         'peer\'s', max(above['reigen'], 0) / min(peers), 0.6))
     return rows
 
 
@@ -233,12 +234,12 @@ def render(raw, where):
     for network in raw['networks']:
         sections += network_section(r, network, where)
     sections += rest_table(r, 'many', 'Many tensors at once, us', ('reigen', *PEERS), time_text)
-    sections += rest_table(r, 'wire', 'Payload on the network, bytes of all hosts for one allreduce',
+    sections += rest_table(r, 'wire', 'Payload that all hosts send for one allreduce, bytes',
                            ('reigen', 'mpi'), lambda v: '-' if v is None else f'{v:,.0f}')
     sections += rest_table(r, 'wireup', 'From exec to the end of init, s, the slowest rank',
                            ('reigen', 'mpi'), lambda v: '-' if v is None else f'{v:.3f}')
     sections += rest_table(
-        r, 'training', 'Training steps at 10 Gb/s + 0.1 ms, ms; alone: as many processes by themselves',
+        r, 'training', 'Training steps at 10 Gb/s + 0.1 ms, ms (alone: as many single processes)',
         ('alone', 'reigen', 'gloo', 'hvd-mpi'), lambda v: '-' if v is None else f'{v / 1e3:.2f}')
     page = PAGE.format(**{**raw, 'targets': '\n'.join(targets),
                           'sections': '\n'.join(sections).rstrip('\n')})

@@ -106,20 +106,22 @@ TRAINERS = {
 LABELS = {'reigen': 'Reigen', 'gloo': 'gloo', 'mpi': 'MPI', 'hvd-mpi': 'Horovod, MPI'}
 
 
-def build():
+def build(names=('ours', 'peer_mpi')):
     """The C programs; SystemExit names what is missing."""
     OUT.mkdir(parents=True, exist_ok=True)
     lib = ROOT / 'build/src/coll'
-    flags = ['-O2', '-Wall', f'-I{ROOT}/include', '-o']
-    ours = [BENCH / 'ours.c', f'-L{lib}', '-lreigen', f'-Wl,-rpath,{lib}']
-    for compiler, name, parts in (('cc', 'ours', ours), ('mpicc', 'peer_mpi',
-                                                         [BENCH / 'peer_mpi.c'])):
-        for program, common in ((name, 'measure.c'), (f'{name}-wireup', 'wireup.c')):
-            argv = [compiler, *flags, OUT / program, BENCH / common, *parts]
+    compilers = {'ours': ['cc', BENCH / 'ours.c', f'-L{lib}', '-lreigen', f'-Wl,-rpath,{lib}'],
+                 'peer_mpi': ['mpicc', BENCH / 'peer_mpi.c']}
+    for name in names:
+        compiler, *parts = compilers[name]
+        for program, loop in ((name, 'measure.c'), (f'{name}-wireup', 'wireup.c')):
+            new = OUT / f'{program}.{os.getpid()}'
+            argv = [compiler, '-O2', '-Wall', f'-I{ROOT}/include', '-o', new, BENCH / loop, *parts]
             try:
                 subprocess.run(argv, check=True, timeout=120)
             except (OSError, subprocess.CalledProcessError) as error:
-                raise SystemExit(f'between: {program} cannot be built: {error}') from None
+                raise SystemExit(f'{program} cannot be built: {error}') from None
+            os.replace(new, OUT / program)
 
 
 # ---------------------------------------------------------------------------- running
@@ -209,8 +211,8 @@ def sent(net, hosts):
 
 
 def wire_bytes(net, layout, name, nbytes, runs):
-    """Bytes of payload that one allreduce brings onto the network, of all hosts together: a run with
-    many less a run with few, so that start and end do not count."""
+    """Bytes of payload that all hosts together send for one allreduce: a run with many less a run
+    with few, so that start and end do not count."""
     start, program, series, _ = CONTENDERS[name]
     totals = []
     for count in (runs, 2 * runs):

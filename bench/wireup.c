@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a rank takes from its exec to the end of init: prints "init=SECONDS". It is compiled with
- * a contender, as measure.c is. To know when it was executed it executes itself once more. */
+/* How long a rank takes from its exec to the end of init: prints "init=SECONDS". It is compiled
+ * with a contender, as measure.c is. To know when it was executed it executes itself once more. */
 #include "measure.h"
 
 #include <stdio.h>

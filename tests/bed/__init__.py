@@ -21,7 +21,7 @@
     from bed import Network
 
     with Network(hosts=4, rate='10gbit', delay_ms=0.1) as net:
-        print(net.run(1, ['ping', '-c3', 'node2']).stdout)           # as root; 0.2 ms there and back
+        print(net.run(1, ['ping', '-U', '-c3', 'node2']).stdout)     # as root, 0.2 ms and a bit
 
     from bed.pai import PaiServer, Processes
 

@@ -178,7 +178,8 @@ def bench(*words, timeout=170):
 @pytest.mark.serial
 def test_the_tables_are_made_of_one_quick_run(tmp_path):
     done = bench('bench/between.py', '--quick', '--networks', '1g-1', '--layouts', '2x1', '--sizes',
-                 '4,64K', '--only', 'allreduce,wire', '--contenders', 'reigen,mpi', '--out', tmp_path)
+                 '4,64K', '--only', 'allreduce,wire', '--contenders', 'reigen,mpi', '--out',
+                 tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     page = (tmp_path / 'benchmarks-hosts.md').read_text()
     assert re.search(r'\| 2x1, 4 B \| [\d.,]+ \| - \| [\d.,]+ \| 1,000 \|', page), page
