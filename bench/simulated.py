@@ -176,8 +176,8 @@ def allreduces(net, layout, name, sizes, budget_ms, least=2):
     """{bytes: us}. The first size is measured twice, and once for nothing: ranks that have just
     been started, and what a library finds out in its first moments, settle meanwhile."""
     start, program, series, _ = CONTENDERS[name]
-    argv = [*program, '--sizes', ','.join(map(str, [sizes[0], *sizes])), '--series', series, '--budget-ms',
-            budget_ms, '--least', least]
+    argv = [*program, '--sizes', ','.join(map(str, [sizes[0], *sizes])), '--series', series,
+            '--budget-ms', budget_ms, '--least', least]
     return {m['bytes']: m['block_us'] for m in measured(net, layout, start, argv, name)}
 
 

@@ -95,7 +95,7 @@ def test_the_record_of_the_comparison_outlives_a_new_page(tmp_path):
 
 def test_a_quarter_more_is_too_much_and_so_is_a_row_that_is_gone():
     record = {'same': 1.0, 'gone': 1.0, 'worse': 2.0, 'better': 3.0}
-    found = {'same': 1.25, 'worse': 2.51, 'better': 1.0, 'new': 9.0}
+    found = {'same': [2.0, 1.25], 'worse': [2.51, 3.0], 'better': [1.0], 'new': [9.0]}
     assert regress.too_large(found, record) == ['gone', 'worse']
 
 
@@ -109,8 +109,9 @@ def test_another_round_forgives_the_machine_but_not_the_program(monkeypatch, tmp
     monkeypatch.setattr(regress, 'RECORD', path)
     monkeypatch.setattr(regress, 'ROUNDS_MAX', len(times))
     monkeypatch.setattr(regress, 'a_network', contextlib.nullcontext)
-    monkeypatch.setattr(regress.simulated, 'build', lambda names: None)
+    monkeypatch.setattr(regress.simulated, 'build', lambda: None)
     monkeypatch.setattr(regress, 'timed_round', lambda net: {'a': next(rounds)})
+    monkeypatch.setattr(regress, 'beside_round', lambda net: {})
     monkeypatch.setattr(regress, 'counted_round', lambda net: {})
     assert regress.main([]) == ends
     assert ('WORSE' in capsys.readouterr().out) == bool(ends)
@@ -119,6 +120,20 @@ def test_another_round_forgives_the_machine_but_not_the_program(monkeypatch, tmp
 
 def test_without_a_record_there_is_nothing_to_compare_with(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(regress, 'RECORD', tmp_path / 'none.json')
-    monkeypatch.setattr(regress.simulated, 'build', lambda names: None)
+    monkeypatch.setattr(regress.simulated, 'build', lambda: None)
     assert regress.main([]) == 1
     assert '--record writes one' in capsys.readouterr().out
+
+
+def test_recorded_is_the_median_of_the_rounds(monkeypatch, tmp_path):
+    rounds = iter([9.0, 2.0, 3.0, 4.0, 1.0])
+    path = tmp_path / 'record.json'
+    path.write_text('{"rows": []}')
+    monkeypatch.setattr(regress, 'RECORD', path)
+    monkeypatch.setattr(regress, 'a_network', contextlib.nullcontext)
+    monkeypatch.setattr(regress.simulated, 'build', lambda: None)
+    monkeypatch.setattr(regress, 'timed_round', lambda net: {'a': next(rounds)})
+    monkeypatch.setattr(regress, 'beside_round', lambda net: {})
+    monkeypatch.setattr(regress, 'counted_round', lambda net: {})
+    assert regress.main(['--record']) == 0
+    assert json.loads(path.read_text()) == {'rows': [], 'regress': {'a': 3.0}}
