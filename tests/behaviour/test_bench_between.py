@@ -95,8 +95,14 @@ def test_the_record_of_the_comparison_outlives_a_new_page(tmp_path):
 
 def test_a_quarter_more_is_too_much_and_so_is_a_row_that_is_gone():
     record = {'same': 1.0, 'gone': 1.0, 'worse': 2.0, 'better': 3.0}
-    found = {'same': [2.0, 1.25], 'worse': [2.51, 3.0], 'better': [1.0], 'new': [9.0]}
+    found = {'same': [(2, 1), (1.25, 1)], 'worse': [(2.51, 1), (3, 1)], 'better': [(1, 1)],
+             'new': [(9, 1)]}
     assert regress.too_large(found, record) == ['gone', 'worse']
+
+
+def test_a_round_in_which_the_peer_was_held_up_does_not_count():
+    assert regress.ratios([(50, 10), (40, 14), (40, 4000)]) == [5, 40 / 14]
+    assert regress.too_large({'a': [(50, 10), (40, 4000)]}, {'a': 1.0}) == ['a']
 
 
 @pytest.mark.parametrize('times, ends', [([9.0, 2.4, 1.0], 0), ([2.6, 2.7, 2.6], 1)])
@@ -110,7 +116,7 @@ def test_another_round_forgives_the_machine_but_not_the_program(monkeypatch, tmp
     monkeypatch.setattr(regress, 'ROUNDS_MAX', len(times))
     monkeypatch.setattr(regress, 'a_network', contextlib.nullcontext)
     monkeypatch.setattr(regress.simulated, 'build', lambda: None)
-    monkeypatch.setattr(regress, 'timed_round', lambda net: {'a': next(rounds)})
+    monkeypatch.setattr(regress, 'timed_round', lambda net: {'a': (next(rounds), 1)})
     monkeypatch.setattr(regress, 'beside_round', lambda net: {})
     monkeypatch.setattr(regress, 'counted_round', lambda net: {})
     assert regress.main([]) == ends
@@ -132,7 +138,7 @@ def test_recorded_is_the_median_of_the_rounds(monkeypatch, tmp_path):
     monkeypatch.setattr(regress, 'RECORD', path)
     monkeypatch.setattr(regress, 'a_network', contextlib.nullcontext)
     monkeypatch.setattr(regress.simulated, 'build', lambda: None)
-    monkeypatch.setattr(regress, 'timed_round', lambda net: {'a': next(rounds)})
+    monkeypatch.setattr(regress, 'timed_round', lambda net: {'a': (next(rounds), 1)})
     monkeypatch.setattr(regress, 'beside_round', lambda net: {})
     monkeypatch.setattr(regress, 'counted_round', lambda net: {})
     assert regress.main(['--record']) == 0
