@@ -3,10 +3,17 @@
  * One measuring loop for every library: measure.c has main, the loop and the statistics, a
  * contender (ours.c, peer_mpi.c) has the calls that are measured, so that all are measured alike.
  *
- * usage: PROGRAM --out FILE [--sizes BYTES,...] [--many COUNTxBYTES,...] [--budget-ms N]
+ * usage: PROGRAM --out FILE [--sizes BYTES,...] [--many COUNTxBYTES,...] [--series NAME]
+ *                [--budget-ms N] [--least N | --runs N]
  *
  * Rank 0 writes one JSON object per line and measurement. Every repetition is timed by itself; how
- * many there are follows from the first few and from the budget, and is the same on all ranks.
+ * many there are follows from the first few and from the budget, is --least or more, and is the
+ * same on all ranks. --runs says how many, with no run before them but the one that is verified.
+ * --series leaves out all others.
+ *
+ * block_us is the median over blocks of runs of a block's average. Where messages are long under
+ * way, it is the figure to compare: a rank that enters half a round trip behind another one finds
+ * each second result there already, and waits twice as long for the others.
  */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H

@@ -15,7 +15,9 @@ def options():
     parser.add_argument('--out', required=True)
     parser.add_argument('--sizes', default='')
     parser.add_argument('--many', default='')
+    parser.add_argument('--series', default='')
     parser.add_argument('--budget-ms', type=int, default=200)
+    parser.add_argument('--least', type=int, default=RUNS_MIN)
     args = parser.parse_args()
     args.sizes = [int(s) for s in args.sizes.split(',') if s]
     args.many = [tuple(int(x) for x in m.split('x')) for m in args.many.split(',') if m]
@@ -44,8 +46,8 @@ class Contender:
     many = {}
 
 
-def measure(contender, run, budget_ms, out, series, **label):
-    runs = warm_up(contender, run, budget_ms)
+def measure(contender, run, args, out, series, **label):
+    runs = warm_up(contender, run, args)
     contender.barrier()
     times = []
     for _ in range(runs):
@@ -53,43 +55,52 @@ def measure(contender, run, budget_ms, out, series, **label):
         run()
         times.append(time.perf_counter_ns() - start)
     if out:
+        mean = block_ns(times)
         times.sort()
-        out.write(json.dumps({'series': series, **label, 'runs': runs,
+        out.write(json.dumps({'series': series, **label, 'runs': runs, 'block_us': mean / 1e3,
                               'median_us': times[runs // 2] / 1e3,
                               'p10_us': times[runs // 10] / 1e3}) + '\n')
         out.flush()
 
 
-def warm_up(contender, run, budget_ms):
-    spent = 0
+def block_ns(times):
+    """measure.c's block_us, in ns."""
+    blocks = max(1, min(16, len(times) // 2))
+    length = len(times) // blocks
+    sums = sorted(sum(times[i * length:(i + 1) * length]) for i in range(blocks))
+    return sums[blocks // 2] / length
+
+
+def warm_up(contender, run, args):
+    spent, least = 0, min(args.least, WARM_MIN)
     for i in range(1, WARM_MAX + 1):
         start = time.perf_counter()
         run()
-        last = time.perf_counter() - start
-        spent += last
-        if i % WARM_MIN == 0 and not contender.broadcast(int(spent < WARM_SECONDS)):
+        took = time.perf_counter() - start
+        spent += took
+        last = took if i < 3 else (last + took) / 2
+        if i % least == 0 and not contender.broadcast(int(spent < WARM_SECONDS)):
             break
-    runs = int(min(RUNS_MAX, max(RUNS_MIN, budget_ms / 1e3 / max(last, 1e-9))))
+    runs = int(min(RUNS_MAX, max(args.least, args.budget_ms / 1e3 / max(last, 1e-9))))
     return contender.broadcast(runs)
 
 
 def main(contender):
     args = options()
     out = open(args.out, 'w', encoding='utf-8') if contender.rank == 0 else None
-    for nbytes in args.sizes:
+    for nbytes in args.sizes if args.series in ('', 'out') else []:
         tensor = torch.ones(nbytes // 4)
         assert torch.equal(contender.out(tensor), torch.full_like(tensor, contender.size))
-        measure(contender, lambda t=tensor: contender.out(t), args.budget_ms, out, 'out',
-                bytes=nbytes)
-    for nbytes in args.sizes:
-        if nbytes >= 1 << 20:
+        measure(contender, lambda t=tensor: contender.out(t), args, out, 'out', bytes=nbytes)
+    for nbytes in args.sizes if args.series in ('', 'in') else []:
+        if nbytes >= 1 << 20 or args.series:
             tensor = torch.zeros(nbytes // 4)
-            measure(contender, lambda t=tensor: contender.inplace(t), args.budget_ms, out, 'in',
+            measure(contender, lambda t=tensor: contender.inplace(t), args, out, 'in',
                     bytes=nbytes)
     for name, run in contender.many.items():
-        for count, nbytes in args.many:
+        for count, nbytes in args.many if args.series in ('', name) else []:
             tensors = [torch.zeros(nbytes // 4) for _ in range(count)]
-            measure(contender, lambda t=tensors, r=run: r(t), args.budget_ms, out, name,
+            measure(contender, lambda t=tensors, r=run: r(t), args, out, name,
                     pattern=f'{count}x{nbytes}')
     if out:
         out.close()

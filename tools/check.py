@@ -414,7 +414,8 @@ def part_fresh(part):
 
 def part_slow_serial(part):
     return pytest(part, ['tests/behaviour', 'tests/python', 'tests/demo', 'tests/install',
-                         'tests/hosts/test_openpai.py'], '-m', 'slow and serial')
+                         'tests/hosts/test_openpai.py', 'tests/hosts/test_between.py'],
+                  '-m', 'slow and serial')
 
 
 #: By stage: the parts in the order in which they start, and those that run alone afterwards.

@@ -18,6 +18,11 @@
     with KubeCluster(3) as cluster, cluster.namespace() as kube:
         print(kube.run(['kubectl', 'get', 'nodes']).stdout)          # as alice, on her computer
 
+    from bed import Network
+
+    with Network(hosts=4, rate='10gbit', delay_ms=0.1) as net:
+        print(net.run(1, ['ping', '-U', '-c3', 'node2']).stdout)     # as root, 0.2 ms and a bit
+
     from bed.pai import PaiServer, Processes
 
     with PaiServer('v1.8', runner=Processes()) as server:
@@ -41,8 +46,10 @@ created in the caller's network name space, and no traffic leaves the cluster.
 By hand: `python3 tests/bed/bed.py up`, `run`, `shell`, `down` (see --help).
 """
 from .cluster import Cluster
+from .first import first
 from .kube import KubeCluster
+from .network import Network
 from .node import Node
 from .slurm import SlurmCluster
 
-__all__ = ['Cluster', 'KubeCluster', 'Node', 'SlurmCluster']
+__all__ = ['Cluster', 'KubeCluster', 'Network', 'Node', 'SlurmCluster', 'first']

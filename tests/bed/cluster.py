@@ -437,12 +437,15 @@ def locked_loans():
 
 
 def build_init():
-    """The program that is process 1 of every node, compiled when its source is newer."""
-    source = Path(__file__).with_name('init.c')
-    program = BED / 'init'
+    """The program that is process 1 of every node."""
+    return compile_once(Path(__file__).with_name('init.c'), BED / 'init', '-O1')
+
+
+def compile_once(source, program, *flags):
+    """A program of one file in C, compiled when its source is newer."""
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         BED.mkdir(parents=True, exist_ok=True)
-        new = BED / f'init.{os.getpid()}'
-        subprocess.run(['cc', '-O1', '-Wall', '-o', new, source], check=True, timeout=120)
+        new = program.with_name(f'{program.name}.{os.getpid()}')
+        subprocess.run(['cc', *flags, '-Wall', '-o', new, source], check=True, timeout=120)
         os.replace(new, program)
     return program

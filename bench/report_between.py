@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/between.py measured, as a page with targets, tables and pictures, and as a record."""
+import json
+import statistics
+
+import plot
+from simulated import LABELS, Layout
+
+#: Of what a line carries, Ethernet, IP and TCP take the rest.
+PAYLOAD = 1448 / 1514
+#: Two that are both at the line's rate differ by no more than this.
+SAME = 1.02
+PEERS = ('gloo', 'mpi')
+SMALL_MAX, LARGE_MIN, LARGEST = 64 << 10, 256 << 10, 64 << 20
+MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 'many layers'}
+PAGE = """# Benchmarks: between hosts
+
+`bench/between.py --write` (as root) measures this page anew: simulated hosts of one machine, each
+on a cable of its own to one switch. A cable carries so much each way, and each packet is so long
+under way. Reigen, Open MPI 4.1 over TCP, and torch.distributed over gloo take turns, {rounds}
+times. The figures are medians over these rounds. They are of allreduce of float32, in C, and for
+gloo in Python and in place.
+
+- *1 Gb/s + 1 ms*: a packet takes 1 ms to another host, and the answer 1 ms back.
+- *4x1*: four hosts with one rank each. All of their work, the network's too, is done by the same
+  {cores} cores: where those are the bound, iperf3 beside it shows what TCP alone reaches.
+- *A figure* is what one operation takes on the average of a block of them. Else a rank that is half
+  a round trip ahead of another one would have one result at once, and wait twice for the next.
+- *bound* is the least that is possible: the payload that each host must send, at the line's rate,
+  and the way of one message.
+
+## Targets
+
+{targets}
+
+{sections}
+
+Measured {when} UTC on {cores} cores, load {load:.1f} at the start, in {took_s:.0f} s.
+"""
+
+
+def network_name(rate, delay_ms):
+    return rate.replace('gbit', ' Gb/s') + (f' + {delay_ms:g} ms' if delay_ms else '')
+
+
+def time_text(us):
+    if us is None:
+        return '-'
+    return f'{us:,.1f}' if us < 100 else f'{us:,.0f}'
+
+
+def ratio_text(value):
+    return '-' if value is None else f'{value:.2f}'
+
+
+class Results:
+    def __init__(self, raw):
+        self.raw = raw
+        self.values = {tuple(row[:4]): row[4] for row in raw['values']}
+
+    def get(self, part, network, layout, item, name):
+        """The median over the rounds; None where nothing was measured."""
+        found = self.values.get((part, network, str(layout), str(item)), {}).get(name)
+        return statistics.median(found) if found else None
+
+    def rate(self, network):
+        """(bits per us, delay one way in us)"""
+        rate, delay_ms = self.raw['networks'][network]
+        return float(rate.removesuffix('gbit')) * 1e3, delay_ms * 1e3
+
+    def bound(self, network, layout, nbytes):
+        """us that the line and the way need at least: every host sends 2 (n - 1) / n of the bytes,
+        and hears of the last other host after one delay."""
+        mbit, delay = self.rate(network)
+        hosts = Layout(layout).hosts
+        return delay + 2 * (hosts - 1) / hosts * nbytes * 8 / mbit
+
+    def keys(self, part):
+        return [key[1:] for key in self.values if key[0] == part]
+
+
+# ---------------------------------------------------------------------------- judging
+
+def judge_allreduce(r, network, layout, nbytes):
+    """{what was compared: (ratio, limit)} of one row of the tables."""
+    ours = r.get('allreduce', network, layout, nbytes, 'reigen')
+    peers = {n: r.get('allreduce', network, layout, nbytes, n) for n in PEERS}
+    known = [us for us in peers.values() if us]
+    checks = {}
+    if not ours:
+        return checks
+    if nbytes <= SMALL_MAX:
+        for name, limit in (('mpi', 1.1), ('gloo', 0.5)):
+            if peers[name]:
+                checks[name] = (ours / peers[name], limit)
+    elif known:
+        checks['best peer'] = (ours / min(known), SAME)
+    mbit, delay = r.rate(network)
+    if delay == 1000 and layout == '2x1' and nbytes in (4, SMALL_MAX):
+        checks['round trip'] = (ours / (2 * delay + nbytes * 8 / mbit), 1.1)
+    if nbytes == LARGEST:
+        reached = r.get('iperf', network, layout, 'gbit', 'iperf3')
+        line = min(mbit / 1e3 * PAYLOAD, reached or 1e9)
+        hosts = Layout(layout).hosts
+        gbit = 2 * (hosts - 1) / hosts * nbytes * 8 / ours / 1e3
+        checks['line'] = (line / gbit, 1 / 0.9)
+    return checks
+
+
+def judge_rest(r):
+    """[(what, ratio or value, limit)]"""
+    rows = []
+    for network, layout, item in r.keys('many'):
+        ours = r.get('many', network, layout, item, 'reigen')
+        if ours:
+            rows.append((f'{item} grouped, {layout}, {network}: round trips',
+                         ours / (2 * r.rate(network)[1]), 2))
+    for network, layout, item in r.keys('wire'):
+        ours = r.get('wire', network, layout, item, 'reigen')
+        if ours:
+            least = 2 * (Layout(layout).hosts - 1) * int(item)
+            rows.append((f'bytes on the wire, {layout}, {plot.size_name(int(item))}: '
+                         'of the minimum', ours / least, 1.02))
+    for network, layout, item in r.keys('wireup'):
+        ours = r.get('wireup', network, layout, item, 'reigen')
+        if ours:
+            ranks = Layout(layout).ranks
+            rows.append((f'wire-up of {ranks} ranks on 4 hosts, s', ours,
+                         0.2 if ranks == 16 else 0.5))
+    for network, layout, item in r.keys('training'):
+        above = {n: over_alone(r, network, layout, item, n) for n in ('reigen', 'gloo', 'hvd-mpi')}
+        peers = [us for n, us in above.items() if n != 'reigen' and us is not None]
+        if above['reigen'] is not None and peers and min(peers) > 0:
+            rows.append((f'training, {MODELS[item]}, {layout}: above one rank\'s, of the best '
+                         'peer\'s', max(above['reigen'], 0) / min(peers), 0.6))
+    return rows
+
+
+def over_alone(r, network, layout, model, name):
+    step = r.get('training', network, layout, model, name)
+    alone = r.get('training', network, layout, model, 'alone')
+    return step - alone if step is not None and alone is not None else None
+
+
+def verdict(ratio, limit):
+    return 'pass' if ratio <= limit else 'MISSED'
+
+
+GROUPS = {
+    'mpi': '4 B to 64 KiB against Open MPI over TCP', 'gloo': '4 B to 64 KiB against gloo',
+    'round trip': '1 ms, 2x1, 4 B and 64 KiB against one round trip and the line\'s time',
+    'best peer': '256 KiB to 64 MiB against the best peer',
+    'line': '64 MiB: what iperf3 or the line reaches, of ours',
+}
+
+
+def target_table(r):
+    """(lines, how many were missed, the record's rows)"""
+    groups, record = {}, []
+    for network, layout, item in r.keys('allreduce'):
+        for what, (ratio, limit) in judge_allreduce(r, network, layout, int(item)).items():
+            groups.setdefault(what, []).append((ratio, limit, f'{network} {layout} '
+                                                + plot.size_name(int(item))))
+            record.append({'row': f'allreduce {network} {layout} {item} {what}', 'ratio': ratio,
+                           'limit': limit})
+    lines = ['| what | limit | rows that pass | worst | where | |', '|---|---|---|---|---|---|']
+    for what, text in GROUPS.items():
+        if what in groups:
+            good = sum(ratio <= limit for ratio, limit, _ in groups[what])
+            ratio, limit, where = max(groups[what])
+            lines.append(f'| {text} | {limit:.2f} | {good} of {len(groups[what])} | {ratio:.2f} | '
+                         f'{where} | {verdict(ratio, limit)} |')
+    for what, value, limit in judge_rest(r):
+        lines.append(f'| {what} | {limit:g} | | {value:.2f} | | {verdict(value, limit)} |')
+        record.append({'row': what, 'ratio': value, 'limit': limit})
+    missed = sum(row['ratio'] > row['limit'] for row in record)
+    return lines, missed, record
+
+
+# ---------------------------------------------------------------------------- tables
+
+def network_section(r, network, where):
+    title = network_name(*r.raw['networks'][network])
+    rows = [k for k in r.keys('allreduce') if k[0] == network]
+    if not rows:
+        return []
+    lines = [f'## {title}', '']
+    curves = {f'{LABELS[n]}': [(int(k[2]), r.get('allreduce', *k, n)) for k in rows
+                               if k[1] == rows[0][1] and r.get('allreduce', *k, n)]
+              for n in (*PEERS, 'reigen')}
+    curves = {n: sorted(c) for n, c in curves.items() if len(c) > 1}
+    if curves:
+        picture = f'benchmarks-hosts-{network}.svg'
+        (where / picture).write_text(plot.curves(f'Allreduce, {title}, {rows[0][1]}', curves))
+        lines += [f'![time by size, {title}]({picture})', '']
+    lines += ['| us | Reigen | gloo | MPI | bound | of MPI | of gloo | |',
+              '|---|---|---|---|---|---|---|---|']
+    for _, layout, item in rows:
+        us = {n: r.get('allreduce', network, layout, item, n) for n in LABELS}
+        checks = judge_allreduce(r, network, layout, int(item))
+        of = {n: us['reigen'] / us[n] if us['reigen'] and us[n] else None for n in PEERS}
+        failed = [what for what, (ratio, limit) in checks.items() if ratio > limit]
+        lines.append(f'| {layout}, {plot.size_name(int(item))} | {time_text(us["reigen"])} | '
+                     f'{time_text(us["gloo"])} | {time_text(us["mpi"])} | '
+                     f'{time_text(r.bound(network, layout, int(item)))} | '
+                     f'{ratio_text(of["mpi"])} | {ratio_text(of["gloo"])} | '
+                     f'{"MISSED: " + ", ".join(failed) if failed else "pass" if checks else "-"} |')
+    reached = [f'{k[1]}: {r.get("iperf", *k, "iperf3"):.2f}' for k in r.keys('iperf')
+               if k[0] == network and r.get('iperf', *k, 'iperf3')]
+    if reached:
+        lines += ['', 'iperf3, Gb/s of the slowest stream, one from each host to the next: '
+                  + ', '.join(reached) + '.']
+    return lines + ['']
+
+
+def rest_table(r, part, title, names, text):
+    keys = [k for k in r.values if k[0] == part]
+    names = [n for n in names if any(r.get(*k, n) is not None for k in keys)]
+    if not keys or not names:
+        return []
+    lines = [f'## {title}', '', '| | ' + ' | '.join(LABELS.get(n, n) for n in names) + ' |',
+             '|---|' + '---|' * len(names)]
+    for key in keys:
+        lines.append(f'| {key[2]}, {key[3]} | '
+                     + ' | '.join(text(r.get(*key, n)) for n in names) + ' |')
+    return lines + ['']
+
+
+def render(raw, where):
+    """(the page, how many targets were missed, the record's rows); pictures go into `where`."""
+    r = Results(raw)
+    targets, missed, record = target_table(r)
+    sections = []
+    for network in raw['networks']:
+        sections += network_section(r, network, where)
+    sections += rest_table(r, 'many', 'Many tensors at once, us', ('reigen', *PEERS), time_text)
+    sections += rest_table(r, 'wire', 'Payload that all hosts send for one allreduce, bytes',
+                           ('reigen', 'mpi'), lambda v: '-' if v is None else f'{v:,.0f}')
+    sections += rest_table(r, 'wireup', 'From exec to the end of init, s, the slowest rank',
+                           ('reigen', 'mpi'), lambda v: '-' if v is None else f'{v:.3f}')
+    sections += rest_table(
+        r, 'training', 'Training steps at 10 Gb/s + 0.1 ms, ms (alone: as many single processes)',
+        ('alone', 'reigen', 'gloo', 'hvd-mpi'), lambda v: '-' if v is None else f'{v / 1e3:.2f}')
+    page = PAGE.format(**{**raw, 'targets': '\n'.join(targets),
+                          'sections': '\n'.join(sections).rstrip('\n')})
+    return page, missed, record
+
+
+def write(raw, where):
+    """Write the page, the pictures and the record; how many targets were missed."""
+    page, missed, record = render(raw, where)
+    (where / 'benchmarks-hosts.md').write_text(page)
+    path = where / 'benchmarks-hosts.json'
+    old = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**old, 'rows': record, 'raw': raw}, indent=1) + '\n')
+    return missed
