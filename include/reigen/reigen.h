@@ -312,11 +312,6 @@ REIGEN_API int reigen_barrier(void);
  * reigen_init. */
 REIGEN_API int reigen_use_device(int device, void *stream);
 
-/* The version of NCCL that operations on a GPU's memory would use, as NCCL counts it: 22105 is
- * 2.21.5. 0: none is found, or one that is older than 2.18. Local; it may load the library, and
- * never starts the driver. Needs no reigen_init. */
-REIGEN_API int reigen_nccl_version(void);
-
 /* ------------------------------------------------------------------ handles */
 
 /* 1 done (or failed), 0 not yet, -EINVAL unknown handle. Never blocks. When not yet, it drives
@@ -353,12 +348,6 @@ REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_
  * ret_shape, room for REIGEN_NDIM_MAX) and dimensions. -EAGAIN while not done. */
 REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
                              int64_t *ret_shape, int *ret_ndim);
-
-/* Copy such a result to memory of the caller's, of as many bytes, in the same place: the host's
- * memory, at once; or the same device, in the order of this thread's stream, which waits for the
- * operation first. The handle may be released right after it. 0; -EAGAIN while not done; -EINVAL
- * (unknown handle, no such result, other bytes, another place); or the operation's error. */
-REIGEN_API int reigen_copy_output(reigen_handle handle, void *to, size_t nbytes);
 
 /* Rows received from each rank by an alltoall; ret_splits has room for n = size entries. */
 REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits, int n);

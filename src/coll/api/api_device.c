@@ -5,23 +5,14 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "coll/gpu/gpu.h"
-#include "coll/gpu/nccl.h"
 
 REIGEN_API int reigen_use_device(int device, void *stream)
 {
     struct rg_error err = RG_ERROR_INIT;
 
     return rg_gpu_use(device, stream, &err) < 0 ? rg_api_fail(&err) : 0;
-}
-
-REIGEN_API int reigen_nccl_version(void)
-{
-    const struct rg_nccl *nccl = rg_nccl_get(NULL);
-
-    return nccl ? nccl->version : 0;
 }
 
 static bool in_use(void)
@@ -134,24 +125,4 @@ bool rg_api_device_passed(const struct rg_op *op)
 {
     return __builtin_expect(!op->buffers.done, 1) ||
            rg_gpu_mark_passed(op->buffers.done, NULL) != 0;
-}
-
-int rg_api_device_copy(const struct rg_op *op, void *to, const void *from, size_t nbytes)
-{
-    int there = rg_api_device_is(to) ? rg_gpu_device_of(to) : -1;
-    int here = op->buffers.ready ? op->buffers.device : -1, r;
-    struct rg_error err = RG_ERROR_INIT;
-    char texts[2][32];
-
-    if (there != here)
-        return rg_api_failf(EINVAL, "the result is in %s, and cannot be copied to %s",
-                            place(here, texts[0]), place(there, texts[1]));
-    if (here < 0) {
-        memcpy(to, from, nbytes);
-        return 0;
-    }
-    r = rg_api_device_await(op);
-    if (r == 0 && rg_gpu_copy(here, stream_on(here), to, from, nbytes, &err) < 0)
-        r = rg_api_fail(&err);
-    return r;
 }

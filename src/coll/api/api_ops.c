@@ -418,25 +418,13 @@ REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_
     return failure;
 }
 
-/* Whether an operation has a result that the runtime has allocated for this tensor: 0 or -errno. */
-static int look_at_result(const struct rg_op *op, const struct rg_tensor *t)
-{
-    if (!rg_op_done(op))
-        return -EAGAIN;
-    if (op->status < 0)
-        return rg_api_outcome(op);
-    if (!t->result)
-        return rg_api_failf(EINVAL, "%s has no result of its own", rg_kind_name(op->kind));
-    return 0;
-}
-
 REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
                              int64_t *ret_shape, int *ret_ndim)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_op *op;
     const struct rg_tensor *t;
-    int tensor = 0, r;
+    int tensor = 0, r = 0;
 
     if (!rt)
         return rg_api_uninitialised();
@@ -444,8 +432,13 @@ REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t
     if (!op)
         return unknown(handle);
     t = &op->tensors[tensor];
-    r = look_at_result(op, t);
-    if (r == 0) {
+    if (!rg_op_done(op)) {
+        r = -EAGAIN;
+    } else if (op->status < 0) {
+        r = rg_api_outcome(op);
+    } else if (!t->result) {
+        r = rg_api_failf(EINVAL, "%s has no result of its own", rg_kind_name(op->kind));
+    } else {
         *ret_data = t->result;
         *ret_nbytes = t->result_nbytes;
         ret_shape[0] = t->result_rows;
@@ -453,29 +446,6 @@ REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t
             ret_shape[d] = t->shape[d];
         *ret_ndim = t->ndim;
     }
-    rg_op_unref(op);
-    return r;
-}
-
-REIGEN_API int reigen_copy_output(reigen_handle handle, void *to, size_t nbytes)
-{
-    rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_op *op;
-    const struct rg_tensor *t;
-    int tensor = 0, r;
-
-    if (!rt)
-        return rg_api_uninitialised();
-    op = hold(rt, handle, &tensor);
-    if (!op)
-        return unknown(handle);
-    t = &op->tensors[tensor];
-    r = look_at_result(op, t);
-    if (r == 0 && nbytes != t->result_nbytes)
-        r = rg_api_failf(EINVAL, "the result of this %s has %zu bytes, not %zu",
-                         rg_kind_name(op->kind), t->result_nbytes, nbytes);
-    if (r == 0 && nbytes > 0)
-        r = rg_api_device_copy(op, to, t->result, nbytes);
     rg_op_unref(op);
     return r;
 }
