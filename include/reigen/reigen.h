@@ -453,6 +453,10 @@ REIGEN_API const char *reigen_describe(void);
 #define REIGEN_MPI_THERE 4   /* this process had an MPI at init that was initialised, */
 #define REIGEN_MPI_THREADS 8 /* with MPI_THREAD_MULTIPLE */
 REIGEN_API int reigen_mpi(void);
+/* The version of NCCL that operations on a GPU's memory would use, as NCCL counts it: 22105 is
+ * 2.21.5. 0: none is found, or one that is older than 2.18. Local; it may load the library, and
+ * never starts the driver. Needs no reigen_init. */
+REIGEN_API int reigen_nccl_version(void);
 
 /*
  * Write a timeline from now on: what happens to each operation and when, as a file that

@@ -89,7 +89,7 @@ _PROTOTYPES = {
     'reigen_wait_all': (c_int, [c_int, c_void_p, c_int]),
     'reigen_output':
         (c_int, [c_int64, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_int64), POINTER(c_int)]),
-    'reigen_copy_output': (c_int, [c_int64, c_void_p, c_size_t]),
+    'reigen_output_copy': (c_int, [c_int64, c_void_p, c_size_t]),
     'reigen_received_splits': (c_int, [c_int64, POINTER(c_int32), c_int]),
     'reigen_handle_error': (c_char_p, [c_int64]),
     'reigen_release': (c_int, [c_int64]),

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "coll/gpu/gpu.h"
+#include "coll/gpu/nccl.h"
 
 REIGEN_API int reigen_use_device(int device, void *stream)
 {
@@ -30,6 +31,13 @@ static bool in_use(void)
 bool rg_api_device_is(const void *at)
 {
     return in_use() && at && rg_gpu_device_of(at) >= 0;
+}
+
+REIGEN_API int reigen_nccl_version(void)
+{
+    const struct rg_nccl *nccl = rg_nccl_get(NULL);
+
+    return nccl ? nccl->version : 0;
 }
 
 /* The stream that the caller works with. */

@@ -97,7 +97,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype, index: int) -> torch.Tensor:
 
 def copy_output(handle: int, to: torch.Tensor) -> None:
     """C's result of an operation into the tensor, on the current stream; between enter and leave"""
-    rc = _lib.quick.reigen_copy_output(handle, to.data_ptr(), to.numel() * to.element_size())
+    rc = _lib.quick.reigen_output_copy(handle, to.data_ptr(), to.numel() * to.element_size())
     if rc < 0:
         raise _core.operation_error(rc, _core.last_error())
 
