@@ -155,4 +155,14 @@ def _load():
         raise ImportError(f'{path} cannot be used as libreigen.so: {error}') from error
 
 
+def has_driver() -> bool:
+    """Whether this computer has NVIDIA's driver. It is not started: a process that has started it
+    cannot fork ranks that use it."""
+    try:
+        ctypes.CDLL('libcuda.so.1')
+    except OSError:
+        return False
+    return True
+
+
 path, lib, quick = _load()

@@ -21,7 +21,7 @@ tensors are recorded for it (record_stream), as the allocator would look at the 
 For those who submit by themselves: of() and common() tell where tensors are, submit() takes a
 _handles.Pending, enter() and leave() surround calls of C.
 """
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 
 import torch
 
@@ -114,6 +114,27 @@ def own() -> torch.device:
     return torch.device('cuda', torch.cuda.current_device())
 
 
+class Streams:
+    """The streams on which the tensors of one call have been computed, where there may be several:
+    backward() computes each gradient on the stream of its forward."""
+
+    def __init__(self):
+        self._streams: Dict[int, Any] = {}  # by address
+
+    def note(self, index: int) -> None:
+        """A tensor is there in the order of this thread's current stream."""
+        address = stream_of(index)
+        if address not in self._streams:
+            self._streams[address] = (index, torch.cuda.current_stream(index))
+
+    def gather(self) -> None:
+        """The current stream waits for the others, and they are forgotten."""
+        for address, (index, stream) in self._streams.items():
+            if address != stream_of(index):
+                torch.cuda.current_stream(index).wait_stream(stream)
+        self._streams.clear()
+
+
 class OnDevice(_handles.Pending):
     """An operation on CUDA tensors: another Pending, whose calls of C go with the right stream.
 
@@ -170,8 +191,8 @@ class OnDevice(_handles.Pending):
 
 
 def submit(pending: _handles.Pending, index: int, keep: Sequence[torch.Tensor]) -> int:
-    """As _handles.submit, of an operation whose tensors are all on this device or, with HOST, in the
-    host's memory. keep: those tensors."""
+    """As _handles.submit, of an operation whose tensors are all on this device or, with HOST, in
+    the host's memory. keep: those tensors."""
     if index == HOST:
         return _handles.submit(pending)
     try:
@@ -193,4 +214,14 @@ def _forked() -> None:
     leave()
 
 
+def _before_shutdown() -> None:
+    """Outcomes that nobody has asked for yet, of operations that the device has done: C forgets
+    them now."""
+    with _handles.settling:
+        for handle, outcome in list(_handles.told.items()):
+            if isinstance(outcome, OnDevice):
+                _handles.told[handle] = _handles.Pending.settled(outcome, outcome.wait(0))
+
+
+_core.before_shutdown.append(_before_shutdown)
 _core.after_fork.append(_forked)

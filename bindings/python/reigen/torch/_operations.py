@@ -17,7 +17,7 @@ GROUP_RING = 16
 #: Layouts of groups that are kept.
 GROUPS_MAX = 256
 
-_STRIDED = torch.strided
+_STRIDED, _HOST = torch.strided, _device.HOST
 #: By kind and process set: how many groups without a name there have been.
 _unnamed_groups: Dict[Tuple[int, int], Iterator[int]] = {}
 #: By turn: the group that has it.
@@ -29,23 +29,14 @@ def _memory(tensor: torch.Tensor) -> Source:
     return address, code, tensor.shape
 
 
-def _ways(source: torch.Tensor) -> Tuple[Any, Any]:
-    """For an operation whose result C allocates: what submits it, and what makes its result."""
-    dtype = source.dtype
-    if source.is_cpu:
-        return _handles.submit, lambda handle, rc: _tensor.output_of(handle, dtype)
-    index = _device.of(source)
-    return (_device.submitter(source),
-            lambda handle, rc: _tensor.output_of(handle, dtype, index))
-
-
 def allgather_async(tensor: torch.Tensor, name: Optional[str] = None, process_set: int = 0) -> int:
     """Concatenate along the first dimension, in the order of ranks; the first may differ."""
     source = _tensor.row_major(tensor)
-    memory = _memory(source)
-    submit, finish = _ways(source)
-    return _operations.allgather(memory, name, _lib.Options(process_set=process_set), finish,
-                                 source, submit)
+    address, code, device = _tensor.describe(source)
+    return _operations.allgather(
+        (address, code, source.shape), name, _lib.Options(process_set=process_set),
+        lambda handle, rc: _tensor.output_of(handle, source.dtype, device), source,
+        _handles.submit if device == _HOST else _device.submitter(source))
 
 
 def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
@@ -88,29 +79,30 @@ def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str]
                    process_set: int = 0) -> int:
     """Send splits[r] rows to rank r. The result is (tensor, rows received from each rank)."""
     source = _tensor.row_major(tensor)
-    memory = _memory(source)
+    address, code, device = _tensor.describe(source)
     rows = _splits(splits)
-    submit, output = _ways(source)
 
     def finish(handle, rc):
         received = _tensor.splits_of(handle, set_size(process_set))
         if isinstance(splits, torch.Tensor) and not splits.is_cpu:
             received = received.to(splits.device)
-        return output(handle, rc), received
+        return _tensor.output_of(handle, source.dtype, device), received
 
-    return _operations.alltoall(memory, rows, name, _lib.Options(process_set=process_set), finish,
-                                source, submit)
+    return _operations.alltoall(
+        (address, code, source.shape), rows, name, _lib.Options(process_set=process_set), finish,
+        source, _handles.submit if device == _HOST else _device.submitter(source))
 
 
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, prescale: float,
                         postscale: float, process_set: int = 0) -> int:
     """Reduce, and keep this rank's part of the first dimension."""
     source = _tensor.row_major(tensor)
-    memory = _memory(source)
-    submit, finish = _ways(source)
+    address, code, device = _tensor.describe(source)
     return _operations.reducescatter(
-        memory, name, _lib.Options(op, 0, prescale, postscale, process_set), finish, source,
-        submit)
+        (address, code, source.shape), name,
+        _lib.Options(op, 0, prescale, postscale, process_set),
+        lambda handle, rc: _tensor.output_of(handle, source.dtype, device), source,
+        _handles.submit if device == _HOST else _device.submitter(source))
 
 
 def barrier_async(process_set: int = 0) -> int:
@@ -208,10 +200,7 @@ class _Group(Group):
 
     def submit(self) -> int:
         """Start it, wherever its tensors are, and give its handle."""
-        if self._device == _device.HOST:
-            return _handles.submit(self)
-        keep = self._ins if self._buffers in (None, self._ins) else [*self._ins, *self._buffers]
-        return _device.submit(self, self._device, keep)
+        return _device.submit(self, self._device, [*self._ins, *(self._buffers or ())])
 
     def release(self) -> None:
         super().release()
@@ -240,7 +229,7 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
     dense = _all_dense(tensors) and (
         outs is None or outs is tensors
         or all([out.is_cpu and out.is_contiguous() for out in outs]))
-    device = _device.HOST if dense else _device.common([*tensors, *(outs or ())])
+    device = _HOST if dense else _device.common([*tensors, *(outs or ())])
     options = _lib.Options(op, 0, prescale, postscale, process_set)
     slot = None
     if name is None:
@@ -249,7 +238,8 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         slot, name = (kind, turn, process_set), f'noname.{turn}'
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
-        return _Group(kind, name, slot, tensors, outs, options, dense, device).submit()
+        group = _Group(kind, name, slot, tensors, outs, options, dense, device)
+        return _handles.submit(group) if device == _HOST else group.submit()
     parts = []
     for dtype in sorted(dtypes, key=_tensor.code_of):
         places = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
