@@ -59,6 +59,8 @@ _contexts = {}
 #: What copies to a device read, until its stream has been waited for.
 _sources = {}
 _local = threading.local()
+#: Tensors that have been copied to a device.
+copies = 0
 
 
 # ---------------------------------------------------------------------------- streams
@@ -66,8 +68,9 @@ _local = threading.local()
 class Stream:
     """As torch.cuda.Stream; address 0 is the default stream."""
 
-    def __init__(self, device=0, address=None):
-        self.index, self.cuda_stream = device, address
+    def __init__(self, device=None, address=None):
+        device = current_device() if device is None else device
+        self.index, self.cuda_stream, self.gone = device, address, False
         if address is None:
             made = _void()
             with _context(device):
@@ -78,6 +81,10 @@ class Stream:
         with _context(self.index):
             _must(_driver.cuStreamSynchronize(_void(self.cuda_stream)))
         _sources.pop((self.index, self.cuda_stream), None)
+
+    def idle(self):
+        with _context(self.index):
+            return _driver.cuStreamQuery(_void(self.cuda_stream)) == 0
 
     def wait_stream(self, other):
         event = _void()
@@ -95,6 +102,7 @@ class Stream:
                                           _void(self.cuda_stream)))
 
     def destroy(self):
+        self.gone = True
         with _context(self.index):
             _must(_driver.cuStreamDestroy_v2(_void(self.cuda_stream)))
 
@@ -128,9 +136,26 @@ def current_device():
 _default_device = 0
 
 
-def set_device(index):
+def set_device(device):
     global _default_device
-    _default_device = index
+    _default_device = device if isinstance(device, int) else torch.device(device).index
+
+
+class CUDAGraph:
+    """As torch.cuda.CUDAGraph, which cannot be replayed here."""
+
+
+@contextlib.contextmanager
+def graph(_):
+    """What this thread does inside is captured: for a stream of its own."""
+    one = Stream(current_device())
+    with stream(one):
+        one.capture(True)
+        try:
+            yield
+        finally:
+            one.capture(False)
+    one.destroy()
 
 
 def is_current_stream_capturing():
@@ -149,10 +174,11 @@ class _Memory:
         at = _void()
         self.index, self.nbytes = index, nbytes
         with _context(index):
-            _must(_driver.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(nbytes)))
+            self.stream = current_stream(index)
+            _must(_driver.cuMemAllocAsync(ctypes.byref(at), ctypes.c_size_t(nbytes),
+                                          _void(self.stream.cuda_stream)))
         self.at = at.value
         self.view = _driver.standin_view(self.at, nbytes)
-        self.stream = current_stream(index)
         self.recorded = []
 
     def tensor(self, shape, dtype):
@@ -165,6 +191,8 @@ class _Memory:
             return
         for other in self.recorded:
             self.stream.wait_stream(other)
+        if self.stream.gone:
+            self.stream = Stream(self.index, 0)
         with _context(self.index):
             _driver.cuMemFreeAsync(_void(self.at), _void(self.stream.cuda_stream))
 
@@ -205,6 +233,14 @@ class Tensor(torch.Tensor):
         made = self if dtype is None or dtype == self.dtype else self.type(dtype)
         return made.cpu() if device is not None and device.type == 'cpu' else made
 
+    def __deepcopy__(self, memo):
+        return to_device(self.cpu(), self._index)
+
+    def to_sparse(self):
+        plain = self.cpu().to_sparse().coalesce()
+        return Sparse(to_device(plain.indices(), self._index),
+                      to_device(plain.values(), self._index), self.shape)
+
     def tolist(self):
         return self.cpu().tolist()
 
@@ -225,19 +261,25 @@ class Tensor(torch.Tensor):
         args, kwargs = tree_map(unwrap, args), tree_map(unwrap, kwargs or {})
         index = owners[0]._index
         assert all(owner._index == index for owner in owners), 'tensors of two devices'
-        current_stream(index).synchronize()
+        computes = func._schema.name not in _ALLOCATE
+        if computes:
+            current_stream(index).synchronize()
         result = func(*args, **kwargs)
 
         def wrap(value):
             if not isinstance(value, torch.Tensor) or isinstance(value, Tensor):
                 return value
             known = by_inner.get(id(value))
-            return _wrapped(value, owners, index) if known is None else known
+            return _wrapped(value, owners, index, computes) if known is None else known
 
         return tree_map(wrap, result)
 
 
-def _wrapped(inner, owners, index):
+#: What only allocates, and puts nothing on a stream.
+_ALLOCATE = {'aten::empty_like', 'aten::new_empty'}
+
+
+def _wrapped(inner, owners, index, filled):
     """A tensor for a result: a view of an operand's memory, or new memory."""
     for owner in owners:
         memory = owner._memory
@@ -247,8 +289,34 @@ def _wrapped(inner, owners, index):
         return Tensor(inner, None, index)
     memory = _Memory(index, inner.numel() * inner.element_size())
     own = memory.tensor(inner.shape, inner.dtype)
-    own.copy_(inner)
+    if filled:
+        own.copy_(inner)
     return Tensor(own, memory, index)
+
+
+class Sparse:
+    """Of a device: what hvd.sparse_allreduce_async takes and makes, as a `Tensor` has rows only."""
+
+    is_sparse, layout = True, torch.sparse_coo
+
+    def __init__(self, indices, values, size):
+        self._indices, self._values, self._size = indices, values, torch.Size(size)
+
+    def coalesce(self):
+        return self
+
+    def indices(self):
+        return self._indices
+
+    def values(self):
+        return self._values
+
+    def size(self):
+        return self._size
+
+    def to_dense(self):
+        plain = torch.sparse_coo_tensor(self._indices.cpu(), self._values.cpu(), self._size)
+        return to_device(plain.to_dense(), self._values._index)
 
 
 def to_device(tensor, index=None):
@@ -257,6 +325,8 @@ def to_device(tensor, index=None):
     source = tensor.detach().contiguous().clone()
     if source.numel() == 0:
         return Tensor(source, None, index)
+    global copies
+    copies += 1
     nbytes = source.numel() * source.element_size()
     memory = _Memory(index, nbytes)
     here = current_stream(index)
@@ -312,7 +382,13 @@ def _on_devices(make):
 def _install():
     for name in ('empty', 'zeros', 'ones', 'tensor', 'full', 'arange'):
         setattr(torch, name, _on_devices(getattr(torch, name)))
-    plain_to = torch.Tensor.to
+    plain_sparse, plain_to = torch.sparse_coo_tensor, torch.Tensor.to
+
+    def sparse_coo_tensor(*args, **kwargs):
+        on_gpu = any(isinstance(arg, Tensor) for arg in args)
+        return Sparse(*args) if on_gpu else plain_sparse(*args, **kwargs)
+
+    torch.sparse_coo_tensor = sparse_coo_tensor
 
     def to(self, *args, **kwargs):
         device = _where(args, kwargs)
@@ -323,11 +399,22 @@ def _install():
 
     torch.Tensor.to = to
     torch.Tensor.cuda = to_device
-    for function in (current_stream, current_device, set_device, stream,
-                     is_current_stream_capturing):
-        setattr(torch.cuda, function.__name__, function)
-    torch.cuda.Stream = Stream
+    for made in (current_stream, current_device, set_device, stream, Stream, CUDAGraph, graph,
+                 is_current_stream_capturing):
+        setattr(torch.cuda, made.__name__, made)
     torch.cuda.is_available = lambda: True
+    torch.cuda.device_count = lambda: 4
+    torch.cuda.synchronize = lambda: current_stream().synchronize()
+    module_to = torch.nn.Module.to
+
+    def move(self, *args, **kwargs):
+        device = _where(args, kwargs)
+        if device is None or device.type != 'cuda':
+            return module_to(self, *args, **kwargs)
+        return model_to_device(self, device.index)
+
+    torch.nn.Module.to = move
+    torch.nn.Module.cuda = model_to_device
     torch._C._cuda_getCurrentRawStream = lambda index: current_stream(index).cuda_stream
 
 
