@@ -61,6 +61,8 @@ class Pending:
     slot: Any = None
     #: (kind, process set, names) of one that has names of its own.
     known: Any = None
+    #: C has allocated its result, which is copied from and given back.
+    allocates = True
     #: Its handle, set before start() is called.
     handle = 0
 

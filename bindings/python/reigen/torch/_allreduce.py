@@ -155,6 +155,8 @@ class _OnDevice(_handles.Pending):
     """An allreduce on a GPU, for which there are no persistent requests. It has the same names as
     those on the CPU, so that ranks whose tensors are in different places are told so."""
 
+    allocates = False
+
     def __init__(self, key, tensor, out):
         name, _, _, op, prescale, postscale, process_set = key
         if isinstance(name, int):

@@ -53,6 +53,7 @@ class Bucket:
 class _Started(_handles.Pending):
     #: Where the tensors are, as _device.of.
     device = _device.HOST
+    allocates = False
 
     def __init__(self, bucket: Bucket, tensors: List[torch.Tensor]):
         self._bucket, self._tensors = bucket, tensors

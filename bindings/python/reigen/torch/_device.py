@@ -179,10 +179,15 @@ class OnDevice(_handles.Pending):
             stream = torch.cuda.current_stream(self._index)
             for tensor in self._keep:
                 tensor.record_stream(stream)
+        if not self._pending.allocates:
+            return self._pending.result(rc)
         return self._there(self._pending.result, rc)
 
     def release(self) -> None:
-        self._there(self._pending.release)
+        if self._pending.allocates:
+            self._there(self._pending.release)
+        else:
+            self._pending.release()
         self._keep = ()
 
     def settled(self, rc: int) -> _handles.Pending:

@@ -148,6 +148,7 @@ class _Group(Group):
                  device: int):
         self._kind, self._count, self._options = kind, len(tensors), options
         self._device = device
+        self.allocates = outs is None
         self.slot = slot
         # Lists of our own: the caller may change his.
         self._ins = list(tensors) if dense else [_tensor.row_major(t) for t in tensors]
@@ -199,7 +200,7 @@ class _Group(Group):
         return list(self._outs)
 
     def submit(self) -> int:
-        """Start it, wherever its tensors are, and give its handle."""
+        """Start it, where its tensors are, and give its handle."""
         return _device.submit(self, self._device, [*self._ins, *(self._buffers or ())])
 
     def release(self) -> None:
