@@ -148,9 +148,10 @@ def train(args, epoch, model, optimizer, loader, clock, history):
 
 
 @torch.no_grad()
-def test(model, data, batch_size, device):
+def test(model, data, batch_size):
     """Loss and accuracy on all test images: each rank takes every size-th one."""
     model.eval()
+    device = next(model.parameters()).device
     images, labels = (t[hvd.rank()::hvd.size()] for t in data.tensors)
     total = torch.zeros(3, dtype=torch.float64)
     for start in range(0, len(images), batch_size):
@@ -233,7 +234,7 @@ def main():
     clock, epochs, history = Clock(), [], []
     for epoch in range(1, args.epochs + 1):
         loss = train(args, epoch, model, optimizer, loader, clock, history)
-        test_loss, accuracy = test(model, testing, args.test_batch_size, args.device)
+        test_loss, accuracy = test(model, testing, args.test_batch_size)
         epochs.append({'epoch': epoch, 'loss': loss, 'test_loss': test_loss,
                        'accuracy': accuracy})
         if hvd.rank() == 0:

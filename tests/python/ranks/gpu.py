@@ -86,6 +86,12 @@ class Stream:
         with _context(self.index):
             return _driver.cuStreamQuery(_void(self.cuda_stream)) == 0
 
+    def is_capturing(self):
+        status = ctypes.c_int()
+        with _context(self.index):
+            _driver.cuStreamIsCapturing(_void(self.cuda_stream), ctypes.byref(status))
+        return status.value != 0
+
     def wait_stream(self, other):
         event = _void()
         with _context(self.index):
@@ -159,10 +165,7 @@ def graph(_):
 
 
 def is_current_stream_capturing():
-    status = ctypes.c_int()
-    with _context(current_device()):
-        _driver.cuStreamIsCapturing(_void(current_stream().cuda_stream), ctypes.byref(status))
-    return status.value != 0
+    return current_stream().is_capturing()
 
 
 # ---------------------------------------------------------------------------- memory
@@ -413,6 +416,8 @@ def _install():
             return module_to(self, *args, **kwargs)
         return model_to_device(self, device.index)
 
+    if hasattr(torch, 'accelerator'):  # PyTorch 2.6; its optimizers ask this
+        torch.accelerator.current_stream = current_stream
     torch.nn.Module.to = move
     torch.nn.Module.cuda = model_to_device
     torch._C._cuda_getCurrentRawStream = lambda index: current_stream(index).cuda_stream
