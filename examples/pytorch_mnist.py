@@ -5,7 +5,8 @@
     python examples/pytorch_mnist.py                        one process, without a launcher
 
 Each rank trains on its own part of the images; gradients are averaged over the ranks. At the end
-the script checks that all ranks hold the same parameters, to the bit.
+the script checks that all ranks hold the same parameters, to the bit. Where PyTorch sees GPUs, each
+rank of a host uses its own one, and ranks share them when there are fewer.
 """
 import argparse
 import gzip
@@ -42,7 +43,7 @@ def arguments():
     parser.add_argument('--momentum', type=float, default=0.9, metavar='M',
                         help='momentum of SGD (default: %(default)s)')
     parser.add_argument('--no-cuda', action='store_true',
-                        help='train on the CPU, which this version of Reigen does anyway')
+                        help='train on the CPU, also where there is a GPU')
     parser.add_argument('--seed', type=int, default=42, metavar='S',
                         help='random seed (default: %(default)s)')
     parser.add_argument('--log-interval', type=int, default=10, metavar='N',
@@ -129,6 +130,7 @@ def train(args, epoch, model, optimizer, loader, clock, history):
     seen = 0
     with clock:
         for step, (data, target) in enumerate(loader, 1):
+            data, target = data.to(args.device), target.to(args.device)
             optimizer.zero_grad()
             loss = F.nll_loss(model(data), target)
             loss.backward()
@@ -149,13 +151,14 @@ def train(args, epoch, model, optimizer, loader, clock, history):
 def test(model, data, batch_size):
     """Loss and accuracy on all test images: each rank takes every size-th one."""
     model.eval()
+    device = next(model.parameters()).device
     images, labels = (t[hvd.rank()::hvd.size()] for t in data.tensors)
     total = torch.zeros(3, dtype=torch.float64)
     for start in range(0, len(images), batch_size):
-        output = model(images[start:start + batch_size])
-        target = labels[start:start + batch_size]
-        total[0] += F.nll_loss(output, target, reduction='sum')
-        total[1] += (output.argmax(1) == target).sum()
+        output = model(images[start:start + batch_size].to(device))
+        target = labels[start:start + batch_size].to(device)
+        total[0] += F.nll_loss(output, target, reduction='sum').item()
+        total[1] += (output.argmax(1) == target).sum().item()
         total[2] += len(target)
     total = hvd.allreduce(total, name='test', op=hvd.Sum)
     return float(total[0] / total[2]), float(total[1] / total[2])
@@ -165,7 +168,7 @@ def identical_everywhere(model):
     """True when every rank holds the same bits."""
     digest = hashlib.sha256()
     for _, parameter in sorted(model.state_dict().items()):
-        digest.update(parameter.numpy().tobytes())
+        digest.update(parameter.cpu().numpy().tobytes())
     mine = torch.tensor(list(digest.digest()), dtype=torch.uint8)
     everyones = hvd.allgather(mine.unsqueeze(0), name='digest')
     return bool((everyones == mine).all())
@@ -200,6 +203,10 @@ def main():
     started = time.time()
     args = arguments()
     hvd.init()
+    args.device = torch.device('cpu')
+    if torch.cuda.is_available() and not args.no_cuda:
+        args.device = torch.device('cuda', hvd.local_rank() % torch.cuda.device_count())
+        torch.cuda.set_device(args.device)
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
 
@@ -209,7 +216,7 @@ def main():
     loader = DataLoader(training, batch_size=args.batch_size, sampler=sampler,
                         num_workers=args.workers)
 
-    model = Net()
+    model = Net().to(args.device)
     # Adasum finds out by itself how far the ranks may go together.
     scale = 1 if args.use_adasum else hvd.size()
     optimizer = optim.SGD(model.parameters(), lr=args.lr * scale, momentum=args.momentum)

@@ -28,7 +28,7 @@ def arguments():
     parser.add_argument('--num-batches-per-iter', type=int, default=5, help='steps per figure')
     parser.add_argument('--num-iters', type=int, default=5, help='figures')
     parser.add_argument('--no-cuda', action='store_true',
-                        help='use the CPU, which this version of Reigen does anyway')
+                        help='use the CPU, also where there is a GPU')
     parser.add_argument('--use-adasum', action='store_true',
                         help='combine what the ranks have moved by Adasum')
     return parser.parse_args()
@@ -56,7 +56,11 @@ def main():
     hvd.init()
     torch.set_num_threads(1)
     torch.manual_seed(42)
-    model = build(args.model)
+    cuda = torch.cuda.is_available() and not args.no_cuda
+    if cuda:
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+    device = torch.device('cuda' if cuda else 'cpu')
+    model = build(args.model).to(device)
     # Adasum takes the learning rate of one rank.
     optimizer = optim.SGD(model.parameters(), lr=0.01 * (1 if args.use_adasum else hvd.size()))
     compression = hvd.Compression.fp16 if args.fp16_allreduce else hvd.Compression.none
@@ -65,13 +69,18 @@ def main():
                                          op=hvd.Adasum if args.use_adasum else hvd.Average)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    data = torch.randn(args.batch_size, 3, 224, 224)
-    target = torch.randint(1000, (args.batch_size,))
+    data = torch.randn(args.batch_size, 3, 224, 224).to(device)
+    target = torch.randint(1000, (args.batch_size,)).to(device)
 
     def step():
         optimizer.zero_grad()
         F.cross_entropy(model(data), target).backward()
         optimizer.step()
+
+    def clock():
+        if cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter()
 
     def say(text):
         if hvd.rank() == 0:
@@ -82,10 +91,10 @@ def main():
         step()
     rates = []
     for iteration in range(args.num_iters):
-        start = time.perf_counter()
+        start = clock()
         for _ in range(args.num_batches_per_iter):
             step()
-        rates.append(args.batch_size * args.num_batches_per_iter / (time.perf_counter() - start))
+        rates.append(args.batch_size * args.num_batches_per_iter / (clock() - start))
         say(f'Iter #{iteration}: {rates[-1]:.1f} img/sec per rank')
     mean, spread = statistics.fmean(rates), 1.96 * statistics.pstdev(rates)
     say(f'Img/sec per rank: {mean:.1f} +-{spread:.1f}')

@@ -3,6 +3,7 @@
 
 usage: check_torch.py RANKS        starts so many ranks on the first GPU, and waits for them
 """
+import gc
 import os
 import socket
 import subprocess
@@ -11,11 +12,8 @@ import sys
 DTYPES = ['uint8', 'int8', 'int16', 'int32', 'int64', 'float16', 'bfloat16', 'float32', 'float64']
 
 
-def check():
-    import torch
-    import horovod.torch as hvd
-    hvd.init()
-    torch.cuda.set_device(0)
+def compare(torch, hvd):
+    """Operations of all types on the GPU and on the CPU; how many there were."""
     rank, size = hvd.rank(), hvd.size()
     compared = 0
 
@@ -35,6 +33,104 @@ def check():
         both(lambda t: hvd.reducescatter(t, op=hvd.Sum, name='s'), tensor)
         splits = torch.full((size,), 5, dtype=torch.int32)
         both(lambda t, s=splits: hvd.alltoall(t[:5 * size], s, name='t')[0], tensor)
+        both(lambda t: hvd.allreduce_(t.clone(), op=hvd.Sum, name='i'), tensor)
+        both(lambda t: hvd.grouped_allreduce([t, t[:7]], op=hvd.Sum, name='m')[1], tensor)
+        both(lambda t: hvd.grouped_allgather([t, t[:rank]], name='m')[1], tensor)
+        both(lambda t: hvd.allreduce(t[:600].reshape(20, 30).t(), op=hvd.Sum, name='z'), tensor)
+        both(lambda t: hvd.allreduce(t, op=hvd.Sum, name='p', prescale_factor=2.0), tensor)
+        if tensor.dtype.is_floating_point:
+            both(lambda t: hvd.allreduce(t, op=hvd.Adasum, name='d'), tensor)
+    tensor = torch.arange(1000.0)
+    both(lambda t: hvd.allreduce(t, op=hvd.Sum, compression=hvd.Compression.fp16), tensor)
+    both(lambda t: hvd.sparse_allreduce_async(t[:8].to_sparse(), 'q', hvd.Sum)().to_dense(), tensor)
+    return compared
+
+
+def raises(kind, call, text):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), error
+        return
+    raise AssertionError(f'nothing was raised where {text!r} was to come')
+
+
+def check_streams(torch, hvd):
+    """Results are in order on the stream that waits, and memory may be dropped right after it."""
+    one, other = torch.cuda.Stream(), torch.cuda.Stream()
+    for turn in range(50):
+        with torch.cuda.stream(one):
+            tensor = torch.full((1 << 20,), -1.0, device='cuda')
+            for _ in range(20):
+                tensor.mul_(1.0)
+            tensor.fill_(turn)
+            handles = [hvd.allreduce_async(tensor, op=hvd.Sum, name='s1'),
+                       hvd.allgather_async(tensor, name='s2')]
+        del tensor
+        with torch.cuda.stream(other):
+            reduced, gathered = map(hvd.synchronize, handles)
+            assert bool((reduced == turn * hvd.size()).all()) and bool((gathered == turn).all())
+        del reduced, gathered
+    handle = hvd.allreduce_async(torch.ones(1 << 20, device='cuda'), name='poll')
+    while not hvd.poll(handle):
+        pass
+    hvd.synchronize(handle)
+
+
+def check_refusals(torch, hvd):
+    """What cannot be is a clear error, and the next operation works."""
+    here, there = torch.ones(4, device='cuda'), torch.ones(4)
+    raises(ValueError, lambda: hvd.grouped_allreduce([here, there]), 'cuda:0')
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            raises(ValueError, lambda: hvd.allreduce(here, name='graph'), 'CUDA graph')
+    except RuntimeError as error:
+        # A capture that is empty is refused by some versions.
+        assert 'apture' in str(error) or 'graph' in str(error), error
+    for tensor in (here, there, torch.ones(0)):
+        out = hvd.allreduce(tensor, op=hvd.Sum)
+        assert out.device == tensor.device and bool((out == hvd.size()).all())
+
+
+def check_the_rest(torch, hvd):
+    """Batch normalisation, the state of an optimizer, gradients through operations, join."""
+    rank = hvd.rank()
+    found = []
+    for device in ('cuda', 'cpu'):
+        torch.manual_seed(1)
+        layer = hvd.SyncBatchNorm(3).to(device)
+        data = torch.randn(5 + rank, 3, 4).to(device).requires_grad_()
+        (layer(data) ** 3).sum().backward()
+        hvd.allgather(data).square().sum().backward()
+        found.append([t.detach().cpu() for t in (data.grad, layer.weight.grad, layer.running_var)])
+    for gpu, cpu in zip(*found):
+        assert torch.allclose(gpu, cpu, rtol=1e-3, atol=1e-3), (gpu, cpu)
+    model = torch.nn.Linear(20, 5).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), 0.1 * (rank + 1))
+    if rank == 0:
+        model(torch.ones(3, 20, device='cuda')).sum().backward()
+        optimizer.step()
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    moment = hvd.allgather(optimizer.state[model.weight]['exp_avg'].reshape(1, -1))
+    assert moment.is_cuda and bool((moment == moment[0]).all())
+    assert hvd.join(0) >= 0
+
+
+def check():
+    import torch
+    import horovod.torch as hvd
+    hvd.init()
+    torch.cuda.set_device(0)
+    rank, size = hvd.rank(), hvd.size()
+    assert hvd.cuda_built() and hvd.nccl_built() >= 0
+    compared = compare(torch, hvd)
+    check_streams(torch, hvd)
+    check_refusals(torch, hvd)
+    check_the_rest(torch, hvd)
+    gc.collect()
 
     # A model's parameters after a few steps are the same on all ranks, and on the CPU.
     found = []

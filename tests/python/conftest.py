@@ -7,11 +7,11 @@ import jobs
 
 @pytest.fixture
 def start():
-    """start(count, program, *arguments, env=...) -> Ranks"""
+    """start(count, program, *arguments, env=..., more=...) -> Ranks"""
     started = []
 
-    def run(count, program, *arguments, env=None):
-        ranks = jobs.Ranks(count, [jobs.HERE / 'ranks' / program, *arguments], env)
+    def run(count, program, *arguments, env=None, more=None):
+        ranks = jobs.Ranks(count, [jobs.HERE / 'ranks' / program, *arguments], env, more)
         started.append(ranks)
         return ranks
 

@@ -44,9 +44,12 @@ def free_port():
 
 
 class Ranks:
-    """N processes of one program. Ends every one of them in the end, by its own pid."""
+    """N processes of one program. Ends every one of them in the end, by its own pid.
 
-    def __init__(self, count, argv, env=None):
+    env: variables for all of them; more: by rank, for some.
+    """
+
+    def __init__(self, count, argv, env=None, more=None):
         port = free_port()
         self.files = [tempfile.TemporaryFile() for _ in range(count)]
         self.processes = []
@@ -56,7 +59,8 @@ class Ranks:
                          'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port),
                          'OMP_NUM_THREADS': '1', 'PYTHONUNBUFFERED': '1',
                          'PYTHONDONTWRITEBYTECODE': '1',
-                         'PYTHONPATH': str(ROOT / 'bindings/python'), **(env or {})}
+                         'PYTHONPATH': str(ROOT / 'bindings/python'), **(env or {}),
+                         **(more or {}).get(rank, {})}
             found = library()
             if found:
                 variables['REIGEN_LIBRARY'] = found

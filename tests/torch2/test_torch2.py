@@ -26,8 +26,8 @@ def site():
                           capture_output=True, text=True, check=True).stdout.strip()
 
 
-def run_ranks(np, *argv, timeout=200):
-    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1'}
+def run_ranks(np, *argv, timeout=200, **more):
+    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1', **more}
     done = subprocess.run([ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', PYTHON, *argv],
                           capture_output=True, text=True, timeout=timeout, env=env, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,6 +45,14 @@ def test_collectives_training_and_objects_work_with_torch_2(np):
 @pytest.mark.parametrize('program', ['operations', 'training', 'failures', 'misuse', 'elastic'])
 def test_what_holds_with_torch_1_holds_with_torch_2(program):
     run_ranks(2, ROOT / f'tests/python/ranks/{program}.py')
+
+
+@pytest.mark.parametrize('program', ['operations', 'training'])
+def test_cuda_tensors_work_with_torch_2_on_the_stand_in(program):
+    standin = Path(os.environ.get('REIGEN_TEST_BUILD', ROOT / 'build')) / 'tests/standin'
+    run_ranks(2, ROOT / f'tests/python/ranks/cuda_{program}.py', 'own',
+              LD_LIBRARY_PATH=str(standin), REIGEN_NCCL=str(standin / 'libnccl.so.2'),
+              STANDIN_DELAY_US='20', STANDIN_CUDA_MEMORY=str(200 << 20))
 
 
 def test_a_mistake_is_told_with_its_cause_and_the_users_line():

@@ -5,7 +5,7 @@ from typing import Any, Sequence, Union
 import reigen
 from horovod.common import process_sets as _sets
 from horovod.common.process_sets import ProcessSet, global_process_set
-from reigen._lib import quick
+from reigen._lib import has_driver, quick
 
 #: reigen_mpi()
 _STARTED, _PLANE, _THERE, _THREADS = 1, 2, 4, 8
@@ -91,7 +91,9 @@ class HorovodBasics:
         return True
 
     def nccl_built(self) -> int:
-        return 0
+        """The version of the NCCL that CUDA tensors go by, as 22105 for 2.21.5; 0: there is none,
+        or one older than 2.18, and they go through the host's memory."""
+        return quick.reigen_nccl_version()
 
     def ddl_built(self) -> bool:
         return False
@@ -100,7 +102,8 @@ class HorovodBasics:
         return False
 
     def cuda_built(self) -> bool:
-        return False
+        """Whether this computer has NVIDIA's driver, so that CUDA tensors may be given."""
+        return has_driver()
 
     def rocm_built(self) -> bool:
         return False

@@ -11,6 +11,7 @@ import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import reigen
+from reigen._lib import quick
 
 #: The framework modules that Horovod has.
 EXTENSIONS = ['tensorflow', 'torch', 'mxnet']
@@ -184,7 +185,8 @@ def gloo_built(verbose: bool = False) -> bool:
 
 
 def nccl_built(verbose: bool = False) -> int:
-    return 0
+    """As HorovodBasics.nccl_built()."""
+    return quick.reigen_nccl_version()
 
 
 def ddl_built(verbose: bool = False) -> bool:

@@ -13,6 +13,7 @@ import torch
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch.mpi_ops import (allgather_async, broadcast_, broadcast_async_, rank,
                                    synchronize)
+from reigen.torch._device import own
 
 
 def broadcast_parameters(params, root_rank: int,
@@ -40,6 +41,7 @@ class _TensorAt:
 
     def __init__(self, number: int, tensor: torch.Tensor):
         self.number, self.shape, self.dtype = number, tuple(tensor.shape), tensor.dtype
+        self.on_gpu = tensor.is_cuda
 
 
 def _take_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
@@ -54,15 +56,24 @@ def _take_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
     return value
 
 
-def _put_tensors(value: Any, tensors: dict) -> Any:
-    """The value with new tensors in place of what stands for them; they are noted by number."""
+def _put_tensors(value: Any, tensors: dict, gpu: Optional[torch.device]) -> Any:
+    """The value with new tensors in place of what stands for them; they are noted by number. gpu:
+    this rank's, for those that are on the other one's."""
     if isinstance(value, _TensorAt):
-        return tensors.setdefault(value.number, torch.empty(value.shape, dtype=value.dtype))
+        made = torch.empty(value.shape, dtype=value.dtype,
+                           device=(gpu or own()) if value.on_gpu else None)
+        return tensors.setdefault(value.number, made)
     if isinstance(value, dict):
-        return {key: _put_tensors(item, tensors) for key, item in value.items()}
+        return {key: _put_tensors(item, tensors, gpu) for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_put_tensors(item, tensors) for item in value)
+        return type(value)(_put_tensors(item, tensors, gpu) for item in value)
     return value
+
+
+def _gpu_of(optimizer: torch.optim.Optimizer) -> Optional[torch.device]:
+    """The one that has parameters."""
+    return next((param.device for group in optimizer.param_groups for param in group['params']
+                 if param.is_cuda), None)
 
 
 def _make_gradients(optimizer: torch.optim.Optimizer, model: Optional[torch.nn.Module]) -> None:
@@ -102,7 +113,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
         state = None
     else:
         places: dict = {}
-        state = _put_tensors(skeleton, places)
+        state = _put_tensors(skeleton, places, _gpu_of(optimizer))
         tensors = [places[number] for number in sorted(places)]
     handles = [broadcast_async_(tensor.detach(), root_rank, f'reigen.optimizer_state.{number}',
                                 process_set)

@@ -4,11 +4,13 @@
 A hook on each parameter sees when backward() has computed its gradient; step() waits until all are
 reduced. Small gradients travel together, in buckets, and large ones alone. When a bucket is sent:
 
-- where a core is idle during backward(), or ranks are on other hosts: as soon as its last gradient
-  is there, so that the transfer runs beside the rest of backward();
+- where a core is idle during backward(), ranks are on other hosts, or parameters are on a GPU: as
+  soon as its last gradient is there, so that the transfer runs beside the rest of backward(). On a
+  GPU the stream of that gradient waits for those of the others;
 - where the ranks fill the cores: by step(), as nothing would be won by two threads that take turns
   at one core. When something else is waited for in between, then buckets that are complete are
-  sent, since other ranks may need them to get there. REIGEN_OVERLAP=1 or 0 overrides the choice.
+  sent, since other ranks may need them to get there. REIGEN_OVERLAP=1 or 0 overrides the choice
+  for CPUs.
 
     waiting --hook, passes left--> waiting --hook, last pass--> ready --sent--> --synchronize()-->
 """
@@ -30,7 +32,7 @@ from horovod.torch.mpi_ops import (Adasum, Average, Sum, allreduce_async_,
                                    grouped_allreduce_async_, sparse_allreduce_async,
                                    synchronize)
 from reigen import _handles
-from reigen.torch import _cores
+from reigen.torch import _cores, _device
 from reigen.torch._bucket import Bucket
 
 _RACE = ('optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or '
@@ -79,6 +81,7 @@ class _Group:
         self.bucket: Optional[Bucket] = None
         self.pending: Optional[int] = None
         self.left = len(slots)   # members that are not ready
+        self.streams = _device.Streams()  # of a GPU, on which gradients were computed
         for slot in slots:
             slot.group = self
 
@@ -115,7 +118,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._groups = _make_groups(groups, self._slots, by_param)
         self._groups += _make_buckets([s for s in reversed(self._slots) if s.group is None])
         self._sending = threading.RLock()
-        self._early = _cores.overlaps()
+        self._early = _cores.overlaps() or any(p.is_cuda for p in params)
         # One rank has nobody to reduce with, unless others come later.
         elastic = os.environ.get('HOROVOD_ELASTIC') == '1'
         self._hooked = bool(process_set.included() and (process_set.size() > 1 or elastic))
@@ -179,7 +182,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 if group.left == 0 and owner is not None and owner._active:
                     owner._send(group)
 
-        return early if self._early else late
+        def early_on_gpu(*_):
+            group.streams.note(slot.param.device.index)
+            early()
+
+        if not self._early:
+            return late
+        return early_on_gpu if slot.param.is_cuda else early
 
     def _send_ready(self) -> None:
         """Send what is complete; for a wait for something else."""
@@ -199,6 +208,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             if group.pending is not None:
                 return
             group.pending = 0
+            group.streams.gather()
             members = [slot for slot in group.slots if not self._send_sparse(slot)]
             if not members:
                 return
@@ -221,7 +231,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             slot.dense = self.sparse_as_dense and (slot.sparse or self._takes_sparse)
             return False
         if grad is None:
-            grad = torch.sparse_coo_tensor(size=param.shape, dtype=param.dtype)
+            grad = torch.sparse_coo_tensor(size=param.shape, dtype=param.dtype,
+                                           device=param.device)
         slot.sparse = True
         if self.sparse_as_dense:
             slot.sparse_dim = grad.sparse_dim()
@@ -439,22 +450,24 @@ def _make_groups(groups, slots: List[_Slot], by_param: Dict[int, _Slot]) -> List
 
 
 def _make_buckets(slots: List[_Slot]) -> List[_Group]:
-    """The rest, in the order in which backward() comes to them: by type, up to a size."""
+    """The rest, in the order in which backward() comes to them: by type and device, up to a size.
+    """
     made: List[_Group] = []
-    filling: Dict[torch.dtype, List[_Slot]] = {}
-    nbytes: Dict[torch.dtype, int] = {}
+    filling: Dict[Any, List[_Slot]] = {}
+    nbytes: Dict[Any, int] = {}
     for slot in slots:
         param = slot.param
         mine = param.numel() * param.element_size()
         if mine >= ALONE_NBYTES:
             made.append(_Group([slot], None))
             continue
-        members = filling.setdefault(param.dtype, [])
+        kind = (param.dtype, param.device)
+        members = filling.setdefault(kind, [])
         members.append(slot)
-        nbytes[param.dtype] = nbytes.get(param.dtype, 0) + mine
-        if nbytes[param.dtype] >= BUCKET_NBYTES or len(members) >= BUCKET_COUNT:
-            made.append(_Group(filling.pop(param.dtype), None))
-            del nbytes[param.dtype]
+        nbytes[kind] = nbytes.get(kind, 0) + mine
+        if nbytes[kind] >= BUCKET_NBYTES or len(members) >= BUCKET_COUNT:
+            made.append(_Group(filling.pop(kind), None))
+            del nbytes[kind]
     return made + [_Group(members, None) for members in filling.values()]
 
 

@@ -77,7 +77,8 @@ class _Normalize(torch.autograd.Function):
         ctx.process_set = process_set
         axes = [0, *range(2, input.dim())]
         wide = input.to(torch.float64)
-        count = torch.tensor([input.numel() // input.shape[1]], dtype=torch.float64)
+        count = torch.tensor([input.numel() // input.shape[1]], dtype=torch.float64,
+                             device=input.device)
         sums = torch.cat([wide.sum(axes), (wide * wide).sum(axes), count])
         sums = _sum_over_ranks(sums, 'sync_batch_norm.forward', process_set)
         channels = input.shape[1]
