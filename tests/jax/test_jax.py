@@ -15,6 +15,10 @@ def test_every_operation_inside_and_outside_of_jit(all_pass, size):
     all_pass(size, 'operations.py', limit=240)
 
 
+def test_programs_for_cuda_devices_have_our_calls_in_order(all_pass):
+    all_pass(3, 'cuda.py')
+
+
 def test_nothing_waits_for_a_thread_where_xla_has_one(all_pass):
     all_pass(4, 'operations.py',
              'check_more_collectives_than_threads_in_another_order_on_each_rank',
