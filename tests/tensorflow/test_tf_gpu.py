@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow's operations on a GPU, for which a pluggable device stands in."""
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import HERE, python_of, run_ranks
+from conftest import HERE, ROOT, python_of, run_ranks
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -43,3 +44,14 @@ def test_tensorflow_gives_the_streams_of_plug_in_devices_only(package):
     TensorFlow may have changed that."""
     library = (package / 'libtensorflow_framework.so.2').read_bytes()
     assert b'Accessing device stream is only supported for pluggable devices.' in library
+
+
+def test_the_program_of_make_check_gpu_works_on_a_cpu():
+    """On a GPU it is run by that target alone."""
+    done = subprocess.run(
+        [python_of('tf'), ROOT / 'tests/gpu/check_tf.py', '2', 'cpu'], capture_output=True,
+        text=True, timeout=400, check=False, stdin=subprocess.DEVNULL,
+        env={**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
+             'TF_CPP_MIN_LOG_LEVEL': '3', 'CUDA_VISIBLE_DEVICES': ''})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '80 operations as on the CPU' in done.stdout, done.stdout
