@@ -16,7 +16,7 @@
 
 struct xla_context {
     struct standin_stream *stream; /* NULL: XLA has none */
-    int device;
+    int device;                    /* XLA's number, as if it was told to use one device */
 };
 
 static struct xla_error *stream_get(struct xla_stream_get_args *args)
@@ -71,7 +71,7 @@ static void site_open(struct site *site, const struct rank *rank, struct standin
                       int kind, int dtype, int count)
 {
     place_init(&site->place, &api, kind, count);
-    site->context = (struct xla_context) { stream, rank->me };
+    site->context = (struct xla_context) { stream, 0 };
     site->place.frame.context = &site->context;
     site->dtype = dtype;
     site->count = count;
@@ -377,6 +377,22 @@ static int fails(const struct rank *rank, struct site *site, const char *code, c
     return bad;
 }
 
+/* An allreduce of nothing, on the device that XLA says; NULL: it goes well. */
+static int empty_call(const struct rank *rank, struct standin_stream *stream, int device,
+                      const struct xla_api *xla, const char *code, const char *part)
+{
+    char text[TEXT_MAX];
+    struct site site;
+
+    memset(&site, 0, sizeof(site));
+    place_init(&site.place, xla, REIGEN_ALLREDUCE, 1);
+    site.context = (struct xla_context) { stream, device };
+    site.place.frame.context = &site.context;
+    site.place.dims[0] = 0;
+    site.place.ins[0].data = site.place.outs[0].data = NULL;
+    return code ? fails(rank, &site, code, part) : check(call(&site, text) == 0);
+}
+
 static int errors(struct rank *rank)
 {
     struct standin_stream *stream = open_quietly(rank);
@@ -390,14 +406,13 @@ static int errors(struct rank *rank)
     site.context.stream = NULL;
     bad |= fails(rank, &site, "2 ", "no stream here");
     site.context.stream = stream;
-    site.context.device = -1;
-    bad |= fails(rank, &site, "2 ", "no GPU");
-    site.context.device = 99;
-    bad |= fails(rank, &site, "3 ", "there is no GPU 99");
-    site.context.device = rank->me;
-    site.place.frame.api = &old_api;
-    bad |= fails(rank, &site, "2 ", "does not say on which GPU");
-    site.place.frame.api = &api;
+    bad |= check(empty_call(rank, stream, 99, &api, "3 ", "there is no GPU 99") == 0);
+    bad |= check(empty_call(rank, stream, -1, &api, "3 ", "are on none") == 0);
+    bad |= check(empty_call(rank, stream, rank->me, &old_api, "3 ", "are on none") == 0);
+    bad |= check(empty_call(rank, stream, rank->me, &api, NULL, NULL) == 0);
+    site.place.ins[0].data = site.place.in[0]; /* of the host */
+    bad |= fails(rank, &site, "3 ", "are on none");
+    site.place.ins[0].data = site.in[0].at;
     site.place.types[0] = 7;
     bad |= fails(rank, &site, "3 ", "horovod.jax has not made");
     site.place.types[0] = XLA_BUFFER;
