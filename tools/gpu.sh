@@ -98,6 +98,26 @@ found = [f for f in pathlib.Path(torch.__file__).parents[1].glob("nvidia/nccl/li
 print(found[0] if found else "")' 2>/dev/null) && has_torch=1
 [ -z "$nccl" ] || export REIGEN_NCCL="${REIGEN_NCCL:-$nccl}"
 
+# try NAME TARGET PROGRAM CONDITION: the framework's program on one rank and on two, where `python3`
+# has the framework and it reaches this GPU. TARGET is built for it.
+try() {
+    if ! "$python" -c "$4" >/dev/null 2>&1; then
+        echo "$1: not tried, as $python has none that reaches this GPU"
+        return
+    fi
+    if [ -z "${REIGEN_BUILD-}" ]; then
+        ninja -C "$build" "$2" >"$out/ninja.log" || {
+            cat "$out/ninja.log" >&2
+            exit 1
+        }
+    fi
+    for ranks in 1 2; do
+        # Ranks that share a GPU must not take all of its memory.
+        PYTHONPATH=$PWD/bindings/python REIGEN_LIBRARY="$library/libreigen.so" \
+            XLA_PYTHON_CLIENT_PREALLOCATE=false "$python" "$3" $ranks
+    done
+}
+
 if [ "$what" = check ]; then
     compile check tests/gpu/check.c
     "$out/check" "$@"
@@ -109,6 +129,10 @@ if [ "$what" = check ]; then
     else
         echo "hvd.torch: not tried, as $python has no PyTorch that reaches this GPU"
     fi
+    try horovod.jax bindings/jax/libreigen_jax.so tests/gpu/check_jax.py \
+        'import jax; assert jax.devices("cuda")'
+    try horovod.tensorflow bindings/tensorflow/libreigen_tensorflow.so tests/gpu/check_tf.py \
+        'import tensorflow; assert tensorflow.config.list_physical_devices("GPU")'
     exit
 fi
 compile bench -Isrc bench/gpu.c

@@ -9,6 +9,9 @@
  *
  * A call belongs to one thread at a time: the handler's until it is handed over, then the
  * finisher's.
+ *
+ * On a GPU (cuda.c) no call is handed over: a handler has to have put its work on XLA's stream when
+ * it returns, and XLA's thread would wait for a future there and then.
  */
 #ifndef REIGEN_JAX_CALL_H
 #define REIGEN_JAX_CALL_H
@@ -42,15 +45,22 @@ struct call {
     reigen_handle handles[];
 };
 
+/* Does XLA only ask what the handler is? Then it has been told. */
+bool call_is_metadata(struct xla_frame *frame);
+
+/* Read the frame and submit what it asks for; into *ret_nbytes how much goes in. NULL: nothing has
+ * been submitted, and *ret_error says why. A call whose error is set was submitted in part. */
+struct call *call_begin(struct xla_frame *frame, size_t *ret_nbytes, struct xla_error **ret_error);
+
 /* Does the runtime allocate the results of this kind? */
 bool call_allocates(int kind);
 
 /* Has everything been done, well or not? Never blocks. */
 bool call_is_done(const struct call *call);
 
-/* Of a call that is done: put the results where XLA wants them, and let go of the handles. NULL or
- * the error. The call itself stays. */
-struct xla_error *call_finish(struct call *call);
+/* Of a call that is done, or with `wait` of any: put the results where XLA wants them, and let go
+ * of the handles. NULL or the error. The call itself stays. */
+struct xla_error *call_finish(struct call *call, bool wait);
 
 /* An error of XLA's for a negative errno and a text, which is copied. */
 struct xla_error *call_error(const struct xla_api *api, int rc, const char *text);

@@ -113,19 +113,18 @@ static struct xla_error *copy_result(const struct call *call, int i)
                  out->ndim > 0 ? (long long) out->dims[0] : 0LL);
         return call_error(call->api, -EINVAL, text);
     }
-    if (nbytes > 0)
-        memcpy(out->data, data, nbytes);
-    return NULL;
+    rc = reigen_output_copy(call->handles[i], out->data, nbytes);
+    return rc < 0 ? call_error(call->api, rc, reigen_last_error()) : NULL;
 }
 
-struct xla_error *call_finish(struct call *call)
+struct xla_error *call_finish(struct call *call, bool wait)
 {
     struct xla_error *error = call->error;
 
-    for (int i = 0; i < call->count && !error; i++) {
-        int rc = reigen_wait(call->handles[i], 0);
+    for (int i = 0; i < call->count && (wait || !error); i++) {
+        int rc = reigen_wait(call->handles[i], wait ? -1 : 0);
 
-        if (rc < 0) {
+        if (rc < 0 && !error) {
             const char *text = reigen_handle_error(call->handles[i]);
 
             error = call_error(call->api, rc, text && text[0] ? text : reigen_last_error());
@@ -190,7 +189,7 @@ static bool is_over(const struct call *call)
 static struct xla_error *end_of(struct call *call)
 {
     if (call->job == finisher.job)
-        return call_finish(call);
+        return call_finish(call, false);
     if (call->error)
         return call->error;
     return call_error(call->api, -ECANCELED, "shut down before the operation was complete");

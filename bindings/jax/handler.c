@@ -20,6 +20,7 @@
 
 struct request {
     int kind, count, dtype;
+    int first; /* of the frame's arguments and results; before it a token, which orders calls */
     size_t nbytes;
     struct reigen_options options;
     char name[REIGEN_NAME_MAX + 1];
@@ -126,23 +127,45 @@ static int read_attributes(const struct xla_attributes *attributes, struct reque
     return 0;
 }
 
-/* Arguments and results: as many of both, all buffers, of one element type that we know. */
+static const struct xla_buffer *in_of(const struct xla_frame *frame, const struct request *request,
+                                      int i)
+{
+    return frame->args.items[request->first + i];
+}
+
+static const struct xla_buffer *out_of(const struct xla_frame *frame, const struct request *request,
+                                       int i)
+{
+    return frame->results.items[request->first + i];
+}
+
+static bool all_buffers(const struct xla_list *list)
+{
+    for (int64_t i = 0; i < list->size; i++) {
+        if (list->types[i] != XLA_BUFFER)
+            return false;
+    }
+    return true;
+}
+
+/* Arguments and results: as many of both, all buffers, perhaps a token, and then arrays of one
+ * element type that we know. */
 static int read_tensors(const struct xla_frame *frame, struct request *request)
 {
     const struct xla_list *args = &frame->args;
     const struct xla_list *results = &frame->results;
 
-    if (args->size < 1 || args->size > CALL_TENSORS_MAX || results->size != args->size)
+    if (args->size < 1 || args->size > CALL_TENSORS_MAX || results->size != args->size ||
+        !all_buffers(args) || !all_buffers(results))
         return -EINVAL;
-    request->count = (int) args->size;
+    request->first = 0;
+    request->first = in_of(frame, request, 0)->dtype == XLA_TOKEN;
+    request->count = (int) args->size - request->first;
     request->nbytes = 0;
-    for (int64_t i = 0; i < args->size; i++) {
-        const struct xla_buffer *in = args->items[i], *out = results->items[i];
-        int element, dtype;
+    for (int i = 0; i < request->count; i++) {
+        const struct xla_buffer *in = in_of(frame, request, i), *out = out_of(frame, request, i);
+        int element, dtype = dtype_find(in->dtype, &element);
 
-        if (args->types[i] != XLA_BUFFER || results->types[i] != XLA_BUFFER)
-            return -EINVAL;
-        dtype = dtype_find(in->dtype, &element);
         if (dtype < 0 || in->ndim > REIGEN_NDIM_MAX ||
             out->ndim > REIGEN_NDIM_MAX || out->dtype != in->dtype ||
             (i > 0 && dtype != request->dtype))
@@ -150,7 +173,7 @@ static int read_tensors(const struct xla_frame *frame, struct request *request)
         request->dtype = dtype;
         request->nbytes += buffer_nbytes(in);
     }
-    return 0;
+    return request->count > 0 ? 0 : -EINVAL;
 }
 
 /* ---- submitting */
@@ -158,7 +181,7 @@ static int read_tensors(const struct xla_frame *frame, struct request *request)
 static int submit_one(const struct request *request, const struct xla_frame *frame, int i,
                       const char *name, reigen_handle *ret_handle)
 {
-    const struct xla_buffer *in = frame->args.items[i], *out = frame->results.items[i];
+    const struct xla_buffer *in = in_of(frame, request, i), *out = out_of(frame, request, i);
     const struct reigen_options *options = &request->options;
     int dtype = request->dtype, ndim = (int) in->ndim;
 
@@ -233,7 +256,7 @@ static int submit_group(const struct request *request, const struct xla_frame *f
     if (rc < 0)
         return rc;
     for (int i = 0; i < request->count; i++) {
-        const struct xla_buffer *in = frame->args.items[i], *out = frame->results.items[i];
+        const struct xla_buffer *in = in_of(frame, request, i), *out = out_of(frame, request, i);
         char *name = arrays.text + (size_t) i * (REIGEN_NAME_MAX + 1);
 
         name_member(request, i, name, REIGEN_NAME_MAX + 1);
@@ -282,7 +305,7 @@ static struct xla_error *finish_here(struct call *call)
     struct xla_error *error;
 
     reigen_wait_all(call->count, call->handles, -1);
-    error = call_finish(call);
+    error = call_finish(call, false);
     free(call);
     return error;
 }
@@ -303,7 +326,7 @@ static struct xla_error *wait_or_leave(struct xla_frame *frame, struct call *cal
 
 /* ---- the handler */
 
-static bool is_metadata(struct xla_frame *frame)
+bool call_is_metadata(struct xla_frame *frame)
 {
     struct xla_extension *extension = frame->extensions;
     struct xla_metadata *metadata;
@@ -317,6 +340,8 @@ static bool is_metadata(struct xla_frame *frame)
     if (frame->api && frame->api->version.major == XLA_FFI_MAJOR &&
         frame->api->version.minor > XLA_FFI_MINOR_OLDEST)
         metadata->version.minor = frame->api->version.minor;
+    if (XLA_HAS(metadata, traits))
+        metadata->traits &= ~XLA_TRAIT_COMMAND_BUFFER; /* other ranks take part in each run */
     return true;
 }
 
@@ -335,7 +360,7 @@ static struct call *call_create(const struct request *request, const struct xla_
     if (results)
         call->results = (struct result *) (void *) ((char *) call + nbytes);
     for (size_t i = 0; results && i < n; i++) {
-        const struct xla_buffer *out = frame->results.items[i];
+        const struct xla_buffer *out = out_of(frame, request, (int) i);
 
         call->results[i].data = out->data;
         call->results[i].ndim = out->ndim;
@@ -344,26 +369,42 @@ static struct call *call_create(const struct request *request, const struct xla_
     return call;
 }
 
-struct xla_error *reigen_jax_collective(struct xla_frame *frame)
+struct call *call_begin(struct xla_frame *frame, size_t *ret_nbytes, struct xla_error **ret_error)
 {
     struct request request;
-    struct xla_error *error;
     struct call *call;
     int rc;
 
-    if (is_metadata(frame) || frame->stage != XLA_STAGE_EXECUTE)
+    *ret_error = NULL;
+    if (read_attributes(&frame->attributes, &request) < 0 || read_tensors(frame, &request) < 0) {
+        *ret_error = call_error(frame->api, -EINVAL, "a custom call that horovod.jax has not made");
         return NULL;
-    if (read_attributes(&frame->attributes, &request) < 0 || read_tensors(frame, &request) < 0)
-        return call_error(frame->api, -EINVAL, "a custom call that horovod.jax has not made");
+    }
     call = call_create(&request, frame);
-    if (!call)
-        return call_error(frame->api, -ENOMEM, "out of memory");
+    if (!call) {
+        *ret_error = call_error(frame->api, -ENOMEM, "out of memory");
+        return NULL;
+    }
     rc = submit(&request, frame, call);
     if (rc < 0)
         call->error = call_error(frame->api, rc, reigen_last_error());
-    if (call->count > 0)
-        return wait_or_leave(frame, call, request.nbytes);
-    error = call->error;
+    if (call->count > 0) {
+        *ret_nbytes = request.nbytes;
+        return call;
+    }
+    *ret_error = call->error;
     free(call);
-    return error;
+    return NULL;
+}
+
+struct xla_error *reigen_jax_collective(struct xla_frame *frame)
+{
+    struct xla_error *error;
+    struct call *call;
+    size_t nbytes;
+
+    if (call_is_metadata(frame) || frame->stage != XLA_STAGE_EXECUTE)
+        return NULL;
+    call = call_begin(frame, &nbytes, &error);
+    return call ? wait_or_leave(frame, call, nbytes) : error;
 }

@@ -26,6 +26,9 @@
 #define XLA_FFI_MINOR_OLDEST 1
 #define XLA_EXTENSION_METADATA 1
 #define XLA_STAGE_EXECUTE 3
+/* Of a handler that puts the same work on its stream in each run, so that XLA may record it once,
+ * in a command buffer (a CUDA graph), and run that instead of the handler. */
+#define XLA_TRAIT_COMMAND_BUFFER 1u
 
 /* Is this field of a structure that XLA has filled within its size? */
 #define XLA_HAS(object, field)                                                                     \
@@ -49,6 +52,7 @@ enum xla_dtype {
     XLA_F32 = 11,
     XLA_F64 = 12,
     XLA_BF16 = 16,
+    XLA_TOKEN = 17, /* no data: it orders calls */
 };
 
 /* Kinds of errors, with the numbers of absl::StatusCode; the kind's name opens the text that Python
@@ -81,10 +85,11 @@ struct xla_version {
     int minor;
 };
 
-/* Asked for through an extension; the handler fills in the version. */
+/* Asked for through an extension; the handler fills in the version and the traits. */
 struct xla_metadata {
     size_t struct_size;
     struct xla_version version;
+    uint32_t traits; /* XLA_TRAIT_*; XLA has put 0 there */
 };
 
 struct xla_metadata_extension {
@@ -159,6 +164,20 @@ struct xla_future_error_args {
     struct xla_error *error; /* XLA's from now on */
 };
 
+struct xla_stream_get_args {
+    size_t struct_size;
+    struct xla_extension *extensions;
+    struct xla_context *context;
+    void *stream; /* filled in by XLA: the platform's own, a CUstream on CUDA */
+};
+
+struct xla_device_get_args {
+    size_t struct_size;
+    struct xla_extension *extensions;
+    struct xla_context *context;
+    int32_t device; /* filled in by XLA: the platform's number in this process; -1: none */
+};
+
 /* XLA's functions, static in XLA; from any thread. Completing a future may run, on the calling
  * thread, everything that waited for it, which may be long and may call a handler again. */
 struct xla_api {
@@ -167,10 +186,14 @@ struct xla_api {
     struct xla_version version;
     const void *internal;
     struct xla_error *(*error_create)(struct xla_error_create_args *args);
-    void *unused[12]; /* errors' texts, registration, state, memory, thread pool */
+    void *unused[3]; /* errors' texts, registration */
+    struct xla_error *(*stream_get)(struct xla_stream_get_args *args);
+    void *unused_too[8]; /* types, state, memory, thread pool */
     struct xla_error *(*future_create)(struct xla_future_create_args *args);
     struct xla_error *(*future_set_available)(struct xla_future_done_args *args);
     struct xla_error *(*future_set_error)(struct xla_future_error_args *args);
+    void *unused_run_id;
+    struct xla_error *(*device_get)(struct xla_device_get_args *args);
 };
 
 struct xla_frame {

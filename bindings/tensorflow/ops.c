@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernel.h"
 
@@ -294,8 +295,30 @@ static bool went_well(const char *type, TF_Status *status)
     return false;
 }
 
-static void add_kernel(const char *type, TF_KernelBuilder *builder, TF_Status *status)
+/* What stands before the colon of "tensor: T" is in host memory. */
+static void keep_on_host(TF_KernelBuilder *builder, const char *const *specs)
 {
+    char name[64];
+
+    for (int i = 0; specs[i]; i++) {
+        snprintf(name, sizeof(name), "%.*s", (int) strcspn(specs[i], ":"), specs[i]);
+        TF_KernelBuilder_HostMemory(builder, name);
+    }
+}
+
+/* On a GPU a kernel has its arguments in host memory all the same. Results that the GPU computes
+ * come in the order of TensorFlow's stream, which its C API gives to plug-in devices only
+ * (TF_GetStream), and TensorFlow waits for them before a kernel that has them in host memory. */
+enum { ON_CPU, ON_GPU, NPLACES };
+static const char *const devices[NPLACES] = { "CPU", "GPU" };
+
+static void add_kernel(const char *type, int place, TF_KernelBuilder *builder,
+                       const char *const *ins, const char *const *outs, TF_Status *status)
+{
+    if (place == ON_GPU) {
+        keep_on_host(builder, ins);
+        keep_on_host(builder, outs);
+    }
     TF_RegisterKernelBuilder(type, builder, status);
     went_well(type, status);
 }
@@ -308,19 +331,19 @@ __attribute__((constructor)) static void register_all(void)
         const struct op_def *d = &defs[i];
 
         add_op(d->type, d->attrs, d->inputs, d->outputs, d->shapes, status);
-        if (went_well(d->type, status))
-            add_kernel(d->type,
-                       TF_NewAsyncKernelBuilder(d->type, "CPU", d->create, rg_tf_run_compute,
+        for (int k = 0; went_well(d->type, status) && k < NPLACES; k++)
+            add_kernel(d->type, k,
+                       TF_NewAsyncKernelBuilder(d->type, devices[k], d->create, rg_tf_run_compute,
                                                 rg_tf_kernel_destroy),
-                       status);
+                       d->inputs, d->outputs, status);
     }
     for (int i = 0; i < NFACTS; i++) {
         const struct fact *f = &facts[i];
 
         add_op(f->type, f->attrs, nothing, f->outputs, rg_tf_shapes_scalar, status);
-        if (went_well(f->type, status))
-            add_kernel(f->type, TF_NewKernelBuilder(f->type, "CPU", f->create, tell, free),
-                       status);
+        for (int k = 0; went_well(f->type, status) && k < NPLACES; k++)
+            add_kernel(f->type, k, TF_NewKernelBuilder(f->type, devices[k], f->create, tell, free),
+                       nothing, f->outputs, status);
     }
     TF_DeleteStatus(status);
 }

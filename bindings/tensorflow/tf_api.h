@@ -116,6 +116,9 @@ TF_KernelBuilder *TF_NewAsyncKernelBuilder(const char *op, const char *device,
                                            void (*compute)(void *, TF_OpKernelContext *,
                                                            TF_AsyncOpKernelDoneCallback *done),
                                            void (*destroy)(void *));
+/* This argument or result (by its name in the definition; a list as a whole) is in host memory:
+ * TensorFlow itself copies from and to the device. */
+void TF_KernelBuilder_HostMemory(TF_KernelBuilder *builder, const char *arg);
 /* Takes the builder. */
 void TF_RegisterKernelBuilder(const char *name, TF_KernelBuilder *take_builder, TF_Status *status);
 void TF_RunAsyncOpKernelDoneCallback(TF_AsyncOpKernelDoneCallback *done);

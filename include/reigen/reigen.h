@@ -314,6 +314,9 @@ REIGEN_API int reigen_use_device(int device, void *stream);
 /* What this thread has said last: the device, or -1, and into *ret_stream its stream (NULL for -1).
  * For code that works in another one's thread and leaves it as it was. Never blocks. */
 REIGEN_API int reigen_used_device(void **ret_stream);
+/* In the memory of which device this is, by CUDA's number in this process; -1: in the host's. Asks
+ * the driver, and blocks once, while that starts. 0 and *ret_device; or as reigen_use_device. */
+REIGEN_API int reigen_device_of(const void *at, int *ret_device);
 
 /* ------------------------------------------------------------------ handles */
 

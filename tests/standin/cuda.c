@@ -276,11 +276,10 @@ bool standin_idle(const struct context *context)
 }
 
 
-static void drop_event(struct event *event)
+static void drop_place(struct place *place)
 {
-    if (!event || --event->refs > 0)
-        return;
-    free(event);
+    if (place && --place->refs == 0)
+        free(place);
 }
 
 static void break_device(struct context *context, int result, const char *why)
@@ -312,13 +311,12 @@ static void carry_out(struct standin_stream *stream, struct work *work)
     if (work->fn)
         work->fn(work->arg);
     pthread_mutex_lock(&all.lock);
-    while (work->wait && work->wait->completed < work->number &&
-           stream->context->result == SUCCESS)
+    while (work->wait && !work->wait->reached && stream->context->result == SUCCESS)
         pthread_cond_wait(&all.changed, &all.lock);
-    if (work->record && work->record->completed < work->number)
-        work->record->completed = work->number;
-    drop_event(work->wait);
-    drop_event(work->record);
+    if (work->record)
+        work->record->reached = true;
+    drop_place(work->wait);
+    drop_place(work->record);
     free(work);
 }
 
@@ -559,7 +557,7 @@ STANDIN_API int cuEventCreate(struct event **ret_event, unsigned flags)
     event = calloc(1, sizeof(*event));
     if (!event)
         return standin_leave(OUT_OF_MEMORY);
-    *event = (struct event){ .next = all.events, .device = context->device, .refs = 1 };
+    *event = (struct event){ .next = all.events, .device = context->device };
     all.events = event;
     all.nalive++;
     *ret_event = event;
@@ -588,8 +586,33 @@ STANDIN_API int cuEventDestroy_v2(struct event *event)
             break;
         }
     all.nalive--;
-    drop_event(event);
+    drop_place(event->last);
+    free(event);
     return standin_leave(SUCCESS);
+}
+
+/* The event's place from now on is this one, which the stream comes to. */
+static int record(struct event *event, struct standin_stream *stream)
+{
+    struct place *place = calloc(1, sizeof(*place));
+    int r;
+
+    if (!place)
+        return OUT_OF_MEMORY;
+    place->refs = 1;
+    r = put(stream, &(struct work){ .record = place });
+    if (r != SUCCESS) {
+        drop_place(place);
+        return r;
+    }
+    drop_place(event->last);
+    event->last = place;
+    return SUCCESS;
+}
+
+static bool is_reached(const struct event *event)
+{
+    return !event->last || event->last->reached;
 }
 
 STANDIN_API int cuEventRecord(struct event *event, struct standin_stream *stream)
@@ -606,7 +629,7 @@ STANDIN_API int cuEventRecord(struct event *event, struct standin_stream *stream
     if (r == SUCCESS && stream->capturing)
         return standin_leave(SUCCESS);
     if (r == SUCCESS)
-        r = put(stream, &(struct work){ .record = event, .number = ++event->recorded });
+        r = record(event, stream);
     return standin_leave(r);
 }
 
@@ -623,8 +646,8 @@ STANDIN_API int cuStreamWaitEvent(struct standin_stream *stream, struct event *e
         r = INVALID_HANDLE;
     if (r == SUCCESS && stream->capturing)
         r = CAPTURE_ISOLATION; /* no event here was recorded by what is captured */
-    if (r == SUCCESS && event->recorded > event->completed)
-        r = put(stream, &(struct work){ .wait = event, .number = event->recorded });
+    if (r == SUCCESS && !is_reached(event))
+        r = put(stream, &(struct work){ .wait = event->last });
     return standin_leave(r);
 }
 
@@ -636,22 +659,25 @@ STANDIN_API int cuEventQuery(struct event *event)
         return r;
     if (!knows(event) || standin_is_unsafe())
         return standin_leave(knows(event) ? CAPTURE_UNSUPPORTED : INVALID_HANDLE);
-    return standin_leave(event->completed < event->recorded ? NOT_READY : SUCCESS);
+    return standin_leave(is_reached(event) ? SUCCESS : NOT_READY);
 }
 
 STANDIN_API int cuEventSynchronize(struct event *event)
 {
     struct context *context;
     int r = standin_enter(&context);
-    unsigned long number;
+    struct place *place;
 
     if (r != SUCCESS)
         return r;
     if (!knows(event) || standin_is_unsafe())
         return standin_leave(knows(event) ? CAPTURE_UNSUPPORTED : INVALID_HANDLE);
-    number = event->recorded;
-    while (event->completed < number && context->result == SUCCESS)
+    place = event->last;
+    if (place)
+        place->refs++;
+    while (place && !place->reached && context->result == SUCCESS)
         pthread_cond_wait(&all.changed, &all.lock);
+    drop_place(place);
     return standin_leave(context->result);
 }
 

@@ -27,20 +27,24 @@ struct block {
     int device;     /* -1: pinned memory of the host */
 };
 
+/* Where a stream was when an event was recorded. Who waits for it does so for this place, also when
+ * the event has been recorded elsewhere since, whichever comes first. */
+struct place {
+    int refs;
+    bool reached;
+};
+
 struct event {
     struct event *next;
     int device;
-    int refs;
-    unsigned long recorded, completed;
-    bool destroyed;
+    struct place *last; /* NULL: it has not been recorded */
 };
 
 struct work {
     struct work *next;
     void (*fn)(void *arg);
     void *arg;
-    struct event *wait, *record;
-    unsigned long number; /* of the event's record */
+    struct place *wait, *record;
 };
 
 /* A context is a device's primary one. */

@@ -23,6 +23,16 @@ REIGEN_API int reigen_used_device(void **ret_stream)
     return rg_gpu_used_device();
 }
 
+REIGEN_API int reigen_device_of(const void *at, int *ret_device)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (!rg_cuda_get(&err))
+        return rg_api_fail(&err);
+    *ret_device = rg_gpu_device_of(at);
+    return 0;
+}
+
 static bool in_use(void)
 {
     return __builtin_expect(atomic_load_explicit(&rg_gpu_in_use, memory_order_relaxed), 0);

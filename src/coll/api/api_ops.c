@@ -546,6 +546,8 @@ REIGEN_API int reigen_release(reigen_handle number)
         rg_notify_flush(&progress->notify);
         rg_set_leave(op->set);
     }
+    if (last && rg_op_done(op))
+        rg_op_drop_results(op);
     rg_op_unref(op);
     return 0;
 }

@@ -31,11 +31,24 @@ static void free_result(struct rg_op *op, void *result)
     rg_gpu_free(device, stream, result);
 }
 
-static void op_fini(struct rg_op *op)
+static void free_results(struct rg_op *op)
 {
-    for (int i = 0; op->tensors && i < op->n; i++)
+    for (int i = 0; op->tensors && i < op->n; i++) {
         if (op->tensors[i].result)
             free_result(op, op->tensors[i].result);
+        op->tensors[i].result = NULL;
+    }
+}
+
+void rg_op_drop_results(struct rg_op *op)
+{
+    if (__builtin_expect(op->buffers.ready != NULL, 0))
+        free_results(op);
+}
+
+static void op_fini(struct rg_op *op)
+{
+    free_results(op);
     rg_gpu_mark_unref(op->buffers.ready);
     rg_gpu_mark_unref(op->buffers.done);
     if (op->tensors != &op->one)

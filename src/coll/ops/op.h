@@ -114,6 +114,9 @@ static inline bool rg_op_done(const struct rg_op *op)
 /* POSTED or QUEUED to CLAIMED; false when somebody else has. */
 bool rg_op_claim(struct rg_op *op);
 void rg_op_unref(struct rg_op *op);
+/* Of an operation that is DONE and has no handle any more: results on a device are given back in
+ * the order of the calling thread's stream, whoever drops the last reference. */
+void rg_op_drop_results(struct rg_op *op);
 /* From now on the record's name is the operation's until somebody has seen its end, so that a rank
  * which uses it again too early is told so whether the others have come or not. By who has
  * claimed the record, before the operation is posted. */

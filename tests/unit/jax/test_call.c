@@ -8,12 +8,10 @@
 #include <time.h>
 
 #include "call.h"
+#include "frame.h"
 
 #define OPS_MAX 1024
-#define ROWS 4
 #define LIMIT_MS 20000
-
-struct xla_error *reigen_jax_collective(struct xla_frame *frame);
 
 /* ---- the runtime */
 
@@ -137,6 +135,13 @@ int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbyte
     return 0;
 }
 
+int reigen_output_copy(reigen_handle handle, void *to, size_t nbytes)
+{
+    (void) handle;
+    memcpy(to, output, nbytes);
+    return 0;
+}
+
 const char *reigen_handle_error(reigen_handle handle)
 {
     (void) handle;
@@ -205,26 +210,11 @@ int reigen_grouped_async(int kind, int n, const char *const *names, const void *
 
 /* ---- XLA */
 
-struct xla_error {
-    int code;
-    char text[256];
-};
-
 struct xla_future {
     pthread_mutex_t lock;
     int completed;
     struct xla_error *error;
 };
-
-static struct xla_error *error_create(struct xla_error_create_args *args)
-{
-    struct xla_error *error = calloc(1, sizeof(*error));
-
-    assert_non_null(error);
-    error->code = args->code;
-    snprintf(error->text, sizeof(error->text), "%s", args->message);
-    return error;
-}
 
 static struct xla_error *future_create(struct xla_future_create_args *args)
 {
@@ -257,7 +247,7 @@ static struct xla_error *future_set_error(struct xla_future_error_args *args)
 static const struct xla_api api = {
     .struct_size = sizeof(api),
     .version = { .major = XLA_FFI_MAJOR, .minor = 3 },
-    .error_create = error_create,
+    .error_create = frame_error_create,
     .future_create = future_create,
     .future_set_available = future_set_available,
     .future_set_error = future_set_error,
@@ -287,70 +277,6 @@ static struct xla_error *await(struct xla_future *future)
     return error;
 }
 
-/* ---- a frame */
-
-#define TENSORS 3
-#define ATTRIBUTES 7
-
-struct place {
-    float in[TENSORS][ROWS], out[TENSORS][ROWS];
-    int64_t dims[1];
-    struct xla_buffer ins[TENSORS], outs[TENSORS];
-    void *args[TENSORS], *results[TENSORS], *items[ATTRIBUTES];
-    int types[TENSORS], attribute_types[ATTRIBUTES];
-    int kind, zero;
-    double one;
-    struct xla_span name, names[ATTRIBUTES], *name_pointers[ATTRIBUTES];
-    struct xla_scalar kind_scalar, zero_scalar, one_scalar;
-    struct xla_frame frame;
-};
-
-static void place_attributes(struct place *place)
-{
-    static const char *const names[ATTRIBUTES] = { "name",        "kind",     "op",       "root",
-                                                   "process_set", "prescale", "postscale" };
-
-    place->one = 1.0;
-    place->name = (struct xla_span) { "grad", 4 };
-    place->kind_scalar = (struct xla_scalar) { XLA_S32, &place->kind };
-    place->zero_scalar = (struct xla_scalar) { XLA_S32, &place->zero };
-    place->one_scalar = (struct xla_scalar) { XLA_F64, &place->one };
-    for (int i = 0; i < ATTRIBUTES; i++) {
-        place->names[i] = (struct xla_span) { names[i], strlen(names[i]) };
-        place->name_pointers[i] = &place->names[i];
-        place->attribute_types[i] = i == 0 ? XLA_ATTR_STRING : XLA_ATTR_SCALAR;
-        place->items[i] = i >= 5 ? &place->one_scalar : &place->zero_scalar;
-    }
-    place->items[0] = &place->name;
-    place->items[1] = &place->kind_scalar;
-}
-
-static void place_init(struct place *place, int kind, int count)
-{
-    memset(place, 0, sizeof(*place));
-    place->kind = kind;
-    place->dims[0] = ROWS;
-    for (int i = 0; i < count; i++) {
-        place->ins[i] = (struct xla_buffer) { sizeof(place->ins[i]), NULL, XLA_F32,
-                                              place->in[i], 1, place->dims };
-        place->outs[i] = place->ins[i];
-        place->outs[i].data = place->out[i];
-        place->args[i] = &place->ins[i];
-        place->results[i] = &place->outs[i];
-        place->types[i] = XLA_BUFFER;
-    }
-    place_attributes(place);
-    place->frame = (struct xla_frame) {
-        .struct_size = sizeof(place->frame),
-        .api = &api,
-        .stage = XLA_STAGE_EXECUTE,
-        .args = { 0, NULL, count, place->types, place->args },
-        .results = { 0, NULL, count, place->types, place->results },
-        .attributes = { 0, NULL, ATTRIBUTES, place->attribute_types, place->name_pointers,
-                        place->items },
-    };
-}
-
 static int begin(void **state)
 {
     (void) state;
@@ -366,7 +292,7 @@ static void test_an_operation_that_is_done_at_once_needs_no_future(void **state)
     struct place place;
 
     (void) state;
-    place_init(&place, REIGEN_ALLGATHER, 1);
+    place_init(&place, &api, REIGEN_ALLGATHER, 1);
     runtime.ops[0].done = true;
     assert_null(reigen_jax_collective(&place.frame));
     assert_null(place.frame.future);
@@ -380,7 +306,7 @@ static void test_a_frame_may_be_lent_on_once_the_handler_has_returned(void **sta
     float other[ROWS] = { 0 };
 
     (void) state;
-    place_init(&place, REIGEN_ALLGATHER, 1);
+    place_init(&place, &api, REIGEN_ALLGATHER, 1);
     assert_null(reigen_jax_collective(&place.frame));
     assert_non_null(place.frame.future);
     place.outs[0].data = other;
@@ -398,7 +324,7 @@ static void test_a_failure_later_is_the_futures_error(void **state)
     struct xla_error *error;
 
     (void) state;
-    place_init(&place, REIGEN_ALLREDUCE, 2);
+    place_init(&place, &api, REIGEN_ALLREDUCE, 2);
     assert_null(reigen_jax_collective(&place.frame));
     finish(1, 0);
     finish(2, -ECONNRESET);
@@ -417,7 +343,7 @@ static void test_a_refusal_is_told_when_what_was_submitted_has_let_go_of_the_buf
 
     (void) state;
     runtime.refuse_after = 2;
-    place_init(&place, REIGEN_BROADCAST, TENSORS);
+    place_init(&place, &api, REIGEN_BROADCAST, TENSORS);
     assert_null(reigen_jax_collective(&place.frame));
     assert_non_null(place.frame.future);
     finish(2, 0);
@@ -438,7 +364,7 @@ static void test_a_refusal_of_everything_is_told_at_once(void **state)
 
     (void) state;
     runtime.refuse_after = 0;
-    place_init(&place, REIGEN_BROADCAST, TENSORS);
+    place_init(&place, &api, REIGEN_BROADCAST, TENSORS);
     error = reigen_jax_collective(&place.frame);
     assert_non_null(error);
     assert_int_equal(error->code, XLA_ALREADY_EXISTS);
@@ -452,7 +378,7 @@ static void test_calls_in_flight_at_a_shutdown_leave_the_next_jobs_handles_alone
     struct xla_error *error;
 
     (void) state;
-    place_init(&old, REIGEN_ALLREDUCE, 1);
+    place_init(&old, &api, REIGEN_ALLREDUCE, 1);
     assert_null(reigen_jax_collective(&old.frame));
     reigen_jax_pause();
     pthread_mutex_lock(&runtime.lock);
@@ -462,7 +388,7 @@ static void test_calls_in_flight_at_a_shutdown_leave_the_next_jobs_handles_alone
     assert_int_equal(completed(old.frame.future), 0);
     runtime_reset();
     reigen_jax_resume();
-    place_init(&new, REIGEN_ALLREDUCE, 1);
+    place_init(&new, &api, REIGEN_ALLREDUCE, 1);
     assert_null(reigen_jax_collective(&new.frame)); /* it is given the old one's handle */
     error = await(old.frame.future);
     assert_non_null(error);
@@ -483,7 +409,7 @@ static void *call_often(void *places)
     struct place *place = places;
 
     for (int i = 0; i < CALLS; i++) {
-        place_init(&place[i], i % 2 ? REIGEN_ALLREDUCE : REIGEN_REDUCESCATTER, 1);
+        place_init(&place[i], &api, i % 2 ? REIGEN_ALLREDUCE : REIGEN_REDUCESCATTER, 1);
         assert_null(reigen_jax_collective(&place[i].frame));
     }
     return NULL;

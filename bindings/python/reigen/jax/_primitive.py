@@ -7,10 +7,11 @@ many. Its parameters are static:
     name         matches the operation between ranks; in eager use None is allowed
     op, root, prescale, postscale, process_set   struct reigen_options
     size         ranks of the process set
-Outside of jit it goes to reigen.arrays; compiled for a CPU it is XLA's custom call to
-libreigen_jax.so. As a function of the arrays of all ranks together each collective but Min, Max,
+Outside of jit it goes to reigen.arrays; compiled for a CPU or a CUDA device it is XLA's custom call
+to libreigen_jax.so. As a function of the arrays of all ranks together each collective but Min, Max,
 Product and Adasum is linear, which is all that its derivatives need.
 """
+import dataclasses
 import itertools
 import re
 from typing import Any, Dict, FrozenSet, Iterator, List, Sequence, Tuple
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
+from jaxlib.mlir.dialects import stablehlo as hlo
 
 from reigen import _core, arrays
 from reigen._core import Average, Sum
@@ -43,8 +45,10 @@ collective_p.multiple_results = True
 _numbers: Dict[int, Iterator[int]] = {}
 #: What JAX knows of an operation beside its results: see _declare_shapes.
 _effects: FrozenSet[Any] = frozenset()
+#: What JAX calls the type of a token, which orders the calls of a program: see _lower_in_order.
+_token_aval: Any = None
 _ffi = _target.register()
-_cpu_rule = _ffi.ffi_lowering(_target.TARGET, has_side_effect=True)
+_rule = _ffi.ffi_lowering(_target.TARGET, has_side_effect=True)
 
 
 def next_name(process_set: int) -> str:
@@ -86,8 +90,10 @@ def _abstract(*avals: Any, **params: Any) -> List[Any]:
 def _declare_shapes() -> None:
     """With an effect, so that JAX does not drop an operation whose result this rank has no use for:
     others wait for it. A JAX that has moved what it takes to say so is refused."""
+    global _effects, _token_aval
     try:
         from jax._src import effects
+        from jax._src.core import abstract_token as _token_aval
 
         class CollectiveEffect(effects.Effect):
             def __str__(self) -> str:
@@ -99,7 +105,6 @@ def _declare_shapes() -> None:
             allowed.add_type(CollectiveEffect)
     except (ImportError, AttributeError) as error:
         raise _target.unsuited('it has no effects that a primitive can declare') from error
-    global _effects
     _effects = frozenset({CollectiveEffect()})
     collective_p.def_effectful_abstract_eval(
         lambda *avals, **params: (_abstract(*avals, **params), set(_effects)))
@@ -167,7 +172,16 @@ def _eager(*values: Any, **params: Any) -> List[Any]:
         results = [rows for rows, _ in results]
     elif len(inputs) > 1 and kind != BROADCAST:
         results = results[0]
-    return [jnp.asarray(result) for result in results]
+    return [_to_device(result, value) for result, value in zip(results, values)]
+
+
+def _to_device(result: Any, value: Any) -> Any:
+    """The result as an array: on the GPU that the rank's own array is on, if it is on one."""
+    devices = value.devices() if isinstance(value, jax.Array) else ()
+    for device in devices:
+        if device.platform != 'cpu':
+            return jax.device_put(result, device)
+    return jnp.asarray(result)
 
 
 def _member_names(name: Any, count: int) -> Sequence[Any]:
@@ -186,6 +200,7 @@ class _Unshared(Dict[Any, Any]):
     def __init__(self, cache: Dict[Any, Any]):
         super().__init__(cache)
         self.uses: Dict[Tuple[int, str], int] = {}
+        self.tokens: List[Tuple[Any, Any]] = []
 
     def __setitem__(self, key: Any, piece: Any) -> None:
         parts = key if isinstance(key, tuple) else (getattr(key, 'effects', ()),)
@@ -196,6 +211,20 @@ class _Unshared(Dict[Any, Any]):
         super().__setitem__(key, piece)
 
 
+def _unshared(module: Any) -> _Unshared:
+    """Have JAX share no piece of a program that holds a collective. What is known of the program's
+    collectives so far."""
+    found = None
+    for attribute in ('cached_primitive_lowerings', 'lowering_cache'):
+        cache = getattr(module, attribute, None)
+        if type(cache) is dict:
+            cache = _Unshared(cache)
+            setattr(module, attribute, cache)
+        if found is None and isinstance(cache, _Unshared):
+            found = cache
+    return _Unshared({}) if found is None else found
+
+
 def _unique_name(module: Any, kind: int, name: str) -> str:
     """The name of one place of a compiled program.
 
@@ -203,14 +232,7 @@ def _unique_name(module: Any, kind: int, name: str) -> str:
     may run its two places at once. So JAX may not share the code of the two, and the second gets a
     number, in the order of the program.
     """
-    caches = []
-    for attribute in ('cached_primitive_lowerings', 'lowering_cache'):
-        cache = getattr(module, attribute, None)
-        if type(cache) is dict:
-            cache = _Unshared(cache)
-            setattr(module, attribute, cache)
-        caches.append(cache)
-    uses = getattr(caches[0], 'uses', {})
+    uses = _unshared(module).uses
     use = uses[kind, name] = uses.get((kind, name), -1) + 1
     return f'{name}#{use}' if use else name
 
@@ -229,25 +251,56 @@ def _refuse_several_devices(ctx: Any, params: Any) -> None:
             'and sharded programs.')
 
 
+def _attributes(ctx: Any, params: Any) -> Dict[str, Any]:
+    """What the custom call says of the operation."""
+    return {'name': _unique_name(ctx.module_context, params['kind'], params['name']),
+            'prescale': np.float64(params['prescale']),
+            'postscale': np.float64(params['postscale']),
+            **{key: np.int32(params[key]) for key in ('kind', 'op', 'root', 'process_set')}}
+
+
 def _lower(ctx: Any, *operands: Any, **params: Any) -> Any:
     _refuse_several_devices(ctx, params)
-    return _cpu_rule(ctx, *operands,
-                     name=_unique_name(ctx.module_context, params['kind'], params['name']),
-                     prescale=np.float64(params['prescale']),
-                     postscale=np.float64(params['postscale']),
-                     **{key: np.int32(params[key]) for key in ('kind', 'op', 'root',
-                                                               'process_set')})
+    return _rule(ctx, *operands, **_attributes(ctx, params))
+
+
+def _lower_in_order(ctx: Any, *operands: Any, **params: Any) -> Any:
+    """For a CUDA device, where a call holds XLA's thread until all ranks have come to it: ranks
+    whose programs differ a little would otherwise wait for each other, each in another operation.
+    So each call takes a token that the one before it in its block of the program has given."""
+    _refuse_several_devices(ctx, params)
+    tokens = _unshared(ctx.module_context).tokens
+    block = mlir.ir.InsertionPoint.current.block
+    place = next((i for i, (other, _) in enumerate(tokens) if other == block), None)
+    token = hlo.create_token() if place is None else tokens[place][1]
+    ordered = dataclasses.replace(ctx, avals_in=[_token_aval, *ctx.avals_in],
+                                  avals_out=[_token_aval, *ctx.avals_out])
+    token, *results = _rule(ordered, token, *operands, **_attributes(ctx, params))
+    if place is None:
+        tokens.append((block, token))
+    else:
+        tokens[place] = (block, token)
+    return results
 
 
 def _lower_elsewhere(ctx: Any, *operands: Any, **params: Any) -> Any:
     raise ValueError(
-        f'{_what(params)}: inside jax.jit this version of Reigen carries arrays of the CPU only. '
-        "Compile for it (JAX_PLATFORMS=cpu, or jax.default_device(jax.devices('cpu')[0])), or call "
-        'it outside of jax.jit.')
+        f'{_what(params)}: inside jax.jit Reigen carries arrays of CPUs and of CUDA devices only. '
+        "Compile for one of them (JAX_PLATFORMS=cpu, or jax.default_device(jax.devices('cpu')[0]))"
+        ', or call it outside of jax.jit.')
 
 
-mlir.register_lowering(collective_p, _lower_elsewhere)
-mlir.register_lowering(collective_p, _lower, platform='cpu')
+def _register_lowerings() -> None:
+    """Not cacheable: JAX would lower each call in a function of its own, and no token leaves it."""
+    mlir.register_lowering(collective_p, _lower_elsewhere)
+    mlir.register_lowering(collective_p, _lower, platform='cpu')
+    try:
+        mlir.register_lowering(collective_p, _lower_in_order, platform='cuda', cacheable=False)
+    except TypeError as error:
+        raise _target.unsuited('it cannot be kept from sharing pieces of programs') from error
+
+
+_register_lowerings()
 
 
 # ---------------------------------------------------------------------------- derivatives

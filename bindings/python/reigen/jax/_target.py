@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libreigen_jax.so: finding it, and telling XLA of its one target."""
+"""libreigen_jax.so: finding it, and telling XLA of its one target, for each platform."""
 import ctypes
 import os
 from typing import Any, List
@@ -62,11 +62,14 @@ def _load() -> Any:
 
 
 def register() -> Any:
-    """Load the library and register the target for CPUs. Returns JAX's module ffi."""
+    """Load the library and register the target for CPUs and for CUDA devices, which JAX tells its
+    CUDA plugin once that is loaded. Returns JAX's module ffi."""
     ffi = _ffi()
     library = _load()
     # While the runtime shuts down, the library's thread must not look into it.
     _core.before_shutdown.append(library.reigen_jax_pause)
     _core.after_shutdown.append(library.reigen_jax_resume)
-    ffi.register_ffi_target(TARGET, ffi.pycapsule(library.reigen_jax_collective), platform='cpu')
+    for platform, handler in (('cpu', library.reigen_jax_collective),
+                              ('CUDA', library.reigen_jax_collective_cuda)):
+        ffi.register_ffi_target(TARGET, ffi.pycapsule(handler), platform=platform)
     return ffi

@@ -67,6 +67,34 @@ static void a_stream_that_waits_for_an_event_sees_what_was_before_it(void **stat
     assert_int_equal(in_child(orders), 0);
 }
 
+static void sleep_long(void *arg)
+{
+    (void) arg;
+    usleep(300000);
+}
+
+/* The event is recorded once more, elsewhere, and that place is reached first. */
+static int recorded_again(void)
+{
+    struct standin_stream *slow = device_open(0), *waits, *quick;
+    void *event;
+    int bad = cuStreamCreate(&waits, 1) || cuStreamCreate(&quick, 1) || cuEventCreate(&event, 2);
+
+    bad |= standin_put(slow, sleep_long, NULL) || cuEventRecord(event, slow);
+    bad |= cuStreamWaitEvent(waits, event, 0) || cuEventRecord(event, quick);
+    bad |= cuStreamSynchronize(quick) || cuEventQuery(event);
+    usleep(50000);
+    bad |= cuStreamQuery(waits) != NOT_READY;
+    bad |= cuStreamSynchronize(slow) || cuStreamSynchronize(waits);
+    return bad != 0;
+}
+
+static void a_stream_waits_for_where_the_event_was_recorded_then(void **state)
+{
+    (void) state;
+    assert_int_equal(in_child(recorded_again), 0);
+}
+
 static int rules(void)
 {
     struct standin_stream *stream = device_open(0);
@@ -185,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_cannot_touch_device_memory),
         cmocka_unit_test(a_stream_that_waits_for_an_event_sees_what_was_before_it),
+        cmocka_unit_test(a_stream_waits_for_where_the_event_was_recorded_then),
         cmocka_unit_test(what_breaks_a_rule_is_refused),
         cmocka_unit_test(a_child_after_fork_has_no_driver),
         cmocka_unit_test(marks_keep_streams_in_order),
