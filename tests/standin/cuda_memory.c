@@ -160,11 +160,12 @@ STANDIN_API int cuMemFreeHost(void *at)
 STANDIN_API int cuPointerGetAttributes(unsigned n, const int *attributes, void **ret_values,
                                        char *at)
 {
+    struct context *context;
     struct block *block;
+    int r = standin_enter(&context);
 
-    if (all.pid != getpid())
-        return NOT_INITIALIZED;
-    pthread_mutex_lock(&all.lock);
+    if (r != SUCCESS)
+        return r;
     block = find_block(at, 1);
     for (unsigned i = 0; i < n; i++) {
         if (attributes[i] == 2) /* the type of memory */

@@ -22,7 +22,9 @@ static bool in_use(void)
 
 bool rg_api_device_is(const void *at)
 {
-    return in_use() && at && rg_gpu_device_of(at) >= 0;
+    int device;
+
+    return in_use() && at && (rg_gpu_find(at, &device, NULL) < 0 || device >= 0);
 }
 
 /* The stream that the caller works with. */
@@ -45,11 +47,10 @@ static int look(const struct rg_call *call, const void *at, bool *known, int *de
                 struct rg_error *err)
 {
     char texts[2][32];
-    int here;
+    int here, r = at ? rg_gpu_find(at, &here, err) : 0;
 
-    if (!at)
-        return 0;
-    here = rg_gpu_device_of(at);
+    if (!at || r < 0)
+        return r;
     if (*known && here != *device)
         return rg_error_set(err, EINVAL, "%s: its tensors are in different places: one is in %s, "
                             "another one in %s", rg_kind_name(call->kind),
@@ -88,9 +89,10 @@ int rg_api_device_begin(struct rg_progress *progress, struct rg_call *call, stru
     if (rg_gpu_used_device() >= 0 && !rg_cuda_get(err))
         return -ENOTSUP;
     r = find_device(call, &device, err);
-    if (r < 0 || device < 0)
-        return r;
-    r = rg_gpu_claim(device, err);
+    if (r == 0 && device < 0)
+        return 0;
+    if (r == 0)
+        r = rg_gpu_claim(device, err);
     if (r == 0)
         r = rg_gpu_check_stream(device, stream_on(device), err);
     if (r == 0)

@@ -32,6 +32,7 @@ enum {
     RG_CUDA_INVALID_VALUE = 1,
     RG_CUDA_OUT_OF_MEMORY = 2,
     RG_CUDA_NOT_INITIALIZED = 3, /* as in a child of a process that had started the driver */
+    RG_CUDA_DEINITIALIZED = 4,   /* the process is about to end */
     RG_CUDA_NO_DEVICE = 100,
     RG_CUDA_INVALID_CONTEXT = 201,
     RG_CUDA_INVALID_HANDLE = 400, /* of a stream that is destroyed, say */
