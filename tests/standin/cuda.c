@@ -315,8 +315,10 @@ static void carry_out(struct standin_stream *stream, struct work *work)
     while (work->wait && work->wait->completed < work->number &&
            stream->context->result == SUCCESS)
         pthread_cond_wait(&all.changed, &all.lock);
-    if (work->record && work->record->completed < work->number)
+    if (work->record && work->record->completed < work->number) {
         work->record->completed = work->number;
+        clock_gettime(CLOCK_MONOTONIC, &work->record->when);
+    }
     drop_event(work->wait);
     drop_event(work->record);
     free(work);
@@ -553,13 +555,13 @@ STANDIN_API int cuEventCreate(struct event **ret_event, unsigned flags)
     struct event *event;
     int r = standin_enter(&context);
 
-    (void) flags;
     if (r != SUCCESS)
         return r;
     event = calloc(1, sizeof(*event));
     if (!event)
         return standin_leave(OUT_OF_MEMORY);
-    *event = (struct event){ .next = all.events, .device = context->device, .refs = 1 };
+    *event = (struct event){ .next = all.events, .device = context->device, .refs = 1,
+                             .timed = (flags & 2) == 0 };
     all.events = event;
     all.nalive++;
     *ret_event = event;
@@ -637,6 +639,22 @@ STANDIN_API int cuEventQuery(struct event *event)
     if (!knows(event) || standin_is_unsafe())
         return standin_leave(knows(event) ? CAPTURE_UNSUPPORTED : INVALID_HANDLE);
     return standin_leave(event->completed < event->recorded ? NOT_READY : SUCCESS);
+}
+
+STANDIN_API int cuEventElapsedTime(float *ret_ms, struct event *from, struct event *to)
+{
+    int r = standin_enter(NULL);
+
+    if (r != SUCCESS)
+        return r;
+    if (!knows(from) || !knows(to) || !from->timed || !to->timed || from->device != to->device ||
+        from->recorded == 0 || to->recorded == 0)
+        return standin_leave(INVALID_HANDLE);
+    if (from->completed < from->recorded || to->completed < to->recorded)
+        return standin_leave(NOT_READY);
+    *ret_ms = (float) ((double) (to->when.tv_sec - from->when.tv_sec) * 1e3 +
+                       (double) (to->when.tv_nsec - from->when.tv_nsec) / 1e6);
+    return standin_leave(SUCCESS);
 }
 
 STANDIN_API int cuEventSynchronize(struct event *event)

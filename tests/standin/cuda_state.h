@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <sys/types.h>
+#include <time.h>
 
 enum {
     DEVICES_MAX = 8, BLOCK_ALIGN = 512, NSTREAMS_MAX = 256,
@@ -32,7 +33,8 @@ struct event {
     int device;
     int refs;
     unsigned long recorded, completed;
-    bool destroyed;
+    struct timespec when; /* it was completed last */
+    bool destroyed, timed;
 };
 
 struct work {

@@ -261,6 +261,7 @@ bool rg_progress_drive(struct rg_progress *progress)
         rg_progress_went_on(progress);
         moved = true;
     }
+    rg_run_look(progress);
     if (atomic_load_explicit(&progress->polled.n, memory_order_relaxed))
         moved |= polled(progress);
     if (atomic_load_explicit(&progress->joining, memory_order_relaxed))
