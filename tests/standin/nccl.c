@@ -102,7 +102,10 @@ static _Thread_local struct call group[GROUP_MAX];
 static _Thread_local int depth, ngroup, group_result;
 static _Atomic int noperations;
 static _Atomic(struct comm *) comms;
-static _Thread_local char words[200];
+/* The last words of the process, as the real one's; each is written once. */
+static char words[64][200];
+static _Atomic int nwords;
+static _Atomic(const char *) last_words = "";
 
 static int number(const char *name, int otherwise)
 {
@@ -131,12 +134,17 @@ STANDIN_API const char *ncclGetErrorString(int result)
 STANDIN_API const char *ncclGetLastError(struct comm *comm)
 {
     (void) comm;
-    return words;
+    return atomic_load(&last_words);
 }
 
 static int fail(int result, const char *why)
 {
-    snprintf(words, sizeof(words), "%s", why);
+    int i = atomic_fetch_add(&nwords, 1);
+
+    if (i < (int) (sizeof(words) / sizeof(words[0]))) {
+        snprintf(words[i], sizeof(words[i]), "%s", why);
+        atomic_store(&last_words, words[i]);
+    }
     return result;
 }
 
@@ -153,7 +161,7 @@ static void break_comm(struct comm *comm, int result, const char *why)
     if (!atomic_load(&comm->aborted) && atomic_load(&comm->state) <= SUCCESS)
         fprintf(stderr, "stand-in: rank %d of NCCL: %s\n", comm->me, why);
     if (atomic_load(&comm->state) == SUCCESS)
-        atomic_store(&comm->state, result);
+        atomic_store(&comm->state, fail(result, why));
 }
 
 /* A message of one call. */

@@ -342,7 +342,8 @@ static void whatever_breaks_is_an_error_on_every_rank(void **state)
     static const struct harm harms[] = {
         { "STANDIN_NCCL_KILL_AFTER", "0", true, -ECONNRESET, NULL, NULL },
         { "STANDIN_NCCL_KILL_AFTER", "3", true, -ECONNRESET, NULL, NULL },
-        { "STANDIN_NCCL_ERROR_AFTER", "2", false, 0, "NCCL failed: remote process exited", NULL },
+        { "STANDIN_NCCL_ERROR_AFTER", "2", false, 0, "NCCL failed: remote process exited or "
+          "there was a network error (an error that was asked for)", NULL },
         { "STANDIN_CUDA_ECC_AFTER", "9", false, 0, "CUDA_ERROR_ECC_UNCORRECTABLE", NULL },
         { "STANDIN_CUDA_ECC_AFTER", "9", false, 0, "CUDA_ERROR_LAUNCH_FAILED", "719" },
         { "STANDIN_CUDA_MEMORY", "4000000", false, 0, "CUDA_ERROR_OUT_OF_MEMORY", NULL },
