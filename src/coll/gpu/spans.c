@@ -71,23 +71,20 @@ static struct span *make_span(const struct rg_cuda *cuda)
 /* 1: it is told, 0: not yet, -errno. */
 static int tell(const struct rg_cuda *cuda, const struct span *span, rg_gpu_span_fn *fn, void *arg)
 {
-    uint64_t now_ns = rg_now_ns();
+    int64_t now_ns = (int64_t) rg_now_ns(), begin_ns, end_ns;
     float ms[NEVENTS] = { 0 };
-    int64_t at_ns[NEVENTS];
     int r = 0;
 
     for (int i = END; i > CLOCK && r == 0; i--)
         r = cuda->event_elapsed(&ms[i], span->events[CLOCK], span->events[i]);
     if (r != 0)
         return r == RG_CUDA_NOT_READY ? 0 : -EIO;
-    for (int i = BEGIN; i <= END; i++) {
-        at_ns[i] = (int64_t) span->clock_ns + (int64_t) ((double) ms[i] * 1e6);
-        if (at_ns[i] < (int64_t) span->clock_ns)
-            at_ns[i] = (int64_t) span->clock_ns;
-        if (at_ns[i] > (int64_t) now_ns)
-            at_ns[i] = (int64_t) now_ns;
-    }
-    fn(arg, span->about, (uint64_t) at_ns[BEGIN], (uint64_t) at_ns[END]);
+    /* Whatever the clocks say, how long it took is right, and it was not before its time. */
+    begin_ns = (int64_t) span->clock_ns + (ms[BEGIN] > 0 ? (int64_t) ((double) ms[BEGIN] * 1e6) : 0);
+    end_ns = begin_ns + (int64_t) (((double) ms[END] - (double) ms[BEGIN]) * 1e6);
+    end_ns = end_ns < now_ns ? end_ns : now_ns;
+    begin_ns = begin_ns < end_ns ? begin_ns : end_ns;
+    fn(arg, span->about, (uint64_t) begin_ns, (uint64_t) end_ns);
     return 1;
 }
 

@@ -50,9 +50,7 @@ static void free_progress(struct rg_progress *progress)
 {
     rg_multi_destroy(progress->multi);
     rg_exec_destroy(progress->exec, RG_CLOSE_MS);
-    /* The planes have waited for what is on a GPU. */
-    if (progress->run)
-        rg_run_look(progress);
+    rg_run_look_last(progress);
     if (progress->observer)
         progress->observer->ops->detach(progress);
     rg_run_destroy(progress->run);

@@ -14,6 +14,7 @@
 #define COPY_US 20         /* between two looks at a copy to or from a GPU */
 
 #define SPANS_US 5000      /* between two looks at what the timeline is to have of one */
+#define SPANS_END_MS 1000  /* for that to be over, at the end */
 
 /* What exec is at, of a tensor. */
 enum { STEP_BEGIN = 0, STEP_SIZES, STEP_DATA };
@@ -137,6 +138,16 @@ void rg_run_look(struct rg_progress *progress)
 
     if (__builtin_expect(rg_gpu_spans_wait(spans), 0))
         rg_gpu_spans_look(spans, tell_span, progress);
+}
+
+void rg_run_look_last(struct rg_progress *progress)
+{
+    struct rg_run *run = progress->run;
+
+    for (int ms = 0; run && ms < SPANS_END_MS && rg_gpu_spans_wait(run->lane.spans); ms++) {
+        rg_run_look(progress);
+        rg_sleep_ms(1);
+    }
 }
 
 /* Our stream waits for the submitters'. */

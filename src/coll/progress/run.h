@@ -58,6 +58,8 @@ int rg_run_next(struct rg_progress *progress);
 
 /* Tell the timeline of what the GPU has done meanwhile. Nearly free where it has none of that. */
 void rg_run_look(struct rg_progress *progress);
+/* At the end: the same, and wait for a moment for what is not over. */
+void rg_run_look_last(struct rg_progress *progress);
 /* As a plane's poll_us: of exec, of copies that a run waits for, and of what rg_run_look does. */
 unsigned rg_run_poll_us(struct rg_progress *progress);
 /* The run is over: its operations on a GPU are done where our stream is now. 0, or -errno with
