@@ -163,6 +163,16 @@ STANDIN_API int cuDeviceGetUuid(uint8_t uuid[16], int device)
     return SUCCESS;
 }
 
+/* 0 and 1 are on a bridge, and so are 2 and 3. */
+STANDIN_API int cuDeviceCanAccessPeer(int *ret_can, int device, int peer)
+{
+    if (!context_of(device) || !context_of(peer))
+        return INVALID_DEVICE;
+    *ret_can = device != peer &&
+               context_of(device)->physical / 2 == context_of(peer)->physical / 2;
+    return SUCCESS;
+}
+
 STANDIN_API int cuDevicePrimaryCtxRetain(struct context **ret_context, int device)
 {
     *ret_context = context_of(device);
