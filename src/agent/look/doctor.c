@@ -339,62 +339,13 @@ static void put_routes(void)
     }
 }
 
-/* By the driver alone, which is where GPUs are; numbers are those of nvidia-smi. Each line is out at
- * once: a GPU that hangs costs only those after it. */
+/* Each line is out at once: a GPU that hangs costs only those after it. */
 static void try_gpus(void)
 {
-    static const char script[] =
-        "import ctypes as c, os, time\n"
-        "os.environ['CUDA_DEVICE_ORDER'] = 'PCI_BUS_ID'\n"
-        "N, ref = 1 << 25, c.byref\n"
-        "def say(*words):\n"
-        " print(*words, flush=True)\n"
-        "def do(result):\n"
-        " name = c.c_char_p()\n"
-        " if result:\n"
-        "  d.cuGetErrorName(result, ref(name))\n"
-        "  raise OSError((name.value or b'error %d' % result).decode())\n"
-        "def rate(to, at, stream):\n"
-        " times = []\n"
-        " for k in range(4):\n"
-        "  t = time.monotonic()\n"
-        "  do(d.cuMemcpyAsync(to, at, c.c_size_t(N), stream))\n"
-        "  do(d.cuStreamSynchronize(stream))\n"
-        "  times.append(time.monotonic() - t)\n"
-        " return int(N / max(min(times), 1e-9) / 1e6)\n"
-        "def copy(i):\n"
-        " x, s, host, at = c.c_void_p(), c.c_void_p(), c.c_void_p(), c.c_uint64()\n"
-        " do(d.cuDevicePrimaryCtxRetain(ref(x), gpus[i]))\n"
-        " do(d.cuCtxSetCurrent(x))\n"
-        " do(d.cuStreamCreate(ref(s), 1))\n"
-        " do(d.cuMemHostAlloc(ref(host), c.c_size_t(N), 0))\n"
-        " do(d.cuMemAlloc_v2(ref(at), c.c_size_t(N)))\n"
-        " there = c.c_uint64(host.value)\n"
-        " say('gpu-copy', i, rate(at, there, s), rate(there, at, s))\n"
-        " do(d.cuMemFree_v2(at))\n"
-        " do(d.cuMemFreeHost(host))\n"
-        "try:\n"
-        " d, n, gpus = c.CDLL('libcuda.so.1'), c.c_int(), []\n"
-        " do(d.cuInit(0))\n"
-        " do(d.cuDeviceGetCount(ref(n)))\n"
-        " gpus = [c.c_int() for i in range(n.value)]\n"
-        " for i, gpu in enumerate(gpus):\n"
-        "  do(d.cuDeviceGet(ref(gpu), i))\n"
-        "except OSError as e:\n"
-        " say('gpu-bad - the driver:', e)\n"
-        "pairs = [(a, b) for a in gpus for b in gpus if a is not b]\n"
-        "can = [c.c_int() for p in pairs]\n"
-        "if pairs and not any([d.cuDeviceCanAccessPeer(ref(y), *p) for y, p in zip(can, pairs)]):\n"
-        " say('gpu-peers', sum(y.value for y in can), len(pairs))\n"
-        "for i in range(len(gpus)):\n"
-        " try:\n"
-        "  copy(i)\n"
-        " except OSError as e:\n"
-        "  say('gpu-bad', i, e)\n"
-        "say('gpu-tried', len(gpus))\n";
+    const char *script = getenv(RG_DOCTOR_GPUS_SCRIPT);
     char path[PATH_MAX], text[8192] = "";
 
-    if (!find("python3", path) && !find("python", path))
+    if (!script || (!find("python3", path) && !find("python", path)))
         return;
     rg_capture((const char *const[]){ path, "-c", script, NULL }, NULL, false,
                RG_DOCTOR_GPUS_MS, text, sizeof(text));

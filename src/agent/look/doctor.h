@@ -45,6 +45,8 @@
 
 #define RG_DOCTOR_PROGRAM_MS 8000
 #define RG_DOCTOR_GPUS_MS 20000 /* for copies to and from all GPUs */
+/* What Python is to try GPUs with, in the environment; without it they are not tried. */
+#define RG_DOCTOR_GPUS_SCRIPT "REIGEN_DOCTOR_GPUS"
 #define RG_DOCTOR_NAMES_MAX 16
 #define RG_DOCTOR_CLEAN "--clean" /* the first argument: and remove what is left behind */
 

@@ -80,7 +80,8 @@ static int tell(const struct rg_cuda *cuda, const struct span *span, rg_gpu_span
     if (r != 0)
         return r == RG_CUDA_NOT_READY ? 0 : -EIO;
     /* Whatever the clocks say, how long it took is right, and it was not before its time. */
-    begin_ns = (int64_t) span->clock_ns + (ms[BEGIN] > 0 ? (int64_t) ((double) ms[BEGIN] * 1e6) : 0);
+    begin_ns = (int64_t) span->clock_ns;
+    begin_ns += ms[BEGIN] > 0 ? (int64_t) ((double) ms[BEGIN] * 1e6) : 0;
     end_ns = begin_ns + (int64_t) (((double) ms[END] - (double) ms[BEGIN]) * 1e6);
     end_ns = end_ns < now_ns ? end_ns : now_ns;
     begin_ns = begin_ns < end_ns ? begin_ns : end_ns;

@@ -8,8 +8,8 @@
  *      exec                            |piece 0 ...........|piece 1 .......|piece 2 .....
  *      another one                                         |copy 0 out|    |copy 1 out
  *
- * Allreduces and broadcasts go in pieces, cut at the same places on all ranks, by three buffers: one
- * is filled and one emptied, as the bus goes both ways at once, while exec is at the third. Our
+ * Allreduces and broadcasts go in pieces, cut at the same places on all ranks, by three buffers:
+ * one is filled and one emptied, as the bus goes both ways at once, while exec is at the third. Our
  * stream waits for the other one before it fills a buffer again, and at the end. Other kinds, and
  * Adasum, go as one piece, all copies of it on our stream. Which way is taken follows
  * from what all ranks know, so all take the same.

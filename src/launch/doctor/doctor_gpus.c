@@ -132,13 +132,13 @@ static int judge_driver(const struct look *l)
     return r;
 }
 
-/* --- what was tried on them -------------------------------------------------------------------- */
+/* --- what was tried on them ------------------------------------------------------------------- */
 
 /* What could not be used; late: a GPU that hangs does not say which it is. */
 static int judge_bad(const struct look *l)
 {
-    static const char *const remedy = "look at nvidia-smi -q and dmesg on that host: another program "
-                                      "may have the GPU or its memory, or it has to be reset";
+    static const char remedy[] = "look at nvidia-smi -q and dmesg on that host: another program "
+                                 "may have the GPU or its memory, or it has to be reset";
     char value[RG_FACT_MAX], index[16];
     int r = 0;
 
@@ -146,7 +146,8 @@ static int judge_bad(const struct look *l)
         const char *text = rg_str_word(value, index, sizeof(index));
         text += strspn(text, " ");
         if (strcmp(text, "late") == 0)
-            r = say(l, "gpu-health", true, remedy, "copies to the GPUs do not come to their end");
+            r = say(l, "gpu-health", true, remedy,
+                    "copies to the GPUs do not come to their end");
         else if (strcmp(index, "-") == 0)
             r = say(l, "gpu-health", true, remedy, "the GPUs cannot be used: %s", text);
         else
