@@ -275,6 +275,30 @@ static void ranks_that_nccl_cannot_serve_go_through_the_host(void **state)
         assert_int_equal(ranks_run(2, ranks_port(), flawed, &flaws[i]), 0);
 }
 
+/* The oldest that is taken, and one of later. */
+static int by_nccl(struct rank *rank)
+{
+    struct standin_stream *stream = device_open(rank->me);
+    int bad = check(reigen_init(NULL) == 0);
+
+    bad = bad || tensor_allreduce(rank, stream, 0, REIGEN_FLOAT32, REIGEN_AVERAGE, 1000, true);
+    bad |= check(tensors_use_nccl());
+    reigen_shutdown();
+    return bad;
+}
+
+static void every_nccl_since_2_18_is_taken(void **state)
+{
+    static const char *const versions[] = { "21800", "23207" };
+
+    (void) state;
+    for (int i = 0; i < 2; i++) {
+        ranks_setenv("STANDIN_NCCL_VERSION", versions[i]);
+        assert_int_equal(ranks_run(2, ranks_port(), by_nccl, NULL), 0);
+    }
+    ranks_setenv("STANDIN_NCCL_VERSION", NULL);
+}
+
 /* ------------------------------------------------------------ what breaks in the middle */
 
 struct harm {
@@ -379,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_rank_without_a_gpu_of_use_is_told_of_on_every_rank),
         cmocka_unit_test(a_forked_child_is_told_that_it_cannot_use_the_gpu),
         cmocka_unit_test(ranks_that_nccl_cannot_serve_go_through_the_host),
+        cmocka_unit_test(every_nccl_since_2_18_is_taken),
         cmocka_unit_test(whatever_breaks_is_an_error_on_every_rank),
         cmocka_unit_test(what_breaks_on_the_way_through_the_host_is_one_too),
     };
