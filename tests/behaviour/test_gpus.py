@@ -122,6 +122,12 @@ def test_pods_ask_for_what_their_ranks_need(reigen, arguments, ngpus, pods):
     assert f'nvidia.com/gpu: {ngpus}' in said and f'completions: {pods}' in said, said
 
 
+def test_ranks_are_asked_to_bind_themselves_near_their_gpu(reigen):
+    show = ('--no-tag-output', '--', 'sh', '-c', 'echo "=$REIGEN_BIND_TO"')
+    assert seen(reigen('run', '-np', 2, '--bind-to', 'gpu', *show)) == ['=gpu', '=gpu']
+    assert seen(reigen('run', '-np', 1, '--bind-to', 'gpu', '--bind-to', 'none', *show)) == ['=']
+
+
 def findings(done):
     assert done.returncode == 0, done.stderr
     return [(f['check'], f['level'], f['value']) for f in json.loads(done.stdout)['findings']]

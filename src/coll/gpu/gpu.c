@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "coll/gpu/near.h"
+
 _Atomic bool rg_gpu_in_use;
 static _Atomic int last_device = -1, claimed_device = -1;
 
@@ -112,7 +114,8 @@ int rg_gpu_use(int device, void *stream, struct rg_error *err)
         if (r < 0)
             return r;
         rg_gpu_leave();
-        atomic_store(&last_device, device);
+        if (atomic_exchange(&last_device, device) < 0)
+            rg_near_use(device);
         atomic_store(&rg_gpu_in_use, true);
     }
     used_device = device >= 0 ? device + 1 : 0;
