@@ -17,9 +17,10 @@ def broken(reigen, variable, value, **more):
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize('after', [0, 3], ids=['init', 'middle'])
-def test_a_rank_that_dies_in_nccl_is_named_as_on_cpus(reigen, after):
-    done = broken(reigen, 'STANDIN_NCCL_KILL_AFTER', after)
+@pytest.mark.parametrize('after, notices', [(0, 0), (3, 0), (3, 1)],
+                         ids=['init', 'middle', 'noticed'])
+def test_a_rank_that_dies_in_nccl_is_named_as_on_cpus(reigen, after, notices):
+    done = broken(reigen, 'STANDIN_NCCL_KILL_AFTER', after, STANDIN_NCCL_NOTICES=notices)
     assert done.returncode == 137, done.stderr
     assert 'rank 1 on localhost failed first: signal 9 (Killed)' in done.stderr, done
     # Those that the launcher did not end before say so, too.

@@ -21,6 +21,8 @@
  *      STANDIN_NCCL_VERSION    22105
  *      STANDIN_NCCL_ERROR_AFTER  this process's n-th operation gives an asynchronous error
  *      STANDIN_NCCL_KILL_AFTER   this process kills itself in its n-th operation; 0: in init
+ *      STANDIN_NCCL_NOTICES    1: a rank that has died is an asynchronous error of the others, as
+ *                              where they have connections to it; else they hang until an abort
  *      STANDIN_NCCL_DUPLICATE  1: two ranks may use one device, as the real one never allows
  */
 #ifndef RG_TESTS_STANDIN_H

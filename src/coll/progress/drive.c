@@ -11,6 +11,7 @@
 #include "coll/progress/join.h"
 #include "coll/progress/multi.h"
 #include "coll/progress/submit.h"
+#include "coll/progress/watch.h"
 
 #define CAUSE_WAIT_MS 300
 #define ROUNDS_MAX 64 /* items carried out in one call, so that a waiter sees its own operation */
@@ -67,6 +68,11 @@ static void die(struct rg_progress *progress, int r, const char *what, const cha
 
     if (progress->view.nnodes > 1 && r == -ECONNRESET)
         hear_cause(progress);
+    /* Of a device's connections: either somebody has died, or it is this rank's own affair. */
+    if (r == -ECONNABORTED) {
+        rg_watch_await(progress);
+        r = -EIO;
+    }
     snprintf(text, sizeof(text), "%s%s%s", what, why[0] ? ": " : "", why);
     rg_progress_abort(progress, -r, text);
 }

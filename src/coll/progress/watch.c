@@ -8,8 +8,12 @@
 
 #include "base/time.h"
 #include "coll/boot/boot.h"
+#include "coll/progress/multi.h"
 
 #define CAUSE_WAIT_MS 300 /* for the launcher to say how it died */
+
+/* Of the communication thread: the progress engine that it is of. */
+static _Thread_local const struct rg_progress *watches;
 
 typedef int poll_fn(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
 
@@ -119,7 +123,22 @@ void rg_watch_start(struct rg_progress *progress)
     look_around(progress, rg_boot_poll_start);
 }
 
+void rg_watch_await(struct rg_progress *progress)
+{
+    uint64_t deadline_ns = rg_now_ns() + CAUSE_WAIT_MS * RG_NS_PER_MS;
+
+    while (!rg_view_aborted(&progress->view) && rg_now_ns() < deadline_ns) {
+        if (watches == progress)
+            look_around(progress, rg_boot_poll);
+        else if (progress->world)
+            rg_watch_follow(progress);
+        if (progress->view.nnodes == 1 || !rg_multi_drive(progress))
+            rg_sleep_ms(1);
+    }
+}
+
 void rg_watch_tick(struct rg_progress *progress)
 {
+    watches = progress;
     look_around(progress, rg_boot_poll);
 }

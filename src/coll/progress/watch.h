@@ -15,6 +15,9 @@
 void rg_watch_tick(struct rg_progress *progress);
 /* The same, while the progress engine is made and the leader waits for others. */
 void rg_watch_start(struct rg_progress *progress);
+/* Something was cut off, perhaps by a death: hear of it, for 0.3 s at most. Any thread: where
+ * another one is the communication thread, that does the hearing. */
+void rg_watch_await(struct rg_progress *progress);
 /* Of a process set: what has ended all ranks ends it, and the other way round. Any thread. */
 void rg_watch_follow(struct rg_progress *progress);
 

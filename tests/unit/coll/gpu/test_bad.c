@@ -349,6 +349,8 @@ static int harmed(struct rank *rank)
     bad |= check(r < 0 && r != -EAGAIN && (!harm->status || r == harm->status));
     if (rank->me == 1 && harm->said)
         bad |= check(strstr(reigen_last_error(), harm->said) != NULL);
+    if (harm->dies)
+        bad |= check(strstr(reigen_last_error(), "rank 1") != NULL);
     cuStreamSynchronize(stream); /* nothing holds it for ever */
     reigen_shutdown();
     return bad;
@@ -375,6 +377,18 @@ static void whatever_breaks_is_an_error_on_every_rank(void **state)
 
     (void) state;
     break_all(harms, sizeof(harms) / sizeof(harms[0]));
+}
+
+/* NCCL hears of a death by its connections, before anybody else does: the verdict is the same. */
+static void a_death_is_one_though_nccl_hears_of_it_first(void **state)
+{
+    static const struct harm harm = { "STANDIN_NCCL_KILL_AFTER", "3", true, -ECONNRESET, NULL,
+                                      NULL };
+
+    (void) state;
+    ranks_setenv("STANDIN_NCCL_NOTICES", "1");
+    break_all(&harm, 1);
+    ranks_setenv("STANDIN_NCCL_NOTICES", NULL);
 }
 
 static void what_breaks_on_the_way_through_the_host_is_one_too(void **state)
@@ -405,6 +419,7 @@ int main(void)
         cmocka_unit_test(ranks_that_nccl_cannot_serve_go_through_the_host),
         cmocka_unit_test(every_nccl_since_2_18_is_taken),
         cmocka_unit_test(whatever_breaks_is_an_error_on_every_rank),
+        cmocka_unit_test(a_death_is_one_though_nccl_hears_of_it_first),
         cmocka_unit_test(what_breaks_on_the_way_through_the_host_is_one_too),
     };
 
