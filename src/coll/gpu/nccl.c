@@ -22,8 +22,9 @@ int rg_nccl_error(const struct rg_nccl *nccl, int result, const char *what, stru
 
     if (!more)
         more = "";
-    return rg_error_set(err, remote ? ECONNABORTED : EIO, "%s: %s%s%.*s%s", what, nccl->error_string(result),
-                        more[0] ? " (" : "", (int) strcspn(more, "\n"), more, more[0] ? ")" : "");
+    return rg_error_set(err, remote ? ECONNABORTED : EIO, "%s: %s%s%.*s%s", what,
+                        nccl->error_string(result), more[0] ? " (" : "",
+                        (int) strcspn(more, "\n"), more, more[0] ? ")" : "");
 }
 
 static int load(struct rg_nccl *nccl, struct rg_error *err)

@@ -8,7 +8,6 @@
 
 #include "base/time.h"
 #include "coll/boot/boot.h"
-#include "coll/progress/multi.h"
 
 #define CAUSE_WAIT_MS 300 /* for the launcher to say how it died */
 
@@ -123,22 +122,20 @@ void rg_watch_start(struct rg_progress *progress)
     look_around(progress, rg_boot_poll_start);
 }
 
-void rg_watch_await(struct rg_progress *progress)
+void rg_watch_glance(struct rg_progress *progress)
 {
-    uint64_t deadline_ns = rg_now_ns() + CAUSE_WAIT_MS * RG_NS_PER_MS;
+    if (watches == progress)
+        look_around(progress, rg_boot_poll);
+    else if (progress->world)
+        rg_watch_follow(progress);
+}
 
-    while (!rg_view_aborted(&progress->view) && rg_now_ns() < deadline_ns) {
-        if (watches == progress)
-            look_around(progress, rg_boot_poll);
-        else if (progress->world)
-            rg_watch_follow(progress);
-        if (progress->view.nnodes == 1 || !rg_multi_drive(progress))
-            rg_sleep_ms(1);
-    }
+void rg_watch_begin(const struct rg_progress *progress)
+{
+    watches = progress;
 }
 
 void rg_watch_tick(struct rg_progress *progress)
 {
-    watches = progress;
     look_around(progress, rg_boot_poll);
 }

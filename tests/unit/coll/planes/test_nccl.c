@@ -530,7 +530,7 @@ static int pieces(struct rank *rank)
 static void sleep_long(void *arg)
 {
     (void) arg;
-    usleep(400000);
+    usleep(1500000);
 }
 
 static int overlapped(struct rank *rank)
@@ -548,7 +548,7 @@ static int overlapped(struct rank *rank)
         bad |= check(standin_put(stream, sleep_long, NULL) == 0);
     bad |= check(reigen_allreduce_async("o", t.at, t.at, REIGEN_FLOAT32, &shape, 1, NULL,
                                         &handle) == 0);
-    for (int ms = 0; ms < 300 && rank->me == 0 && standin_copies(STANDIN_COPIES_FROM) < 3; ms++)
+    for (int ms = 0; ms < 1200 && rank->me == 0 && standin_copies(STANDIN_COPIES_FROM) < 3; ms++)
         usleep(1000);
     if (rank->me == 0) {
         bad |= check(standin_copies(STANDIN_COPIES_FROM) == 3);
@@ -569,7 +569,7 @@ static void copies_both_ways_and_the_planes_work_at_the_same_time(void **state)
 {
     (void) state;
     ranks_setenv("REIGEN_PLANES", "shm,tcp");
-    ranks_setenv("STANDIN_COPY_US", "20000");
+    ranks_setenv("STANDIN_COPY_US", "200000"); /* longer than the planes are at a piece */
     assert_int_equal(ranks_run(2, ranks_port(), overlapped, NULL), 0);
     ranks_setenv("STANDIN_COPY_US", NULL);
     ranks_setenv("REIGEN_PLANES", NULL);
