@@ -558,7 +558,9 @@ static int overlapped(struct rank *rank)
     bad = bad || check(tensor_compare(stream, t.at, REIGEN_FLOAT32, COUNT, tensor_reduced,
                                       arg) == 0);
     bad |= check(standin_copies(STANDIN_COPIES_TO) == 6);
+#ifndef __SANITIZE_THREAD__ /* it makes the planes slower than the copies are */
     bad |= check(standin_copies(STANDIN_COPIES_BESIDE) > 0);
+#endif
     reigen_release(handle);
     tensor_drop(&t);
     reigen_shutdown();
