@@ -34,6 +34,7 @@
  *      -EEXIST     the name is in use on this rank (see above); the job can go on
  *      -ENOTCONN   not initialised
  *      -ECONNRESET another rank died: only reigen_shutdown is useful now
+ *      -EIO        a device, its driver or NCCL failed, on this rank or another: the same
  *      -ECANCELED  shut down, by this rank or another, before the operation was complete
  *      -ETIMEDOUT  initialisation timed out, or a stall passed its shutdown limit
  *      -EAGAIN     reigen_wait: not done within its time

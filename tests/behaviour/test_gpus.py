@@ -2,6 +2,7 @@
 """--gpus-per-rank and the doctor, with an nvidia-smi of our own: no GPU is needed."""
 import json
 import os
+import re
 
 import pytest
 from built import PROGRAMS, environment
@@ -121,6 +122,12 @@ def test_pods_ask_for_what_their_ranks_need(reigen, arguments, ngpus, pods):
     assert f'nvidia.com/gpu: {ngpus}' in said and f'completions: {pods}' in said, said
 
 
+def test_ranks_are_asked_to_bind_themselves_near_their_gpu(reigen):
+    show = ('--no-tag-output', '--', 'sh', '-c', 'echo "=$REIGEN_BIND_TO"')
+    assert seen(reigen('run', '-np', 2, '--bind-to', 'gpu', *show)) == ['=gpu', '=gpu']
+    assert seen(reigen('run', '-np', 1, '--bind-to', 'gpu', '--bind-to', 'none', *show)) == ['=']
+
+
 def findings(done):
     assert done.returncode == 0, done.stderr
     return [(f['check'], f['level'], f['value']) for f in json.loads(done.stdout)['findings']]
@@ -141,6 +148,34 @@ def test_the_doctor_tells_of_gpus_driver_nccl_links_and_network(reigen, smi, tmp
     assert ('gpu-links', 'ok', 'among 3 GPUs: NV18, SYS') in found
     assert [value.split()[:2] for check, _, value in found if check == 'gpu-network'] == \
         [['NCCL', 'takes']]
+
+
+def tried(reigen, smi, **more):
+    """What the doctor says after it has tried GPUs that are not there (tests/standin)."""
+    env = smi(LD_LIBRARY_PATH=PROGRAMS.build / 'tests/standin', **more)
+    return [f for f in findings(reigen('doctor', '--json', env=env, timeout=90))
+            if f[0] in ('gpu-copies', 'gpu-peers', 'gpu-health')]
+
+
+def test_the_doctor_tries_each_gpu(reigen, smi):
+    found = tried(reigen, smi)
+    copies = [f[2] for f in found if f[0] == 'gpu-copies']
+    assert [c.split(':')[0] for c in copies] == [f'GPU {i}' for i in range(4)], found
+    assert all(re.fullmatch(r'GPU \d: \d+\.\d GB/s to it, \d+\.\d GB/s from it.*', c)
+               for c in copies), found
+    assert ('gpu-peers', 'ok', "4 of 12 ways from one GPU to another's memory are open") in found
+
+
+def test_the_doctor_names_a_gpu_that_fails(reigen, smi):
+    # Each GPU has eight copies, and the tenth piece of work is one of GPU 1's.
+    found = tried(reigen, smi, STANDIN_CUDA_ECC_AFTER=10)
+    assert ('gpu-health', 'warn', 'GPU 1 cannot be used: CUDA_ERROR_ECC_UNCORRECTABLE') in found
+    assert [f[2][:5] for f in found if f[0] == 'gpu-copies'] == ['GPU 0', 'GPU 2', 'GPU 3']
+    found = tried(reigen, smi, STANDIN_CUDA_MEMORY=1 << 20)
+    assert sum(f[2].endswith('CUDA_ERROR_OUT_OF_MEMORY') for f in found) == 4, found
+    found = tried(reigen, smi, CUDA_VISIBLE_DEVICES='')
+    assert ('gpu-health', 'warn', 'the GPUs cannot be used: the driver: CUDA_ERROR_NO_DEVICE') \
+        in found
 
 
 def test_the_doctor_says_nothing_of_nccl_where_there_is_no_gpu(reigen, tmp_path):

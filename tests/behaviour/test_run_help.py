@@ -158,7 +158,7 @@ def test_bash_completes_commands_options_and_values(reigen, tmp_path):
 
     assert complete('ru') == ['run', 'run-dock-asuser']
     assert complete('run', '--out') == ['--output-dir', '--output-filename']
-    assert complete('run', '--bind-to', '') == ['none', 'core', 'socket']
+    assert complete('run', '--bind-to', '') == ['none', 'core', 'socket', 'gpu']
     assert complete('run', '-np', '2', 'python', 'tr') == ['train.py']
     assert complete('run', '--', 'python', '--out') == []
     assert complete('completion', 'z') == ['zsh']

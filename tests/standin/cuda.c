@@ -163,6 +163,16 @@ STANDIN_API int cuDeviceGetUuid(uint8_t uuid[16], int device)
     return SUCCESS;
 }
 
+/* 0 and 1 are on a bridge, and so are 2 and 3. */
+STANDIN_API int cuDeviceCanAccessPeer(int *ret_can, int device, int peer)
+{
+    if (!context_of(device) || !context_of(peer))
+        return INVALID_DEVICE;
+    *ret_can = device != peer &&
+               context_of(device)->physical / 2 == context_of(peer)->physical / 2;
+    return SUCCESS;
+}
+
 STANDIN_API int cuDevicePrimaryCtxRetain(struct context **ret_context, int device)
 {
     *ret_context = context_of(device);
@@ -313,8 +323,10 @@ static void carry_out(struct standin_stream *stream, struct work *work)
     pthread_mutex_lock(&all.lock);
     while (work->wait && !work->wait->reached && stream->context->result == SUCCESS)
         pthread_cond_wait(&all.changed, &all.lock);
-    if (work->record)
+    if (work->record && !work->record->reached) {
         work->record->reached = true;
+        clock_gettime(CLOCK_MONOTONIC, &work->record->when);
+    }
     drop_place(work->wait);
     drop_place(work->record);
     free(work);
@@ -551,13 +563,13 @@ STANDIN_API int cuEventCreate(struct event **ret_event, unsigned flags)
     struct event *event;
     int r = standin_enter(&context);
 
-    (void) flags;
     if (r != SUCCESS)
         return r;
     event = calloc(1, sizeof(*event));
     if (!event)
         return standin_leave(OUT_OF_MEMORY);
-    *event = (struct event){ .next = all.events, .device = context->device };
+    *event = (struct event){ .next = all.events, .device = context->device,
+                             .timed = (flags & 2) == 0 };
     all.events = event;
     all.nalive++;
     *ret_event = event;
@@ -660,6 +672,23 @@ STANDIN_API int cuEventQuery(struct event *event)
     if (!knows(event) || standin_is_unsafe())
         return standin_leave(knows(event) ? CAPTURE_UNSUPPORTED : INVALID_HANDLE);
     return standin_leave(is_reached(event) ? SUCCESS : NOT_READY);
+}
+
+STANDIN_API int cuEventElapsedTime(float *ret_ms, struct event *from, struct event *to)
+{
+    int r = standin_enter(NULL);
+    struct timespec begin, end;
+
+    if (r != SUCCESS)
+        return r;
+    if (!knows(from) || !knows(to) || !from->timed || !to->timed || from->device != to->device ||
+        from->recorded == 0 || to->recorded == 0)
+        return standin_leave(INVALID_HANDLE);
+    if (from->completed < from->recorded || to->completed < to->recorded)
+        return standin_leave(NOT_READY);
+    *ret_ms = (float) ((double) (to->when.tv_sec - from->when.tv_sec) * 1e3 +
+                       (double) (to->when.tv_nsec - from->when.tv_nsec) / 1e6);
+    return standin_leave(SUCCESS);
 }
 
 STANDIN_API int cuEventSynchronize(struct event *event)

@@ -2,6 +2,7 @@
 /* The memory of devices that are not there: given out, looked up, filled and copied. */
 #include "cuda_state.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,11 +161,12 @@ STANDIN_API int cuMemFreeHost(void *at)
 STANDIN_API int cuPointerGetAttributes(unsigned n, const int *attributes, void **ret_values,
                                        char *at)
 {
+    struct context *context;
     struct block *block;
+    int r = standin_enter(&context);
 
-    if (all.pid != getpid())
-        return NOT_INITIALIZED;
-    pthread_mutex_lock(&all.lock);
+    if (r != SUCCESS)
+        return r;
     block = find_block(at, 1);
     for (unsigned i = 0; i < n; i++) {
         if (attributes[i] == 2) /* the type of memory */
@@ -187,11 +189,37 @@ struct move {
     unsigned char value;
 };
 
+static _Atomic int ncopies[STANDIN_NCOPIES], under_way[2];
+
+STANDIN_API int standin_copies(int which)
+{
+    return atomic_load(&ncopies[which]);
+}
+
+/* A copy's time, if it is one between a device and the host. */
+static void take_time(const struct move *move)
+{
+    const char *us = getenv("STANDIN_COPY_US");
+    bool from = owner_of(move->from) != NULL, to = owner_of(move->to) != NULL;
+    struct timespec time = { 0, us ? atol(us) * 1000 : 0 };
+
+    if (!move->from || from == to)
+        return;
+    atomic_fetch_add(&ncopies[to ? STANDIN_COPIES_TO : STANDIN_COPIES_FROM], 1);
+    atomic_fetch_add(&under_way[to], 1);
+    if (atomic_load(&under_way[!to]) > 0)
+        atomic_fetch_add(&ncopies[STANDIN_COPIES_BESIDE], 1);
+    nanosleep(&time, NULL);
+    atomic_fetch_sub(&under_way[to], 1);
+}
+
 static void do_move(void *arg)
 {
     struct move *move = arg;
     char *to = standin_view(move->to, move->nbytes);
     char *from = move->from ? standin_view(move->from, move->nbytes) : NULL;
+
+    take_time(move);
 
     if (!to || (move->from && !from))
         standin_break(move->stream, ILLEGAL_ADDRESS, "a copy of what is not allocated");

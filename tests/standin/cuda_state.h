@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <sys/types.h>
+#include <time.h>
 
 enum {
     DEVICES_MAX = 8, BLOCK_ALIGN = 512, NSTREAMS_MAX = 256,
@@ -32,12 +33,14 @@ struct block {
 struct place {
     int refs;
     bool reached;
+    struct timespec when; /* it was reached */
 };
 
 struct event {
     struct event *next;
     int device;
     struct place *last; /* NULL: it has not been recorded */
+    bool timed;
 };
 
 struct work {

@@ -52,6 +52,7 @@ struct segment {
     _Atomic int nranks, narrived, nfinal;
     _Atomic int devices[RANKS_MAX];
     _Atomic int versions[RANKS_MAX];
+    _Atomic int pids[RANKS_MAX];
     struct mail mails[RANKS_MAX][RANKS_MAX]; /* from, to */
 };
 
@@ -102,7 +103,10 @@ static _Thread_local struct call group[GROUP_MAX];
 static _Thread_local int depth, ngroup, group_result;
 static _Atomic int noperations;
 static _Atomic(struct comm *) comms;
-static _Thread_local char words[200];
+/* The last words of the process, as the real one's; each is written once. */
+static char words[64][200];
+static _Atomic int nwords;
+static _Atomic(const char *) last_words = "";
 
 static int number(const char *name, int otherwise)
 {
@@ -131,12 +135,17 @@ STANDIN_API const char *ncclGetErrorString(int result)
 STANDIN_API const char *ncclGetLastError(struct comm *comm)
 {
     (void) comm;
-    return words;
+    return atomic_load(&last_words);
 }
 
 static int fail(int result, const char *why)
 {
-    snprintf(words, sizeof(words), "%s", why);
+    int i = atomic_fetch_add(&nwords, 1);
+
+    if (i < (int) (sizeof(words) / sizeof(words[0]))) {
+        snprintf(words[i], sizeof(words[i]), "%s", why);
+        atomic_store(&last_words, words[i]);
+    }
     return result;
 }
 
@@ -153,7 +162,7 @@ static void break_comm(struct comm *comm, int result, const char *why)
     if (!atomic_load(&comm->aborted) && atomic_load(&comm->state) <= SUCCESS)
         fprintf(stderr, "stand-in: rank %d of NCCL: %s\n", comm->me, why);
     if (atomic_load(&comm->state) == SUCCESS)
-        atomic_store(&comm->state, result);
+        atomic_store(&comm->state, fail(result, why));
 }
 
 /* A message of one call. */
@@ -219,6 +228,29 @@ static bool complete(const struct transfer *t)
     return t->began && t->done == t->nbytes;
 }
 
+/* Whether a rank has died, though its parent may not have heard of it. */
+static bool has_died(int pid)
+{
+    char path[64], text[256] = "", *name_end;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    file = pid ? fopen(path, "re") : NULL;
+    if (!file)
+        return pid != 0;
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    name_end = strrchr(text, ')');
+    return !name_end || strchr("ZX", name_end[2]);
+}
+
+static void notice_deaths(struct comm *comm)
+{
+    for (int p = 0; p < comm->n; p++)
+        if (p != comm->me && has_died(atomic_load(&comm->segment->pids[p])))
+            break_comm(comm, REMOTE_ERROR, "a peer has closed its connection");
+}
+
 /* As long as it takes, unless the communicator is aborted: then false. An error leaves it standing,
  * as a kernel of the real one's stands. */
 static bool carry(struct comm *comm, struct transfer *transfers, int n)
@@ -241,6 +273,8 @@ static bool carry(struct comm *comm, struct transfer *transfers, int n)
             all_done = all_done && complete(&transfers[i]);
         if (all_done)
             return true;
+        if (!moved && number("STANDIN_NCCL_NOTICES", 0))
+            notice_deaths(comm);
         if (!moved)
             nap();
     }
@@ -441,6 +475,7 @@ static void *meet(void *arg)
         return NULL;
     }
     atomic_store(&segment->devices[comm->me], comm->device);
+    atomic_store(&segment->pids[comm->me], (int) getpid());
     atomic_store(&segment->versions[comm->me], number("STANDIN_NCCL_VERSION", 22105));
     atomic_fetch_add(&segment->narrived, 1);
     while (atomic_load(&segment->narrived) < comm->n && !atomic_load(&comm->aborted))

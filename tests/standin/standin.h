@@ -14,12 +14,15 @@
  *      STANDIN_CUDA_MEMORY     bytes of each device, 64 MiB
  *      STANDIN_DELAY_US        the longest moment before each work, 50
  *      STANDIN_SEED            of the moments
+ *      STANDIN_COPY_US         how long a copy between a device and the host takes at least, 0
  *      STANDIN_CUDA_PINNED     bytes of pinned memory of the process, 1 GiB
  *      STANDIN_CUDA_ECC_AFTER  the n-th work of the process is an uncorrectable memory error ...
  *      STANDIN_CUDA_FAULT      ... or another result, as 719 for a kernel that fails (an XID)
  *      STANDIN_NCCL_VERSION    22105
  *      STANDIN_NCCL_ERROR_AFTER  this process's n-th operation gives an asynchronous error
  *      STANDIN_NCCL_KILL_AFTER   this process kills itself in its n-th operation; 0: in init
+ *      STANDIN_NCCL_NOTICES    1: a rank that has died is an asynchronous error of the others, as
+ *                              where they have connections to it; else they hang until an abort
  *      STANDIN_NCCL_DUPLICATE  1: two ranks may use one device, as the real one never allows
  */
 #ifndef RG_TESTS_STANDIN_H
@@ -43,6 +46,10 @@ STANDIN_API int standin_put(struct standin_stream *stream, void (*fn)(void *arg)
 STANDIN_API int standin_device(void);
 /* The device of this stream is broken from now on: every call gives this result. */
 STANDIN_API void standin_break(struct standin_stream *stream, int result, const char *why);
+/* Copies that have begun: from a device, to one, and those that began while one the other way was
+ * under way. */
+enum { STANDIN_COPIES_FROM, STANDIN_COPIES_TO, STANDIN_COPIES_BESIDE, STANDIN_NCOPIES };
+STANDIN_API int standin_copies(int which);
 /* Pieces of memory (of devices, pinned), streams and events that there are: what has leaked. */
 STANDIN_API int standin_alive(void);
 

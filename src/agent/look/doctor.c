@@ -339,6 +339,23 @@ static void put_routes(void)
     }
 }
 
+/* Each line is out at once: a GPU that hangs costs only those after it. */
+static void try_gpus(void)
+{
+    const char *script = getenv(RG_DOCTOR_GPUS_SCRIPT);
+    char path[PATH_MAX], text[8192] = "";
+
+    if (!script || (!find("python3", path) && !find("python", path)))
+        return;
+    rg_capture((const char *const[]){ path, "-c", script, NULL }, NULL, false,
+               RG_DOCTOR_GPUS_MS, text, sizeof(text));
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+        if (rg_str_starts(line, "gpu-"))
+            rg_buf_printf(&out, "%.240s\n", line);
+    if (!strstr(text, "gpu-tried"))
+        rg_buf_printf(&out, "gpu-bad - late\n");
+}
+
 static void put_gpus(void)
 {
     static const char *const questions[][3] = {
@@ -362,6 +379,7 @@ static void put_gpus(void)
             rg_buf_printf(&out, "%s %.240s\n", *question, line);
         flush();
     }
+    try_gpus();
 }
 
 /* --- software --------------------------------------------------------------------------------- */

@@ -24,6 +24,9 @@
  *                                      end in time, or failed
  *      gpu-name, gpu-state, gpu-topo TEXT   a line of nvidia-smi -L; of index, driver, MIG's mode
  *                                      and uncorrected ECC errors, with commas; of topo -m
+ *      gpu-copy I MBPS MBPS            how fast 32 MiB of pinned memory go to GPU I, and from it
+ *      gpu-peers N ALL                 pairs of GPUs of which the one can reach the other's memory
+ *      gpu-bad I TEXT | gpu-bad - TEXT GPU I cannot be used; all; late: it does not come to its end
  *      nccl NAME                       the file that the system's libnccl.so.2 is a link to
  *      peermem 1                       the kernel has nvidia_peermem
  *      resolve NAME ADDRESS | resolve NAME -
@@ -35,12 +38,15 @@
  *      end                             all was looked at
  *
  * Thread rule: main thread of a process of its own; blocks, for each program that it runs at most
- * RG_DOCTOR_PROGRAM_MS.
+ * RG_DOCTOR_PROGRAM_MS, but RG_DOCTOR_GPUS_MS for the one that tries the GPUs.
  */
 #ifndef RG_AGENT_LOOK_DOCTOR_H
 #define RG_AGENT_LOOK_DOCTOR_H
 
 #define RG_DOCTOR_PROGRAM_MS 8000
+#define RG_DOCTOR_GPUS_MS 20000 /* for copies to and from all GPUs */
+/* What Python is to try GPUs with, in the environment; without it they are not tried. */
+#define RG_DOCTOR_GPUS_SCRIPT "REIGEN_DOCTOR_GPUS"
 #define RG_DOCTOR_NAMES_MAX 16
 #define RG_DOCTOR_CLEAN "--clean" /* the first argument: and remove what is left behind */
 

@@ -9,6 +9,7 @@
 
 #include "cmd/common/command.h"
 #include "cmd/doctor/doctor_print.h"
+#include "cmd/doctor/gpus.h"
 #include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 #include "cmd/run/run.h"
@@ -267,6 +268,8 @@ static int examine(struct doctor *doctor)
     /* Its hosts are made with the job, and this computer is none of them. */
     if (driver->platform.away)
         return rg_fail(&(struct rg_error){ ENOTSUP, RG_EXIT_USAGE, AWAY }, "doctor");
+    if (rg_env_set(&doctor->request.job.env, RG_DOCTOR_GPUS_SCRIPT, rg_doctor_gpus_script) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "doctor");
     if (prepare(doctor, driver, &err) < 0)
         return rg_fail(&err, "doctor");
     for (size_t i = 0; i < doctor->request.notes.count && !doctor->request.quiet; i++)

@@ -27,9 +27,8 @@ REIGEN_API int reigen_device_of(const void *at, int *ret_device)
 {
     struct rg_error err = RG_ERROR_INIT;
 
-    if (!rg_cuda_get(&err))
+    if (!rg_cuda_get(&err) || rg_gpu_find(at, ret_device, &err) < 0)
         return rg_api_fail(&err);
-    *ret_device = rg_gpu_device_of(at);
     return 0;
 }
 
@@ -40,7 +39,9 @@ static bool in_use(void)
 
 bool rg_api_device_is(const void *at)
 {
-    return in_use() && at && rg_gpu_device_of(at) >= 0;
+    int device;
+
+    return in_use() && at && (rg_gpu_find(at, &device, NULL) < 0 || device >= 0);
 }
 
 REIGEN_API int reigen_nccl_version(void)
@@ -70,11 +71,10 @@ static int look(const struct rg_call *call, const void *at, bool *known, int *de
                 struct rg_error *err)
 {
     char texts[2][32];
-    int here;
+    int here, r = at ? rg_gpu_find(at, &here, err) : 0;
 
-    if (!at)
-        return 0;
-    here = rg_gpu_device_of(at);
+    if (!at || r < 0)
+        return r;
     if (*known && here != *device)
         return rg_error_set(err, EINVAL, "%s: its tensors are in different places: one is in %s, "
                             "another one in %s", rg_kind_name(call->kind),
@@ -113,9 +113,10 @@ int rg_api_device_begin(struct rg_progress *progress, struct rg_call *call, stru
     if (rg_gpu_used_device() >= 0 && !rg_cuda_get(err))
         return -ENOTSUP;
     r = find_device(call, &device, err);
-    if (r < 0 || device < 0)
-        return r;
-    r = rg_gpu_claim(device, err);
+    if (r == 0 && device < 0)
+        return 0;
+    if (r == 0)
+        r = rg_gpu_claim(device, err);
     if (r == 0)
         r = rg_gpu_check_stream(device, stream_on(device), err);
     if (r == 0)
@@ -157,8 +158,10 @@ int rg_api_device_copy(const struct rg_op *op, void *to, const void *from, size_
     int device = op->buffers.memory == RG_MEMORY_CUDA ? op->buffers.device : -1;
     struct rg_error err = RG_ERROR_INIT;
     char texts[2][32];
-    int there = in_use() ? rg_gpu_device_of(to) : -1;
+    int there = -1;
 
+    if (in_use() && rg_gpu_find(to, &there, &err) < 0)
+        return rg_api_fail(&err);
     if (there != device)
         return rg_api_failf(EINVAL, "the result is in %s, and cannot be copied to %s",
                             place(device, texts[0]), place(there, texts[1]));

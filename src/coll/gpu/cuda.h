@@ -32,6 +32,7 @@ enum {
     RG_CUDA_INVALID_VALUE = 1,
     RG_CUDA_OUT_OF_MEMORY = 2,
     RG_CUDA_NOT_INITIALIZED = 3, /* as in a child of a process that had started the driver */
+    RG_CUDA_DEINITIALIZED = 4,   /* the process is about to end */
     RG_CUDA_NO_DEVICE = 100,
     RG_CUDA_INVALID_CONTEXT = 201,
     RG_CUDA_INVALID_HANDLE = 400, /* of a stream that is destroyed, say */
@@ -49,6 +50,7 @@ enum {
 
 enum {
     RG_CUDA_STREAM_NON_BLOCKING = 1,   /* does not wait for the default stream, nor it for this */
+    RG_CUDA_EVENT_DEFAULT = 0, /* it has the time */
     RG_CUDA_EVENT_DISABLE_TIMING = 2,
     RG_CUDA_DEVICE_MEMORY_POOLS = 115, /* the attribute: allocations can be ordered by a stream */
     RG_CUDA_CAPTURE_RELAXED = 2, /* this thread's calls do no harm to what others capture */
@@ -84,6 +86,8 @@ enum {
     line(1, event_record, "cuEventRecord", (struct rg_cuda_event *, struct rg_cuda_stream *))     \
     line(1, event_query, "cuEventQuery", (struct rg_cuda_event *))                                \
     line(1, event_synchronize, "cuEventSynchronize", (struct rg_cuda_event *))                    \
+    line(0, event_elapsed, "cuEventElapsedTime",                                                  \
+         (float *, struct rg_cuda_event *, struct rg_cuda_event *))                               \
     line(1, alloc, "cuMemAlloc_v2", (rg_cuda_ptr *, size_t))                                      \
     line(1, free, "cuMemFree_v2", (rg_cuda_ptr))                                                  \
     line(0, alloc_async, "cuMemAllocAsync", (rg_cuda_ptr *, size_t, struct rg_cuda_stream *))     \

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "coll/gpu/near.h"
+
 _Atomic bool rg_gpu_in_use;
 static _Atomic int last_device = -1, claimed_device = -1;
 
@@ -112,7 +114,8 @@ int rg_gpu_use(int device, void *stream, struct rg_error *err)
         if (r < 0)
             return r;
         rg_gpu_leave();
-        atomic_store(&last_device, device);
+        if (atomic_exchange(&last_device, device) < 0)
+            rg_near_use(device);
         atomic_store(&rg_gpu_in_use, true);
     }
     used_device = device >= 0 ? device + 1 : 0;
@@ -153,7 +156,7 @@ int rg_gpu_claim(int device, struct rg_error *err)
                         "GPU %d; each rank uses one GPU", device, before);
 }
 
-int rg_gpu_device_of(const void *at)
+int rg_gpu_find(const void *at, int *ret_device, struct rg_error *err)
 {
     static const int attributes[] = { RG_CUDA_POINTER_MEMORY_TYPE, RG_CUDA_POINTER_DEVICE_ORDINAL };
     const struct rg_cuda *cuda = rg_cuda_get(NULL);
@@ -162,17 +165,23 @@ int rg_gpu_device_of(const void *at)
     void *values[] = { &type, &device };
     int r;
 
+    *ret_device = -1;
     if (!cuda)
-        return -1;
+        return 0;
     r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
     /* A thread may have no context. */
     if (r == RG_CUDA_INVALID_CONTEXT && rg_gpu_enter(rg_gpu_default_device(0), NULL) == 0) {
         r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
         rg_gpu_leave();
     }
+    /* With the driver the memory of all devices has gone. */
+    if (r == RG_CUDA_INVALID_VALUE || r == RG_CUDA_DEINITIALIZED)
+        return 0;
     if (r != 0)
-        return -1;
-    return type == RG_CUDA_MEMORY_TYPE_DEVICE ? device : -1;
+        return rg_cuda_error(cuda, r, "the GPU's driver does not tell where a tensor is", err);
+    if (type == RG_CUDA_MEMORY_TYPE_DEVICE)
+        *ret_device = device;
+    return 0;
 }
 
 /* ---- order */
@@ -231,6 +240,9 @@ struct rg_gpu_mark *rg_gpu_mark_ref(struct rg_gpu_mark *mark)
 void rg_gpu_mark_unref(struct rg_gpu_mark *mark)
 {
     if (!mark || atomic_fetch_sub(&mark->refs, 1) > 1)
+        return;
+    /* In a forked child another thread may have held the lock, and the event is of no use. */
+    if (!rg_cuda_get(NULL))
         return;
     /* A stream that waits for it waits for the place of then, not for where it is recorded next. */
     pthread_mutex_lock(&lock);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -17,11 +18,13 @@ static _Atomic(const struct rg_nccl *) the_nccl;
 int rg_nccl_error(const struct rg_nccl *nccl, int result, const char *what, struct rg_error *err)
 {
     const char *more = nccl->last_error(NULL);
+    bool remote = result == RG_NCCL_REMOTE_ERROR || result == RG_NCCL_SYSTEM_ERROR;
 
     if (!more)
         more = "";
-    return rg_error_set(err, EIO, "%s: %s%s%.*s%s", what, nccl->error_string(result),
-                        more[0] ? " (" : "", (int) strcspn(more, "\n"), more, more[0] ? ")" : "");
+    return rg_error_set(err, remote ? ECONNABORTED : EIO, "%s: %s%s%.*s%s", what,
+                        nccl->error_string(result), more[0] ? " (" : "",
+                        (int) strcspn(more, "\n"), more, more[0] ? ")" : "");
 }
 
 static int load(struct rg_nccl *nccl, struct rg_error *err)

@@ -27,6 +27,8 @@ struct rg_nccl_comm; /* NCCL's */
 
 enum {
     RG_NCCL_SUCCESS = 0,
+    RG_NCCL_SYSTEM_ERROR = 2, /* a connection was closed, say */
+    RG_NCCL_REMOTE_ERROR = 6,
     RG_NCCL_IN_PROGRESS = 7,
 };
 
@@ -101,7 +103,8 @@ struct rg_nccl {
  * overrides. NULL with err: it is missing or too old; the next call tries again. */
 const struct rg_nccl *rg_nccl_get(struct rg_error *err);
 
-/* err: "what: unhandled system error (NCCL's last words)"; -EIO. */
+/* err: "what: unhandled system error (NCCL's last words)"; -EIO, or -ECONNABORTED: it may be that
+ * another rank has died, of which NCCL hears by its own connections. */
 int rg_nccl_error(const struct rg_nccl *nccl, int result, const char *what, struct rg_error *err);
 
 #endif

@@ -170,7 +170,8 @@ int rg_pool_take(struct rg_pool *pool, char *base, uint64_t nbytes, uint64_t *re
 void rg_pool_give(struct rg_pool *pool, char *base, uint64_t offset, uint64_t nbytes);
 
 /* The first caller's cause stands: everything in flight on this node ends with -errnum and text;
- * rank: who died, or -1. Rings nobody. True for that first caller. Any thread. */
+ * rank: whose death or failure it is, or -1. Rings nobody. True for that first caller. Any
+ * thread. */
 bool rg_view_abort(struct rg_view *view, int errnum, int rank, const char *text);
 /* That errnum, or 0; and once it is not 0, the others. */
 int rg_view_aborted(const struct rg_view *view);

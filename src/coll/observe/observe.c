@@ -19,18 +19,18 @@
 /* ---- the timeline */
 
 struct kind_names {
-    const char *negotiate, *operation;
+    const char *negotiate, *operation, *device;
 };
 
 static const struct kind_names kinds[REIGEN_REDUCESCATTER + 1] = {
-    [REIGEN_ALLREDUCE] = { "NEGOTIATE_ALLREDUCE", "ALLREDUCE" },
-    [REIGEN_ALLGATHER] = { "NEGOTIATE_ALLGATHER", "ALLGATHER" },
-    [REIGEN_BROADCAST] = { "NEGOTIATE_BROADCAST", "BROADCAST" },
-    [REIGEN_JOIN] = { "NEGOTIATE_JOIN", "JOIN" },
-    [REIGEN_KIND_ADASUM] = { "NEGOTIATE_ADASUM", "ADASUM" },
-    [REIGEN_ALLTOALL] = { "NEGOTIATE_ALLTOALL", "ALLTOALL" },
-    [REIGEN_BARRIER] = { "NEGOTIATE_BARRIER", "BARRIER" },
-    [REIGEN_REDUCESCATTER] = { "NEGOTIATE_REDUCESCATTER", "REDUCESCATTER" },
+    [REIGEN_ALLREDUCE] = { "NEGOTIATE_ALLREDUCE", "ALLREDUCE", "GPU_ALLREDUCE" },
+    [REIGEN_ALLGATHER] = { "NEGOTIATE_ALLGATHER", "ALLGATHER", "GPU_ALLGATHER" },
+    [REIGEN_BROADCAST] = { "NEGOTIATE_BROADCAST", "BROADCAST", "GPU_BROADCAST" },
+    [REIGEN_JOIN] = { "NEGOTIATE_JOIN", "JOIN", "GPU_JOIN" },
+    [REIGEN_KIND_ADASUM] = { "NEGOTIATE_ADASUM", "ADASUM", "GPU_ADASUM" },
+    [REIGEN_ALLTOALL] = { "NEGOTIATE_ALLTOALL", "ALLTOALL", "GPU_ALLTOALL" },
+    [REIGEN_BARRIER] = { "NEGOTIATE_BARRIER", "BARRIER", "GPU_BARRIER" },
+    [REIGEN_REDUCESCATTER] = { "NEGOTIATE_REDUCESCATTER", "REDUCESCATTER", "GPU_REDUCESCATTER" },
 };
 
 static const struct kind_names *names_of(const struct rg_op *op)
@@ -219,6 +219,50 @@ static void activity(struct rg_progress *progress, struct rg_op *const *ops, int
     }
 }
 
+/* The lanes of a run's operations, for when they are gone. */
+struct device_about {
+    int n;
+    struct rg_trace_event events[];
+};
+
+static void *on_device(struct rg_progress *progress, struct rg_op *const *ops, int n)
+{
+    struct device_about *about = malloc(sizeof(*about) + (size_t) n * sizeof(about->events[0]));
+
+    if (!about)
+        return NULL;
+    about->n = 0;
+    for (int i = 0; i < n; i++) {
+        struct rg_trace_event event = { 0 };
+
+        if (!ops[i] || !ops[i]->timed_ns || !address(progress, ops[i]->record, &event))
+            continue;
+        event.what = RG_TRACE_DEVICE;
+        event.name = names_of(ops[i])->device;
+        about->events[about->n++] = event;
+    }
+    if (about->n > 0)
+        return about;
+    free(about);
+    return NULL;
+}
+
+static void device(struct rg_progress *progress, const void *what, uint64_t begin_ns,
+                   uint64_t end_ns)
+{
+    const struct device_about *about = what;
+
+    (void) progress;
+    for (int i = 0; i < about->n; i++) {
+        struct rg_trace_event event = about->events[i];
+
+        event.ns = begin_ns;
+        event.until_ns = end_ns;
+        if (event.generation == rg_timeline_generation())
+            rg_timeline_push(&event);
+    }
+}
+
 static void offered(struct rg_progress *progress, int node, const char *name)
 {
     const struct rg_team *team = progress->team;
@@ -298,6 +342,8 @@ static const struct rg_observer_ops ops = {
     .finished = finished,
     .run = run,
     .activity = activity,
+    .on_device = on_device,
+    .device = device,
     .offered = offered,
     .tick = tick,
     .drive = drive,

@@ -15,12 +15,15 @@
 
 #define FLUSH_NBYTES 65536 /* a batch is written when it has grown so long */
 #define DEPTH_MAX 2        /* an operation, and an activity within */
+#define HOST_TID 0         /* of a lane's spans ... */
+#define DEVICE_TID 1       /* ... and of what a device did */
 #define TAIL "\n]\n"
 
 /* A lane's spans. */
 struct lane {
     uint64_t last_ns; /* of its last span event: time does not run backwards in a lane */
     int depth;
+    bool has_device;  /* DEVICE_TID has its name */
 };
 
 struct rg_trace {
@@ -149,8 +152,8 @@ void rg_trace_name_lane(struct rg_trace *trace, uint32_t lane, const char *name)
 
 /* An event's beginning, up to its time in microseconds; the nanoseconds are behind the point. name:
  * NULL of an end. */
-static struct rg_buf *begin_event(struct rg_trace *trace, const char *name, char phase,
-                                  uint32_t lane, uint64_t ns)
+static struct rg_buf *begin_event_of(struct rg_trace *trace, const char *name, char phase,
+                                     uint32_t lane, int tid, uint64_t ns)
 {
     struct rg_buf *text = next(trace);
 
@@ -159,9 +162,15 @@ static struct rg_buf *begin_event(struct rg_trace *trace, const char *name, char
         rg_buf_printf(text, "{\"name\":\"%s\",", name);
     else
         rg_buf_printf(text, "{");
-    rg_buf_printf(text, "\"ph\":\"%c\",\"pid\":%u,\"tid\":0,\"ts\":%llu.%03u", phase, lane,
+    rg_buf_printf(text, "\"ph\":\"%c\",\"pid\":%u,\"tid\":%d,\"ts\":%llu.%03u", phase, lane, tid,
                   (unsigned long long) (ns / 1000), (unsigned) (ns % 1000));
     return text;
+}
+
+static struct rg_buf *begin_event(struct rg_trace *trace, const char *name, char phase,
+                                  uint32_t lane, uint64_t ns)
+{
+    return begin_event_of(trace, name, phase, lane, HOST_TID, ns);
 }
 
 static void put_instant(struct rg_trace *trace, const char *name, uint32_t lane, char scope,
@@ -210,6 +219,22 @@ static void put_span(struct rg_trace *trace, const struct rg_trace_event *event)
         put_instant(trace, "FAILED", event->lane, 't', ns);
 }
 
+static void put_device(struct rg_trace *trace, const struct rg_trace_event *event)
+{
+    uint64_t nbefore = event->ns < trace->start_ns ? trace->start_ns - event->ns : 0;
+    uint64_t ns = event->until_ns > event->ns ? event->until_ns - event->ns : 0;
+
+    if (rg_grow(&trace->lanes, &trace->nlanes, (size_t) event->lane + 1) < 0)
+        return;
+    if (!trace->lanes[event->lane].has_device)
+        rg_buf_printf(next(trace), "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%d,"
+                                   "\"args\":{\"name\":\"GPU\"}}", event->lane, DEVICE_TID);
+    trace->lanes[event->lane].has_device = true;
+    ns = ns > nbefore ? ns - nbefore : 0;
+    rg_buf_printf(begin_event_of(trace, event->name, 'X', event->lane, DEVICE_TID, event->ns),
+                  ",\"dur\":%llu.%03u}", (unsigned long long) (ns / 1000), (unsigned) (ns % 1000));
+}
+
 void rg_trace_put(struct rg_trace *trace, const struct rg_trace_event *event)
 {
     char name[64];
@@ -223,6 +248,9 @@ void rg_trace_put(struct rg_trace *trace, const struct rg_trace_event *event)
         break;
     case RG_TRACE_CYCLE:
         put_instant(trace, "CYCLE_START", 0, 'g', event->ns);
+        break;
+    case RG_TRACE_DEVICE:
+        put_device(trace, event);
         break;
     case RG_TRACE_DROPPED:
         snprintf(name, sizeof(name), "%d events dropped", event->arg);

@@ -14,7 +14,8 @@
  * pwrite over the bracket before, so what a killed process leaves behind can be loaded. A reader
  * that comes in the microseconds of such a write may see half of it, and should read again.
  *
- * Each lane is a "process" of the format. Spans of a lane nest (an operation, and within it one
+ * Each lane is a "process" of the format, and what a device did for it a "thread" there, with whole
+ * spans ("ph":"X"). The other spans of a lane nest (an operation, and within it one
  * activity at a time) and are repaired here when events of them are missing: whatever is given, the
  * file stays well formed.
  *
@@ -33,6 +34,7 @@ enum rg_trace_what {
     RG_TRACE_RANK,      /* an instant: rank `arg` has submitted */
     RG_TRACE_OPERATION, /* as NEGOTIATE, with bytes, tensors and type */
     RG_TRACE_ACTIVITY,  /* a span within the operation; the activity before it ends */
+    RG_TRACE_DEVICE,    /* a whole span beside the others, as they may be over before it begins */
     RG_TRACE_END,       /* all spans of the lane end; arg < 0: the operation failed */
     RG_TRACE_CYCLE,     /* an instant over all lanes */
     RG_TRACE_DROPPED,   /* an instant over all lanes: `arg` events did not fit the ring */
@@ -41,6 +43,7 @@ enum rg_trace_what {
 struct rg_trace_event {
     uint64_t ns;        /* CLOCK_MONOTONIC */
     uint64_t nbytes;    /* OPERATION: payload */
+    uint64_t until_ns;  /* DEVICE: its end */
     const char *name;   /* static; unused where the event has a name of its own */
     uint32_t lane;      /* 1 ..; 0: none */
     uint32_t generation; /* of the timeline that it belongs to; not for this file */

@@ -32,6 +32,12 @@ struct rg_observer_ops {
     /* ... and they now do this; a static name. */
     void (*activity)(struct rg_progress *progress, struct rg_op *const *ops, int n,
                      const char *name);
+    /* The run's work on a device begins: what `device` is to be given of it later, from malloc;
+     * NULL: nothing of it is in the timeline. */
+    void *(*on_device)(struct rg_progress *progress, struct rg_op *const *ops, int n);
+    /* The driver: when the device was at it, by its own clock. The operations may be long gone. */
+    void (*device)(struct rg_progress *progress, const void *about, uint64_t begin_ns,
+                   uint64_t end_ns);
     /* Coordinator, under `drive`: a node has offered an operation. */
     void (*offered)(struct rg_progress *progress, int node, const char *name);
 

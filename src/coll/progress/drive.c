@@ -11,8 +11,10 @@
 #include "coll/progress/join.h"
 #include "coll/progress/multi.h"
 #include "coll/progress/submit.h"
+#include "coll/progress/watch.h"
 
 #define CAUSE_WAIT_MS 300
+#define DEATH_WAIT_MS 1500 /* for this node to see it, and for the launcher's word */
 #define ROUNDS_MAX 64 /* items carried out in one call, so that a waiter sees its own operation */
 
 /* ---- those that nobody else looks at */
@@ -50,13 +52,17 @@ static void finish_all(struct rg_progress *progress, int status, const char *tex
     rg_join_end(progress, status, text);
 }
 
-/* Whoever gives up after a death closes its connections: its leader tells ours who has died. */
-static void hear_cause(struct rg_progress *progress)
+/* Whoever gives up after a death closes its connections: its leader tells ours who has died. NCCL
+ * hears of a death by its own, before anybody tells. */
+static void hear_cause(struct rg_progress *progress, bool by_nccl)
 {
-    uint64_t deadline_ns = rg_now_ns() + CAUSE_WAIT_MS * RG_NS_PER_MS;
+    uint64_t wait_ms = by_nccl ? DEATH_WAIT_MS : CAUSE_WAIT_MS;
+    uint64_t deadline_ns = rg_now_ns() + wait_ms * RG_NS_PER_MS;
 
     while (!atomic_load(&progress->view.shared->aborted) && rg_now_ns() < deadline_ns) {
-        if (!rg_multi_drive(progress))
+        if (by_nccl)
+            rg_watch_glance(progress);
+        if (progress->view.nnodes == 1 || !rg_multi_drive(progress))
             rg_sleep_ms(1);
     }
 }
@@ -65,8 +71,10 @@ static void die(struct rg_progress *progress, int r, const char *what, const cha
 {
     char text[RG_ERROR_TEXT_MAX + 64];
 
-    if (progress->view.nnodes > 1 && r == -ECONNRESET)
-        hear_cause(progress);
+    if (r == -ECONNABORTED || (progress->view.nnodes > 1 && r == -ECONNRESET))
+        hear_cause(progress, r == -ECONNABORTED);
+    /* If nobody has died, it is this rank's own affair. */
+    r = r == -ECONNABORTED ? -EIO : r;
     snprintf(text, sizeof(text), "%s%s%s", what, why[0] ? ": " : "", why);
     rg_progress_abort(progress, -r, text);
 }
@@ -261,6 +269,7 @@ bool rg_progress_drive(struct rg_progress *progress)
         rg_progress_went_on(progress);
         moved = true;
     }
+    rg_run_look(progress);
     if (atomic_load_explicit(&progress->polled.n, memory_order_relaxed))
         moved |= polled(progress);
     if (atomic_load_explicit(&progress->joining, memory_order_relaxed))

@@ -122,7 +122,10 @@ void rg_progress_cut_off(struct rg_progress *progress, int status)
 
 void rg_progress_abort(struct rg_progress *progress, int errnum, const char *text)
 {
-    if (rg_view_abort(&progress->view, errnum, -1, text) && progress->boot)
+    bool own = errnum == EIO || errnum == ENOMEM;
+
+    if (rg_view_abort(&progress->view, errnum, own ? progress->team->rank : -1, text) &&
+        progress->boot)
         rg_boot_note(progress->boot, 0, text);
     rg_wake_ring_all(&progress->wake, true);
 }

@@ -18,7 +18,9 @@ void rg_op_drop_name(struct rg_progress *progress, struct rg_op *op);
 
 /* What everything in flight ends with, if the node's segment says so: 0 or -errno and the text. */
 int rg_progress_abort_cause(struct rg_progress *progress, const char **ret_text);
-/* Everything in flight on this node ends, for a cause that was found here: the launcher is told. */
+/* Everything in flight on this node ends, for a cause that was found here: the launcher is told.
+ * EIO and ENOMEM are this rank's own (its device fails, it has no memory): the others are cut off
+ * by it, so that it comes first in the verdict. */
 void rg_progress_abort(struct rg_progress *progress, int errnum, const char *text);
 /* An operation fails with this status, or is refused: when it is for another rank's death or
  * leaving, or for a stall, the launcher is told, once. To be called before anybody can hear of

@@ -48,10 +48,11 @@ int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
 
 static void free_progress(struct rg_progress *progress)
 {
-    if (progress->observer)
-        progress->observer->ops->detach(progress);
     rg_multi_destroy(progress->multi);
     rg_exec_destroy(progress->exec, RG_CLOSE_MS);
+    rg_run_look_last(progress);
+    if (progress->observer)
+        progress->observer->ops->detach(progress);
     rg_run_destroy(progress->run);
     rg_waits_destroy(progress->waits);
     rg_waiting_destroy(progress->waiting);

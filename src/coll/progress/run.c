@@ -7,10 +7,14 @@
 #include <string.h>
 
 #include "coll/gpu/gpu.h"
+#include "coll/gpu/spans.h"
 
 #define PACK_MEAN_MAX 2048 /* between nodes, tensors smaller than this on average are packed */
 
 #define COPY_US 20         /* between two looks at a copy to or from a GPU */
+
+#define SPANS_US 5000      /* between two looks at what the timeline is to have of one */
+#define SPANS_END_MS 1000  /* for that to be over, at the end */
 
 /* What exec is at, of a tensor. */
 enum { STEP_BEGIN = 0, STEP_SIZES, STEP_DATA };
@@ -106,11 +110,52 @@ static struct rg_coll zeros_of(const struct rg_progress *progress, const struct 
 
 /* ---- tensors on a GPU */
 
+/* For the timeline: the stream begins with the run, once it is through with what it waits for. */
+static void begin_span(struct rg_progress *progress)
+{
+    struct rg_run *run = progress->run;
+    struct rg_lane *lane = &run->lane;
+    void *about = progress->observer->ops->on_device(progress, run->ops, run->nitems);
+
+    if (about && !lane->spans)
+        rg_gpu_spans_create(lane->device, &lane->spans);
+    if (lane->spans && about)
+        rg_gpu_spans_begin(lane->spans, lane->stream, about); /* else it is not in the timeline */
+    else
+        free(about);
+}
+
+static void tell_span(void *arg, void *about, uint64_t begin_ns, uint64_t end_ns)
+{
+    struct rg_progress *progress = arg;
+
+    progress->observer->ops->device(progress, about, begin_ns, end_ns);
+}
+
+void rg_run_look(struct rg_progress *progress)
+{
+    struct rg_gpu_spans *spans = progress->run->lane.spans;
+
+    if (__builtin_expect(rg_gpu_spans_wait(spans), 0))
+        rg_gpu_spans_look(spans, tell_span, progress);
+}
+
+void rg_run_look_last(struct rg_progress *progress)
+{
+    struct rg_run *run = progress->run;
+
+    for (int ms = 0; run && ms < SPANS_END_MS && rg_gpu_spans_wait(run->lane.spans); ms++) {
+        rg_run_look(progress);
+        rg_sleep_ms(1);
+    }
+}
+
 /* Our stream waits for the submitters'. */
 static int follow(struct rg_progress *progress)
 {
     struct rg_run *run = progress->run;
     struct rg_lane *lane = &run->lane;
+    bool on_device = false;
     int r = 0;
 
     for (int i = 0; i < run->nitems && r == 0; i++) {
@@ -125,7 +170,10 @@ static int follow(struct rg_progress *progress)
         if (r == 0)
             r = rg_gpu_mark_await(op->buffers.ready, lane->stream, &run->cause);
         op->buffers.stream = lane->stream;
+        on_device = true;
     }
+    if (r == 0 && on_device && __builtin_expect(run->timed, 0))
+        begin_span(progress);
     return r;
 }
 
@@ -145,6 +193,8 @@ int rg_run_mark(struct rg_progress *progress)
         op->buffers.done = rg_gpu_mark_ref(mark);
     }
     rg_gpu_mark_unref(mark);
+    if (run->lane.spans)
+        rg_gpu_spans_end(run->lane.spans, run->lane.stream);
     return r;
 }
 
@@ -185,6 +235,8 @@ unsigned rg_run_poll_us(struct rg_progress *progress)
     unsigned us = rg_exec_poll_us(progress->exec);
     bool copies = rg_staged_active(progress->run->staged);
 
+    if (rg_gpu_spans_wait(progress->run->lane.spans) && (us == 0 || us > SPANS_US))
+        us = SPANS_US;
     return copies && (us == 0 || us > COPY_US) ? COPY_US : us;
 }
 
@@ -538,6 +590,7 @@ void rg_run_destroy(struct rg_run *run)
     rg_adasum_destroy(run->adasum);
     drop_collected(run);
     rg_staged_destroy(run->staged);
+    rg_gpu_spans_destroy(run->lane.spans);
     rg_gpu_stream_destroy(run->lane.device, run->lane.stream);
     free(run->counts);
     free(run->rows);

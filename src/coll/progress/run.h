@@ -18,6 +18,7 @@
 struct rg_lane {
     int device;
     void *stream; /* NULL: there has been no such operation; owned */
+    struct rg_gpu_spans *spans; /* NULL: nothing on it has been in a timeline; owned */
 };
 
 struct rg_run {
@@ -55,7 +56,11 @@ void rg_run_destroy(struct rg_run *run); /* NULL is fine */
  * to do, -errno. */
 int rg_run_next(struct rg_progress *progress);
 
-/* As a plane's poll_us: of exec, and of copies that a run waits for. */
+/* Tell the timeline of what the GPU has done meanwhile. Nearly free where it has none of that. */
+void rg_run_look(struct rg_progress *progress);
+/* At the end: the same, and wait for a moment for what is not over. */
+void rg_run_look_last(struct rg_progress *progress);
+/* As a plane's poll_us: of exec, of copies that a run waits for, and of what rg_run_look does. */
 unsigned rg_run_poll_us(struct rg_progress *progress);
 /* The run is over: its operations on a GPU are done where our stream is now. 0, or -errno with
  * run->cause. */

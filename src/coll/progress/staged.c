@@ -13,7 +13,7 @@
 #include "coll/planes/adasum.h"
 #include "coll/team/team.h"
 
-enum { NSLOTS = 2 };
+enum { NSLOTS = 3 };
 #define PIECE_NBYTES ((size_t) 4 << 20)
 #define END_MS 1000 /* for copies to end */
 
@@ -23,7 +23,8 @@ enum phase { IDLE, WIRING, DIRECT, PIECES };
 struct slot {
     char *at;
     size_t nbytes;
-    struct rg_gpu_mark *in; /* when it is filled */
+    struct rg_gpu_mark *in;  /* when it is filled ... */
+    struct rg_gpu_mark *out; /* ... and when it was emptied last */
 };
 
 struct rg_staged {
@@ -44,6 +45,8 @@ struct rg_staged {
     struct slot slots[NSLOTS];
     char *outgrown;         /* memory that slots had: a chain by its first bytes */
     int device;             /* of the slots, and of the last copies */
+    void *out_stream;       /* for copies out, beside those in; owned, NULL: not made ... */
+    bool two_ways;          /* ... or not used, as there is but one piece */
     struct rg_gpu_mark *last;
 };
 
@@ -93,9 +96,12 @@ void rg_staged_destroy(struct rg_staged *staged)
         rg_sleep_ms(1);
     if (r == 1)
         free_memory(staged);
-    for (int i = 0; i < NSLOTS; i++)
+    for (int i = 0; i < NSLOTS; i++) {
         rg_gpu_mark_unref(staged->slots[i].in);
+        rg_gpu_mark_unref(staged->slots[i].out);
+    }
     rg_gpu_mark_unref(staged->last);
+    rg_gpu_stream_destroy(staged->device, staged->out_stream);
     rg_adasum_destroy(staged->adasum);
     free(staged->colls);
     free(staged);
@@ -152,6 +158,12 @@ static size_t cut(const struct rg_staged *staged, size_t start, const struct rg_
 
 /* ---- copies */
 
+/* The stream that results are copied by. */
+static void *out_stream(const struct rg_staged *staged)
+{
+    return staged->two_ways ? staged->out_stream : staged->colls[0].stream;
+}
+
 /* in: to the slot; else from it. */
 static int copy_piece(struct rg_staged *staged, size_t piece, bool in, struct rg_error *err)
 {
@@ -168,8 +180,8 @@ static int copy_piece(struct rg_staged *staged, size_t piece, bool in, struct rg
         if (nbytes > 0 && in && source)
             r = rg_gpu_copy(staged->device, coll->stream, slot + at, source + from, nbytes, err);
         if (nbytes > 0 && !in && coll->out && !is_there(staged, coll))
-            r = rg_gpu_copy(staged->device, coll->stream, (char *) coll->out + from, slot + at,
-                            nbytes, err);
+            r = rg_gpu_copy(staged->device, out_stream(staged), (char *) coll->out + from,
+                            slot + at, nbytes, err);
     }
     return r;
 }
@@ -193,10 +205,9 @@ static int copy(struct rg_staged *staged, size_t piece, bool in, struct rg_error
 }
 
 /* Where the stream is now; NULL where there is none, as of who has joined. */
-static int mark(struct rg_staged *staged, struct rg_gpu_mark **where, struct rg_error *err)
+static int mark(struct rg_staged *staged, void *stream, struct rg_gpu_mark **where,
+                struct rg_error *err)
 {
-    void *stream = staged->colls[0].stream;
-
     rg_gpu_mark_unref(*where);
     *where = NULL;
     return stream ? rg_gpu_mark(staged->device, stream, where, err) : 0;
@@ -252,9 +263,11 @@ static int fill(struct rg_staged *staged, struct rg_error *err)
 
     if (r <= 0)
         return r;
-    r = copy(staged, staged->filled, true, err);
+    r = staged->two_ways ? rg_gpu_mark_await(slot->out, staged->colls[0].stream, err) : 0;
     if (r == 0)
-        r = mark(staged, &slot->in, err);
+        r = copy(staged, staged->filled, true, err);
+    if (r == 0)
+        r = mark(staged, staged->colls[0].stream, &slot->in, err);
     staged->filled++;
     return r < 0 ? r : 1;
 }
@@ -327,6 +340,21 @@ static int post_piece(struct rg_staged *staged)
     return rg_exec_post(staged->exec, &coll);
 }
 
+/* What exec has made of a piece goes back; with the last one our stream has all of them. */
+static int empty(struct rg_staged *staged, struct rg_error *err)
+{
+    struct slot *slot = &staged->slots[staged->done % NSLOTS];
+    int r = copy(staged, staged->done++, false, err);
+
+    if (r == 0)
+        r = mark(staged, out_stream(staged), &staged->last, err);
+    rg_gpu_mark_unref(slot->out);
+    slot->out = rg_gpu_mark_ref(staged->last);
+    if (r == 0 && staged->two_ways && staged->done == staged->npieces)
+        r = rg_gpu_mark_await(staged->last, staged->colls[0].stream, err);
+    return r;
+}
+
 /* The next step of whatever can make one: 1: exec is at work, or a copy is; 0: all is done. */
 static int go_on(struct rg_staged *staged, struct rg_error *err)
 {
@@ -340,11 +368,10 @@ static int go_on(struct rg_staged *staged, struct rg_error *err)
     }
     if (staged->at_exec) {
         staged->at_exec = false;
-        r = copy(staged, staged->done++, false, err);
-        if (r == 0)
-            r = mark(staged, &staged->last, err);
+        r = empty(staged, err);
         if (r < 0)
             return r;
+        r = 1;
     }
     while (r != 0 && staged->filled < staged->npieces && staged->filled < staged->done + NSLOTS) {
         r = fill(staged, err);
@@ -382,7 +409,7 @@ static void begin_pieces(struct rg_staged *staged)
     staged->at_exec = false;
     staged->esize = rg_dtype_nbytes(coll->dtype);
     staged->total = 0;
-    staged->by_adasum = false;
+    staged->by_adasum = staged->two_ways = false;
     if (coll->stream)
         staged->device = coll->device;
     if (!in_pieces(staged)) {
@@ -401,6 +428,12 @@ static void begin_pieces(struct rg_staged *staged)
     staged->by_adasum = coll->op == REIGEN_ADASUM && coll->kind == RG_COLL_ALLREDUCE;
     staged->piece = staged->by_adasum ? staged->total : PIECE_NBYTES;
     staged->npieces = staged->total ? (staged->total + staged->piece - 1) / staged->piece : 0;
+    if (staged->npieces < 2 || !coll->stream)
+        return;
+    /* Without another stream both ways go by ours. */
+    if (!staged->out_stream)
+        rg_gpu_stream_create(staged->device, &staged->out_stream, NULL);
+    staged->two_ways = staged->out_stream != NULL;
 }
 
 /* Once, by one rank: people should know why a fast way is not taken. */

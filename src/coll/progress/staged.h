@@ -4,12 +4,14 @@
  * pinned memory of the host and the planes for that. So what NCCL cannot do, or where there is no
  * NCCL, or several ranks on one GPU, works all the same.
  *
- *      our stream    |copy piece 0 in|copy 1 in|         |copy 0 out|copy 2 in|     |copy 1 out ...
- *      exec                            piece 0 ..........  piece 1 ..................
+ *      our stream     |copy piece 0 in|copy 1 in|copy 2 in|   |copy 3 in   |   |copy 4 in
+ *      exec                            |piece 0 ...........|piece 1 .......|piece 2 .....
+ *      another one                                         |copy 0 out|    |copy 1 out
  *
- * Allreduces and broadcasts go in pieces, cut at the same places on all ranks, by two buffers:
- * one is copied while exec is at the other. Our stream's order keeps a buffer from being filled
- * before it has been emptied. Other kinds, and Adasum, go as one piece. Which way is taken follows
+ * Allreduces and broadcasts go in pieces, cut at the same places on all ranks, by three buffers:
+ * one is filled and one emptied, as the bus goes both ways at once, while exec is at the third. Our
+ * stream waits for the other one before it fills a buffer again, and at the end. Other kinds, and
+ * Adasum, go as one piece, all copies of it on our stream. Which way is taken follows
  * from what all ranks know, so all take the same.
  *
  * Thread rule: under the drive lock. Nothing waits for a stream but the end.

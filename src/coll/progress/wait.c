@@ -319,6 +319,7 @@ static void *serve_all(void *arg)
     struct rg_progress *progress = arg;
     uint64_t tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS;
 
+    rg_watch_begin(progress);
     while (!atomic_load(&progress->stopping)) {
         uint32_t seen;
 

@@ -11,6 +11,9 @@
 
 #define CAUSE_WAIT_MS 300 /* for the launcher to say how it died */
 
+/* Of the communication thread: the progress engine that it is of. */
+static _Thread_local const struct rg_progress *watches;
+
 typedef int poll_fn(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
 
 static void abort_for(struct rg_progress *progress, int rank, const char *text)
@@ -117,6 +120,19 @@ static void look_around(struct rg_progress *progress, poll_fn *poll_boot)
 void rg_watch_start(struct rg_progress *progress)
 {
     look_around(progress, rg_boot_poll_start);
+}
+
+void rg_watch_glance(struct rg_progress *progress)
+{
+    if (watches == progress)
+        look_around(progress, rg_boot_poll);
+    else if (progress->world)
+        rg_watch_follow(progress);
+}
+
+void rg_watch_begin(const struct rg_progress *progress)
+{
+    watches = progress;
 }
 
 void rg_watch_tick(struct rg_progress *progress)

@@ -11,10 +11,15 @@
 
 #include "coll/progress/state.h"
 
+/* The calling thread is the communication thread of this one from now on. */
+void rg_watch_begin(const struct rg_progress *progress);
 /* Look around. */
 void rg_watch_tick(struct rg_progress *progress);
 /* The same, while the progress engine is made and the leader waits for others. */
 void rg_watch_start(struct rg_progress *progress);
+/* Something was cut off, perhaps by a death: look around, if this is the communication thread. Any
+ * thread; else that one does the looking. */
+void rg_watch_glance(struct rg_progress *progress);
 /* Of a process set: what has ended all ranks ends it, and the other way round. Any thread. */
 void rg_watch_follow(struct rg_progress *progress);
 

@@ -132,6 +132,73 @@ static int judge_driver(const struct look *l)
     return r;
 }
 
+/* --- what was tried on them ------------------------------------------------------------------- */
+
+/* What could not be used; late: a GPU that hangs does not say which it is. */
+static int judge_bad(const struct look *l)
+{
+    static const char remedy[] = "look at nvidia-smi -q and dmesg on that host: another program "
+                                 "may have the GPU or its memory, or it has to be reset";
+    char value[RG_FACT_MAX], index[16];
+    int r = 0;
+
+    for (int i = 0; r == 0 && rg_fact_find(l->facts, "gpu-bad", i, value); i++) {
+        const char *text = rg_str_word(value, index, sizeof(index));
+        text += strspn(text, " ");
+        if (strcmp(text, "late") == 0)
+            r = say(l, "gpu-health", true, remedy,
+                    "copies to the GPUs do not come to their end");
+        else if (strcmp(index, "-") == 0)
+            r = say(l, "gpu-health", true, remedy, "the GPUs cannot be used: %s", text);
+        else
+            r = say(l, "gpu-health", true, remedy, "GPU %s cannot be used: %s", index, text);
+    }
+    return r;
+}
+
+/* Numbers of one GPU's line: its own, MB/s to it and from it. */
+static bool copy_of(const struct look *l, int i, uint64_t ret_numbers[3])
+{
+    char value[RG_FACT_MAX];
+    unsigned long long n[3];
+
+    if (!rg_fact_find(l->facts, "gpu-copy", i, value) ||
+        sscanf(value, "%llu %llu %llu", &n[0], &n[1], &n[2]) != 3)
+        return false;
+    for (int k = 0; k < 3; k++)
+        ret_numbers[k] = n[k];
+    return true;
+}
+
+/* GPUs of a host are alike as a rule: one with half the speed has a bad or a narrow link. */
+static int judge_copies(const struct look *l)
+{
+    uint64_t best[3] = { 0 }, n[3];
+    int r = 0;
+
+    for (int i = 0; copy_of(l, i, n); i++)
+        for (int k = 1; k < 3; k++)
+            best[k] = n[k] > best[k] ? n[k] : best[k];
+    for (int i = 0; r == 0 && copy_of(l, i, n); i++) {
+        bool slow = n[1] < best[1] / 2 || n[2] < best[2] / 2;
+        r = say(l, "gpu-copies", slow, "compare the links of the GPUs (nvidia-smi -q -d PCIE, "
+                "lspci -vv): one may be narrow or broken, or another program is busy with it",
+                "GPU %d: %.1f GB/s to it, %.1f GB/s from it%s", (int) n[0], (double) n[1] / 1e3,
+                (double) n[2] / 1e3, slow ? "; another GPU here has more than twice that" : "");
+    }
+    return r;
+}
+
+static int judge_peers(const struct look *l)
+{
+    uint64_t n[2];
+
+    if (!rg_fact_numbers(l->facts, "gpu-peers", 2, n))
+        return 0;
+    return say(l, "gpu-peers", false, "", "%llu of %llu ways from one GPU to another's memory are "
+               "open", (unsigned long long) n[0], (unsigned long long) n[1]);
+}
+
 /* --- NCCL, and the ways of its bytes ---------------------------------------------------------- */
 
 const char *rg_doctor_nccl(const char *facts, char ret_version[RG_FACT_MAX])
@@ -237,6 +304,9 @@ int rg_doctor_gpus(const char *facts, const char *absent, rg_finding_fn *add, vo
     if (r < 0 || !l.ngpus)
         return r < 0 ? r : judge_files(&l, absent);
     r = judge_driver(&l);
+    r = r < 0 ? r : judge_bad(&l);
+    r = r < 0 ? r : judge_copies(&l);
+    r = r < 0 ? r : judge_peers(&l);
     r = r < 0 ? r : judge_nccl(&l);
     r = r < 0 ? r : judge_links(&l);
     return r < 0 ? r : judge_network(&l);

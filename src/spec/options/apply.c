@@ -237,7 +237,7 @@ APPLY(map_by)
 APPLY(bind_to)
 {
     static const char *const words[] = { "none", "core", "socket", "hwthread", "package", "numa",
-                                         "board", "l1cache", "l2cache", "l3cache", NULL };
+                                         "board", "l1cache", "l2cache", "l3cache", "gpu", NULL };
     rg_autofree char *object = strndup(value, strcspn(value, ":"));
 
     if (!object)
@@ -248,10 +248,17 @@ APPLY(bind_to)
         return i;
     bool core = i == 1 || i == 3 || i == 7 || i == 8;
 
-    request->job.bind = i == 0 || i == 6 ? RG_BIND_NONE : core ? RG_BIND_CORE : RG_BIND_SOCKET;
+    bool gpu = i == 10;
+
+    request->job.bind = i == 0 || i == 6 || gpu ? RG_BIND_NONE
+                        : core ? RG_BIND_CORE : RG_BIND_SOCKET;
+    /* Which GPU a rank uses is known there: its runtime binds it (coll/gpu/near.h). */
+    rg_env_unset(&request->job.env, "REIGEN_BIND_TO");
+    if (gpu && rg_env_set(&request->job.env, "REIGEN_BIND_TO", "gpu") < 0)
+        return rg_error_memory(err);
     if (strcasestr(value, ":overload-allowed"))
         request->job.oversubscribe = true;
-    if (i > 2 && i != 4 && rg_request_note(request, "%s %s: taken as %s", what, object,
+    if (i > 2 && i != 4 && !gpu && rg_request_note(request, "%s %s: taken as %s", what, object,
                                 words[request->job.bind]) < 0)
         return rg_error_memory(err);
     return 0;

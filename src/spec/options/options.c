@@ -44,8 +44,9 @@ static const struct rg_option options[] = {
     {"map-by", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "HOW", NULL, "slot node",
      "slot (the default) fills one host after the other; node deals the ranks out in turn.",
      BY(map_by)},
-    {"bind-to", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "WHAT", NULL, "none core socket",
-     "Bind each rank to one core, or to one socket. The default is none.", BY(bind_to)},
+    {"bind-to", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "WHAT", NULL, "none core socket gpu",
+     "Bind each rank to one core, to one socket, or to the cores near the GPU that it uses. The "
+     "default is none.", BY(bind_to)},
     {"oversubscribe", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
      "Allow more ranks than slots.", FLAG(job.oversubscribe)},
     {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, NULL,

@@ -275,6 +275,30 @@ static void ranks_that_nccl_cannot_serve_go_through_the_host(void **state)
         assert_int_equal(ranks_run(2, ranks_port(), flawed, &flaws[i]), 0);
 }
 
+/* The oldest that is taken, and one of later. */
+static int by_nccl(struct rank *rank)
+{
+    struct standin_stream *stream = device_open(rank->me);
+    int bad = check(reigen_init(NULL) == 0);
+
+    bad = bad || tensor_allreduce(rank, stream, 0, REIGEN_FLOAT32, REIGEN_AVERAGE, 1000, true);
+    bad |= check(tensors_use_nccl());
+    reigen_shutdown();
+    return bad;
+}
+
+static void every_nccl_since_2_18_is_taken(void **state)
+{
+    static const char *const versions[] = { "21800", "23207" };
+
+    (void) state;
+    for (int i = 0; i < 2; i++) {
+        ranks_setenv("STANDIN_NCCL_VERSION", versions[i]);
+        assert_int_equal(ranks_run(2, ranks_port(), by_nccl, NULL), 0);
+    }
+    ranks_setenv("STANDIN_NCCL_VERSION", NULL);
+}
+
 /* ------------------------------------------------------------ what breaks in the middle */
 
 struct harm {
@@ -325,6 +349,8 @@ static int harmed(struct rank *rank)
     bad |= check(r < 0 && r != -EAGAIN && (!harm->status || r == harm->status));
     if (rank->me == 1 && harm->said)
         bad |= check(strstr(reigen_last_error(), harm->said) != NULL);
+    if (harm->dies)
+        bad |= check(strstr(reigen_last_error(), "rank 1") != NULL);
     cuStreamSynchronize(stream); /* nothing holds it for ever */
     reigen_shutdown();
     return bad;
@@ -342,7 +368,8 @@ static void whatever_breaks_is_an_error_on_every_rank(void **state)
     static const struct harm harms[] = {
         { "STANDIN_NCCL_KILL_AFTER", "0", true, -ECONNRESET, NULL, NULL },
         { "STANDIN_NCCL_KILL_AFTER", "3", true, -ECONNRESET, NULL, NULL },
-        { "STANDIN_NCCL_ERROR_AFTER", "2", false, 0, "NCCL failed: remote process exited", NULL },
+        { "STANDIN_NCCL_ERROR_AFTER", "2", false, 0, "NCCL failed: remote process exited or "
+          "there was a network error (an error that was asked for)", NULL },
         { "STANDIN_CUDA_ECC_AFTER", "9", false, 0, "CUDA_ERROR_ECC_UNCORRECTABLE", NULL },
         { "STANDIN_CUDA_ECC_AFTER", "9", false, 0, "CUDA_ERROR_LAUNCH_FAILED", "719" },
         { "STANDIN_CUDA_MEMORY", "4000000", false, 0, "CUDA_ERROR_OUT_OF_MEMORY", NULL },
@@ -350,6 +377,18 @@ static void whatever_breaks_is_an_error_on_every_rank(void **state)
 
     (void) state;
     break_all(harms, sizeof(harms) / sizeof(harms[0]));
+}
+
+/* NCCL hears of a death by its connections, before anybody else does: the verdict is the same. */
+static void a_death_is_one_though_nccl_hears_of_it_first(void **state)
+{
+    static const struct harm harm = { "STANDIN_NCCL_KILL_AFTER", "3", true, -ECONNRESET, NULL,
+                                      NULL };
+
+    (void) state;
+    ranks_setenv("STANDIN_NCCL_NOTICES", "1");
+    break_all(&harm, 1);
+    ranks_setenv("STANDIN_NCCL_NOTICES", NULL);
 }
 
 static void what_breaks_on_the_way_through_the_host_is_one_too(void **state)
@@ -378,7 +417,9 @@ int main(void)
         cmocka_unit_test(a_rank_without_a_gpu_of_use_is_told_of_on_every_rank),
         cmocka_unit_test(a_forked_child_is_told_that_it_cannot_use_the_gpu),
         cmocka_unit_test(ranks_that_nccl_cannot_serve_go_through_the_host),
+        cmocka_unit_test(every_nccl_since_2_18_is_taken),
         cmocka_unit_test(whatever_breaks_is_an_error_on_every_rank),
+        cmocka_unit_test(a_death_is_one_though_nccl_hears_of_it_first),
         cmocka_unit_test(what_breaks_on_the_way_through_the_host_is_one_too),
     };
 

@@ -2,6 +2,7 @@
 /* The stand-in driver keeps the real one's rules: without them the tests on it prove nothing. */
 #include "unit.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -10,7 +11,7 @@
 #include "reigen/reigen.h"
 
 enum { NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_READY = 600,
-       ILLEGAL_ADDRESS = 700, CAPTURE_UNSUPPORTED = 900, OUT_OF_MEMORY = 2 };
+       ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900, OUT_OF_MEMORY = 2 };
 
 /* In a child, as a driver cannot be started anew: what fn returns, or 1000 + a signal. */
 static int in_child(int (*fn)(void))
@@ -148,6 +149,14 @@ static void a_child_after_fork_has_no_driver(void **state)
 
 /* ---- coll/gpu on it */
 
+/* -1: the host's memory; -2: the driver does not tell. */
+static int device_of(const void *at)
+{
+    int device;
+
+    return rg_gpu_find(at, &device, NULL) < 0 ? -2 : device;
+}
+
 static int marks(void)
 {
     struct standin_stream *stream = device_open(1);
@@ -165,12 +174,12 @@ static int marks(void)
         usleep(100);
     bad |= strcmp(seen, "abc") != 0;
     rg_gpu_mark_unref(mark);
-    bad |= rg_gpu_device_of(x + 3) != 1 || rg_gpu_device_of(host) != -1;
-    bad |= cuMemHostAlloc(&pinned, 10, 0) || rg_gpu_device_of(pinned) != -1;
+    bad |= device_of(x + 3) != 1 || device_of(host) != -1;
+    bad |= cuMemHostAlloc(&pinned, 10, 0) || device_of(pinned) != -1;
     bad |= cuMemFreeHost(pinned);
-    bad |= rg_gpu_alloc(1, ours, 100, &made, &err) || rg_gpu_device_of(made) != 1;
+    bad |= rg_gpu_alloc(1, ours, 100, &made, &err) || device_of(made) != 1;
     rg_gpu_free(1, ours, made);
-    bad |= cuStreamSynchronize(ours) || rg_gpu_device_of(made) != -1;
+    bad |= cuStreamSynchronize(ours) || device_of(made) != -1;
     bad |= rg_gpu_enter(9, &err) != -EINVAL || !strstr(err.text, "there is no GPU 9: this process");
     rg_gpu_mark_unref(again);
     return bad || standin_alive() != before + 2; /* two events, kept for the next marks */
@@ -180,6 +189,70 @@ static void marks_keep_streams_in_order(void **state)
 {
     (void) state;
     assert_int_equal(in_child(marks), 0);
+}
+
+/* Of a device that is broken nobody knows what its addresses are: the host must not look there. */
+static int broken(void)
+{
+    struct standin_stream *stream = device_open(0);
+    void *at = device_alloc(100);
+    struct rg_error err = RG_ERROR_INIT;
+    int device = 7;
+
+    standin_break(stream, LAUNCH_FAILED, "a fault that was asked for");
+    return rg_gpu_find(at, &device, &err) != -EIO || !strstr(err.text, "does not tell where") ||
+           !strstr(err.text, "CUDA_ERROR_LAUNCH_FAILED");
+}
+
+static void what_a_broken_device_has_is_not_taken_for_the_hosts(void **state)
+{
+    (void) state;
+    assert_int_equal(in_child(broken), 0);
+}
+
+static _Atomic bool stop_marking;
+
+static void *keep_marking(void *arg)
+{
+    struct rg_gpu_mark *mark;
+
+    while (!atomic_load(&stop_marking))
+        if (rg_gpu_mark(0, arg, &mark, NULL) == 0)
+            rg_gpu_mark_unref(mark);
+    return NULL;
+}
+
+/* A process that uses the GPU in another thread at the very moment of a fork: what the child drops
+ * must not wait for a lock of that thread's. */
+static int forks(void)
+{
+    struct standin_stream *stream = device_open(0);
+    struct rg_gpu_mark *mark = NULL;
+    pthread_t threads[2];
+    int status = 0, bad = rg_gpu_mark(0, stream, &mark, NULL);
+
+    for (int i = 0; i < 2; i++)
+        bad |= pthread_create(&threads[i], NULL, keep_marking, stream);
+    for (int i = 0; i < 300 && !bad; i++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            alarm(20);
+            rg_gpu_mark_unref(mark);
+            _exit(0);
+        }
+        bad |= pid < 0 || waitpid(pid, &status, 0) != pid || status != 0;
+    }
+    atomic_store(&stop_marking, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    return bad;
+}
+
+static void a_child_does_not_wait_for_its_parents_threads(void **state)
+{
+    (void) state;
+    assert_int_equal(in_child(forks), 0);
 }
 
 static int no_device(void)
@@ -217,6 +290,8 @@ int main(void)
         cmocka_unit_test(what_breaks_a_rule_is_refused),
         cmocka_unit_test(a_child_after_fork_has_no_driver),
         cmocka_unit_test(marks_keep_streams_in_order),
+        cmocka_unit_test(what_a_broken_device_has_is_not_taken_for_the_hosts),
+        cmocka_unit_test(a_child_does_not_wait_for_its_parents_threads),
         cmocka_unit_test(a_driver_that_is_of_no_use_says_why),
     };
 

@@ -525,6 +525,58 @@ static int pieces(struct rank *rank)
     return bad;
 }
 
+/* Rank 1's stream is busy, so rank 0's first piece waits for it among the planes for the host: the
+ * pieces after it are copied meanwhile. When it has come, copies go both ways at once. */
+static void sleep_long(void *arg)
+{
+    (void) arg;
+    usleep(1500000);
+}
+
+static int overlapped(struct rank *rank)
+{
+    enum { COUNT = 6 << 20 }; /* six pieces */
+    struct standin_stream *stream = tensor_stream(rank);
+    struct tensor t = tensor_make(stream, REIGEN_FLOAT32, COUNT, rank->me);
+    int64_t shape = COUNT;
+    int arg[] = { REIGEN_SUM, rank->n, REIGEN_FLOAT32 }, bad = check(reigen_init(NULL) == 0);
+    reigen_handle handle;
+
+    cuStreamSynchronize(stream);
+    bad |= check(reigen_barrier() == 0);
+    if (rank->me == 1)
+        bad |= check(standin_put(stream, sleep_long, NULL) == 0);
+    bad |= check(reigen_allreduce_async("o", t.at, t.at, REIGEN_FLOAT32, &shape, 1, NULL,
+                                        &handle) == 0);
+    for (int ms = 0; ms < 1200 && rank->me == 0 && standin_copies(STANDIN_COPIES_FROM) < 3; ms++)
+        usleep(1000);
+    if (rank->me == 0) {
+        bad |= check(standin_copies(STANDIN_COPIES_FROM) == 3);
+        bad |= check(standin_copies(STANDIN_COPIES_TO) == 0);
+    }
+    bad |= check(reigen_wait(handle, -1) == 0);
+    bad = bad || check(tensor_compare(stream, t.at, REIGEN_FLOAT32, COUNT, tensor_reduced,
+                                      arg) == 0);
+    bad |= check(standin_copies(STANDIN_COPIES_TO) == 6);
+#ifndef __SANITIZE_THREAD__ /* it makes the planes slower than the copies are */
+    bad |= check(standin_copies(STANDIN_COPIES_BESIDE) > 0);
+#endif
+    reigen_release(handle);
+    tensor_drop(&t);
+    reigen_shutdown();
+    return bad;
+}
+
+static void copies_both_ways_and_the_planes_work_at_the_same_time(void **state)
+{
+    (void) state;
+    ranks_setenv("REIGEN_PLANES", "shm,tcp");
+    ranks_setenv("STANDIN_COPY_US", "200000"); /* longer than the planes are at a piece */
+    assert_int_equal(ranks_run(2, ranks_port(), overlapped, NULL), 0);
+    ranks_setenv("STANDIN_COPY_US", NULL);
+    ranks_setenv("REIGEN_PLANES", NULL);
+}
+
 static void without_nccl_everything_goes_through_the_host(void **state)
 {
     (void) state;
@@ -590,6 +642,7 @@ int main(void)
         cmocka_unit_test(many_at_once_keep_the_order_of_streams),
         cmocka_unit_test(who_has_joined_supplies_zeros),
         cmocka_unit_test(adasum_is_that_of_the_host),
+        cmocka_unit_test(copies_both_ways_and_the_planes_work_at_the_same_time),
         cmocka_unit_test(without_nccl_everything_goes_through_the_host),
         cmocka_unit_test(without_a_device_nothing_is_heard_of_it),
         cmocka_unit_test(several_hosts_use_it_too),

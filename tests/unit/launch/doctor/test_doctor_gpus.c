@@ -113,6 +113,25 @@ static void links_are_told_by_their_kinds(void **state)
     assert_null(strstr(judge(TWO NCCL "gpu-topo \tGPU0\tGPU1\tCPU Affinity\n"), "gpu-links"));
 }
 
+static void what_was_tried_is_told(void **state)
+{
+    (void) state;
+    assert_contains(judge(TWO NCCL "gpu-copy 0 25100 26200\ngpu-copy 1 12700 13100\ngpu-peers 2 2\n"
+                          "gpu-tried 2\n"),
+                    "ok gpu-copies: GPU 0: 25.1 GB/s to it, 26.2 GB/s from it\n"
+                    "ok gpu-copies: GPU 1: 12.7 GB/s to it, 13.1 GB/s from it\n"
+                    "ok gpu-peers: 2 of 2 ways from one GPU to another's memory are open\n");
+    assert_contains(judge(TWO NCCL "gpu-copy 0 25100 26200\ngpu-copy 1 25000 3100\n"),
+                    "warn gpu-copies: GPU 1: 25.0 GB/s to it, 3.1 GB/s from it; another GPU");
+    assert_contains(judge(TWO NCCL "gpu-bad 1 CUDA_ERROR_OUT_OF_MEMORY\n"),
+                    "warn gpu-health: GPU 1 cannot be used: CUDA_ERROR_OUT_OF_MEMORY\n");
+    assert_contains(judge(TWO NCCL "gpu-bad - the driver: CUDA_ERROR_NO_DEVICE\n"),
+                    "warn gpu-health: the GPUs cannot be used: the driver: CUDA_ERROR_NO_DEVICE\n");
+    assert_contains(judge(TWO NCCL "gpu-copy 0 1 1\ngpu-bad - late\n"),
+                    "warn gpu-health: copies to the GPUs do not come to their end\n");
+    assert_null(strstr(judge(TWO NCCL "gpu-copy\ngpu-copy x y\ngpu-peers 1\n"), "gpu-copies"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +142,7 @@ int main(void)
         cmocka_unit_test(nccl_is_found_and_judged),
         cmocka_unit_test(the_network_is_nccls_choice),
         cmocka_unit_test(links_are_told_by_their_kinds),
+        cmocka_unit_test(what_was_tried_is_told),
     };
     int r = cmocka_run_group_tests(tests, NULL, NULL);
 
