@@ -311,6 +311,9 @@ REIGEN_API int reigen_barrier(void);
  * or fails; reigen_last_error says which); -EINVAL (there is no such device). Needs no
  * reigen_init. */
 REIGEN_API int reigen_use_device(int device, void *stream);
+/* What this thread has said last: the device, or -1, and into *ret_stream its stream (NULL for -1).
+ * For code that works in another one's thread and leaves it as it was. Never blocks. */
+REIGEN_API int reigen_used_device(void **ret_stream);
 
 /* ------------------------------------------------------------------ handles */
 
@@ -348,6 +351,12 @@ REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_
  * ret_shape, room for REIGEN_NDIM_MAX) and dimensions. -EAGAIN while not done. */
 REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
                              int64_t *ret_shape, int *ret_ndim);
+
+/* Copy that result to memory of the caller's in the same place, nbytes of it, as many as there are.
+ * On a GPU the copy is put on the caller's stream, and may begin only after reigen_wait; the handle
+ * may be released at once. 0; -EAGAIN while not done; -EINVAL: the operation has no such result, of
+ * so many bytes, or `to` is elsewhere; the operation's error, or the GPU's. */
+REIGEN_API int reigen_output_copy(reigen_handle handle, void *to, size_t nbytes);
 
 /* Rows received from each rank by an alltoall; ret_splits has room for n = size entries. */
 REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits, int n);
@@ -444,6 +453,10 @@ REIGEN_API const char *reigen_describe(void);
 #define REIGEN_MPI_THERE 4   /* this process had an MPI at init that was initialised, */
 #define REIGEN_MPI_THREADS 8 /* with MPI_THREAD_MULTIPLE */
 REIGEN_API int reigen_mpi(void);
+/* The version of NCCL that operations on a GPU's memory would use, as NCCL counts it: 22105 is
+ * 2.21.5. 0: none is found, or one that is older than 2.18. Local; it may load the library, and
+ * never starts the driver. Needs no reigen_init. */
+REIGEN_API int reigen_nccl_version(void);
 
 /*
  * Write a timeline from now on: what happens to each operation and when, as a file that

@@ -20,6 +20,7 @@ Average, Sum, Adasum, Min, Max, Product = range(6)
 SLICE_MS = 100
 AGAIN = -errno.EAGAIN
 EXISTS = -errno.EEXIST
+BROKEN = -errno.EIO
 #: What says that the call was wrong, not that the job has failed.
 _REFUSALS = (-errno.EINVAL, EXISTS, -errno.ENOENT, -errno.ENXIO, -errno.ENOSPC)
 

@@ -38,7 +38,7 @@ _KINDS = {ALLREDUCE: 'allreduce', ALLGATHER: 'allgather', BROADCAST: 'broadcast'
 
 table: Dict[int, Tuple[Any, Any, Any]] = {}
 #: The outcomes of operations whose names have been used again, until somebody asks for them.
-told: Dict[int, 'Finished'] = {}
+told: Dict[int, 'Pending'] = {}
 #: The next handle.
 numbers = itertools.count(1)
 #: Buffers of operations whose waiter was interrupted: C may still write to them.
@@ -88,6 +88,14 @@ class Pending:
 
     def release(self) -> None:
         """Forget the operation in C; called once it is done, or nobody will wait for it."""
+
+    def settled(self, rc: int) -> 'Pending':
+        """wait() has given rc before anybody has asked for it: what is kept for whoever does, whose
+        wait(), error(), result() and release() are called then."""
+        text = self.error() if rc < 0 else ''
+        result = self.result(rc) if rc >= 0 else None
+        self.release()
+        return Finished(rc, text, result)
 
 
 class Finished(Pending):
@@ -184,6 +192,9 @@ class Deferred(Pending):
 
     def release(self) -> None:
         self.pending.release()
+
+    def settled(self, rc: int) -> Pending:
+        return self.pending.settled(rc)
 
 
 #: The latest handle that has been asked for by poll.
@@ -330,17 +341,14 @@ def _settle(handle: int) -> bool:
     with settling:
         if table.pop(handle, None) is None:
             return True
-        rc = pending.wait(0)
-        text = pending.error() if rc < 0 else ''
-        result = pending.result(rc) if rc >= 0 else None
-        pending.release()
-        _keep(handle, Finished(rc, text, result))
+        _keep(handle, pending.settled(pending.wait(0)))
     return True
 
 
-def _keep(handle: int, outcome: Finished) -> None:
+def _keep(handle: int, outcome: Pending) -> None:
     if handle in forgotten:
         forgotten.discard(handle)
+        outcome.release()
     else:
         told[handle] = outcome
 
@@ -442,9 +450,12 @@ def _ask(handle: int) -> Any:
     if outcome is None:
         return None
     rc = outcome.wait(0)
-    if rc < 0:
-        raise _core.operation_error(rc, outcome.error())
-    return outcome.result(rc)
+    try:
+        if rc < 0:
+            raise _core.operation_error(rc, outcome.error())
+        return outcome.result(rc)
+    finally:
+        outcome.release()
 
 
 def _after_shutdown() -> None:

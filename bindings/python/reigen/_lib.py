@@ -80,6 +80,8 @@ _PROTOTYPES = {
                  c_void_p]),
     'reigen_barrier_async': (c_int, [_OPTIONS, _HANDLE]),
     'reigen_join_async': (c_int, [_HANDLE]),
+    'reigen_use_device': (c_int, [c_int, c_void_p]),
+    'reigen_nccl_version': (c_int, []),
     'reigen_poll': (c_int, [c_int64]),
     'reigen_wait': (c_int, [c_int64, c_int]),
     'reigen_wait_us': (c_int, [c_int64, c_int64]),
@@ -87,6 +89,7 @@ _PROTOTYPES = {
     'reigen_wait_all': (c_int, [c_int, c_void_p, c_int]),
     'reigen_output':
         (c_int, [c_int64, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_int64), POINTER(c_int)]),
+    'reigen_output_copy': (c_int, [c_int64, c_void_p, c_size_t]),
     'reigen_received_splits': (c_int, [c_int64, POINTER(c_int32), c_int]),
     'reigen_handle_error': (c_char_p, [c_int64]),
     'reigen_release': (c_int, [c_int64]),

@@ -27,6 +27,9 @@ class Memory(NamedTuple):
     shape: Tuple[int, ...]
 
 
+#: What starts an operation and gives its handle: _handles.submit, or what does more around it.
+Submit = Callable[[_handles.Pending], int]
+
 #: A Memory, or the same three as a plain tuple, which is made faster.
 Source = Tuple[int, int, Sequence[int]]
 
@@ -60,11 +63,11 @@ def _shape(shape: Sequence[int]) -> Any:
 
 
 def allreduce(source: Source, target: int, name: Optional[str], options: Options, finish: Finish,
-              keep: Any) -> int:
+              keep: Any, submit: Submit = _handles.submit) -> int:
     """Reduce source over all ranks, to the memory at target."""
     address, dtype, dims = source
     shape = _shape(dims)
-    return _handles.submit(_handles.Operation(
+    return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_allreduce_async(
             _name(name), address, target, dtype, ctypes.addressof(shape), len(shape),
             ctypes.byref(options), ret_handle), finish, keep,
@@ -72,11 +75,11 @@ def allreduce(source: Source, target: int, name: Optional[str], options: Options
 
 
 def broadcast(source: Source, target: int, name: Optional[str], options: Options, finish: Finish,
-              keep: Any) -> int:
+              keep: Any, submit: Submit = _handles.submit) -> int:
     """The source of rank options.root, to the memory at every rank's target."""
     address, dtype, dims = source
     shape = _shape(dims)
-    return _handles.submit(_handles.Operation(
+    return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_broadcast_async(
             _name(name), address, target, dtype, ctypes.addressof(shape), len(shape),
             ctypes.byref(options), ret_handle), finish, keep,
@@ -84,11 +87,11 @@ def broadcast(source: Source, target: int, name: Optional[str], options: Options
 
 
 def allgather(source: Source, name: Optional[str], options: Options, finish: Finish,
-              keep: Any) -> int:
+              keep: Any, submit: Submit = _handles.submit) -> int:
     """Concatenate the ranks' sources along the first dimension."""
     address, dtype, dims = source
     shape = _shape(dims)
-    return _handles.submit(_handles.Operation(
+    return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_allgather_async(
             _name(name), address, dtype, ctypes.addressof(shape), len(shape),
             ctypes.byref(options), ret_handle), finish, keep,
@@ -96,11 +99,11 @@ def allgather(source: Source, name: Optional[str], options: Options, finish: Fin
 
 
 def reducescatter(source: Source, name: Optional[str], options: Options, finish: Finish,
-                  keep: Any) -> int:
+                  keep: Any, submit: Submit = _handles.submit) -> int:
     """Reduce, and keep this rank's part of the first dimension."""
     address, dtype, dims = source
     shape = _shape(dims)
-    return _handles.submit(_handles.Operation(
+    return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_reducescatter_async(
             _name(name), address, dtype, ctypes.addressof(shape), len(shape),
             ctypes.byref(options), ret_handle), finish, keep,
@@ -108,12 +111,12 @@ def reducescatter(source: Source, name: Optional[str], options: Options, finish:
 
 
 def alltoall(source: Source, splits: Optional[Sequence[int]], name: Optional[str],
-             options: Options, finish: Finish, keep: Any) -> int:
+             options: Options, finish: Finish, keep: Any, submit: Submit = _handles.submit) -> int:
     """Send splits[r] rows to rank r (None: equal parts), receive what the others have."""
     address, dtype, dims = source
     shape = _shape(dims)
     rows = None if splits is None else (ctypes.c_int32 * len(splits))(*splits)
-    return _handles.submit(_handles.Operation(
+    return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_alltoall_async(
             _name(name), address, dtype, ctypes.addressof(shape), len(shape),
             None if rows is None else ctypes.addressof(rows), 0 if rows is None else len(rows),

@@ -83,6 +83,9 @@ int rg_api_device_await(const struct rg_op *op);
 bool rg_api_device_passed(const struct rg_op *op);
 /* Whether this is in a device's memory. */
 bool rg_api_device_is(const void *at);
+/* Copy from a result of the operation's to memory in the same place; on a device in the order of
+ * the caller's stream. 0, or -errno, which is remembered. */
+int rg_api_device_copy(const struct rg_op *op, void *to, const void *from, size_t nbytes);
 
 /* ---- who looks on while ranks work: the timeline and the observers of coll/observe
  * (api_observe.c), or nobody where these are left out of the build (api_unobserved.c). Called by

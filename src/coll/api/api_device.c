@@ -5,14 +5,22 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "coll/gpu/gpu.h"
+#include "coll/gpu/nccl.h"
 
 REIGEN_API int reigen_use_device(int device, void *stream)
 {
     struct rg_error err = RG_ERROR_INIT;
 
     return rg_gpu_use(device, stream, &err) < 0 ? rg_api_fail(&err) : 0;
+}
+
+REIGEN_API int reigen_used_device(void **ret_stream)
+{
+    *ret_stream = rg_gpu_used_stream();
+    return rg_gpu_used_device();
 }
 
 static bool in_use(void)
@@ -23,6 +31,13 @@ static bool in_use(void)
 bool rg_api_device_is(const void *at)
 {
     return in_use() && at && rg_gpu_device_of(at) >= 0;
+}
+
+REIGEN_API int reigen_nccl_version(void)
+{
+    const struct rg_nccl *nccl = rg_nccl_get(NULL);
+
+    return nccl ? nccl->version : 0;
 }
 
 /* The stream that the caller works with. */
@@ -125,4 +140,22 @@ bool rg_api_device_passed(const struct rg_op *op)
 {
     return __builtin_expect(!op->buffers.done, 1) ||
            rg_gpu_mark_passed(op->buffers.done, NULL) != 0;
+}
+
+int rg_api_device_copy(const struct rg_op *op, void *to, const void *from, size_t nbytes)
+{
+    int device = op->buffers.memory == RG_MEMORY_CUDA ? op->buffers.device : -1;
+    struct rg_error err = RG_ERROR_INIT;
+    char texts[2][32];
+    int there = in_use() ? rg_gpu_device_of(to) : -1;
+
+    if (there != device)
+        return rg_api_failf(EINVAL, "the result is in %s, and cannot be copied to %s",
+                            place(device, texts[0]), place(there, texts[1]));
+    if (device < 0) {
+        memcpy(to, from, nbytes);
+        return 0;
+    }
+    return rg_gpu_copy(device, stream_on(device), to, from, nbytes, &err) < 0 ? rg_api_fail(&err)
+                                                                             : 0;
 }

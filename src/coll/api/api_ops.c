@@ -418,13 +418,24 @@ REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_
     return failure;
 }
 
+/* Of a tensor whose result the runtime has allocated: 0 when it is there. */
+static int result_state(const struct rg_op *op, const struct rg_tensor *t)
+{
+    if (!rg_op_done(op))
+        return -EAGAIN;
+    if (op->status < 0)
+        return rg_api_outcome(op);
+    return t->result ? 0 : rg_api_failf(EINVAL, "%s has no result of its own",
+                                        rg_kind_name(op->kind));
+}
+
 REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
                              int64_t *ret_shape, int *ret_ndim)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_op *op;
     const struct rg_tensor *t;
-    int tensor = 0, r = 0;
+    int tensor = 0, r;
 
     if (!rt)
         return rg_api_uninitialised();
@@ -432,13 +443,8 @@ REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t
     if (!op)
         return unknown(handle);
     t = &op->tensors[tensor];
-    if (!rg_op_done(op)) {
-        r = -EAGAIN;
-    } else if (op->status < 0) {
-        r = rg_api_outcome(op);
-    } else if (!t->result) {
-        r = rg_api_failf(EINVAL, "%s has no result of its own", rg_kind_name(op->kind));
-    } else {
+    r = result_state(op, t);
+    if (r == 0) {
         *ret_data = t->result;
         *ret_nbytes = t->result_nbytes;
         ret_shape[0] = t->result_rows;
@@ -446,6 +452,28 @@ REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t
             ret_shape[d] = t->shape[d];
         *ret_ndim = t->ndim;
     }
+    rg_op_unref(op);
+    return r;
+}
+
+REIGEN_API int reigen_output_copy(reigen_handle handle, void *to, size_t nbytes)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_op *op;
+    const struct rg_tensor *t;
+    int tensor = 0, r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    t = &op->tensors[tensor];
+    r = result_state(op, t);
+    if (r == 0 && nbytes != t->result_nbytes)
+        r = rg_api_failf(EINVAL, "the result has %zu bytes, not %zu", t->result_nbytes, nbytes);
+    if (r == 0 && nbytes > 0)
+        r = rg_api_device_copy(op, to, t->result, nbytes);
     rg_op_unref(op);
     return r;
 }

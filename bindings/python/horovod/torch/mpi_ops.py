@@ -203,10 +203,10 @@ def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: Optional[
 def join(device: int = -1) -> int:
     """This rank has no more data: it supplies zeros to the others' allreduces.
 
-    Blocks until all ranks have said so, and gives the rank that joined last. `device` is accepted
-    and not needed.
+    Blocks until all ranks have said so, and gives the rank that joined last. `device`: the GPU for
+    these zeros; it matters only where this rank has had no CUDA tensor yet.
     """
-    return _core.join()
+    return _core.join(device)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -16,7 +16,7 @@ from reigen._core import Average, Sum
 from reigen._handles import poll, synchronize
 from reigen._operations import join as join_async
 from reigen._operations import set_id
-from reigen.torch import _allreduce, _operations
+from reigen.torch import _allreduce, _device, _operations
 from reigen.torch._operations import (allgather_async, alltoall_async, barrier_async,
                                       broadcast_async)
 from reigen.torch._tensor import like
@@ -115,6 +115,9 @@ def barrier(process_set: Any = 0) -> None:
     synchronize(barrier_async(set_id(process_set)))
 
 
-def join() -> int:
-    """This rank has no more data; blocks until all ranks say so. The last rank that did."""
+def join(device: int = -1) -> int:
+    """This rank has no more data; blocks until all ranks say so. The last rank that did. device: the
+    GPU on which it supplies zeros to the others, where it has had no tensor on one yet."""
+    if device >= 0:
+        _device.suggest(device)
     return synchronize(join_async())

@@ -14,7 +14,7 @@ import torch
 
 from reigen import _core, _handles, _lib
 from reigen._core import AGAIN, EXISTS, SLICE_MS
-from reigen.torch import _tensor
+from reigen.torch import _device, _tensor
 
 #: Names that operations without a name take turns at; a power of two.
 RING = 128
@@ -147,6 +147,85 @@ class _Pending(_handles.Pending):
             self._request.handle = 0
 
 
+#: By turn: the allreduce on a GPU that has it.
+_turns: Dict[Any, '_OnDevice'] = {}
+
+
+class _OnDevice(_handles.Pending):
+    """An allreduce on a GPU, for which there are no persistent requests. It has the same names as
+    those on the CPU, so that ranks whose tensors are in different places are told so."""
+
+    def __init__(self, key, tensor, out):
+        name, _, _, op, prescale, postscale, process_set = key
+        if isinstance(name, int):
+            self.slot = (name, process_set)
+        else:
+            self.known = _handles.known(_handles.ALLREDUCE, process_set, name)
+        self._name = _text(name)
+        self.source = _tensor.row_major(tensor)
+        self._address, self._code, _ = _tensor.describe(self.source)
+        self._shape = _tensor.shape_of(self.source)
+        self._options = _lib.Options(op, 0, prescale, postscale, process_set)
+        if out is None:
+            self.target = self._out = _tensor.like(self.source)
+        else:
+            self._out = out
+            self.target = (self.source if out is tensor else
+                           out if out.is_contiguous() else _tensor.like(out))
+        self._handle = ctypes.c_int64()
+
+    def start(self) -> int:
+        rc = self._submit()
+        if self.slot is None:
+            return rc
+        if rc == EXISTS:
+            _retire_turn(self.slot)
+            rc = self._submit()
+        if rc == 0:
+            _turns[self.slot] = self
+        return rc
+
+    def _submit(self) -> int:
+        return _lib.lib.reigen_allreduce_async(
+            self._name, self._address, self.target.data_ptr(), self._code,
+            ctypes.addressof(self._shape), len(self._shape), ctypes.byref(self._options),
+            ctypes.byref(self._handle))
+
+    def test(self) -> int:
+        return _lib.quick.reigen_poll(self._handle)
+
+    def wait(self, timeout_ms: int) -> int:
+        return _lib.lib.reigen_wait(self._handle, timeout_ms)
+
+    def error(self) -> str:
+        return _lib.quick.reigen_handle_error(self._handle).decode('utf-8', 'replace')
+
+    def result(self, rc: int) -> torch.Tensor:
+        if self.target is not self._out:
+            with torch.no_grad():
+                self._out.copy_(self.target)
+        return self._out
+
+    def release(self) -> None:
+        _lib.quick.reigen_release(self._handle)
+        if self.slot is not None and _turns.get(self.slot) is self:
+            del _turns[self.slot]
+
+
+def _submit(key, tensor: torch.Tensor, out: Optional[torch.Tensor]) -> int:
+    """Start an allreduce off the fast path, wherever its tensors are, and give its handle."""
+    if tensor.is_cpu and (out is None or out.is_cpu):
+        return _handles.submit(_Pending(key, tensor, out))
+    index = _device.common([tensor] if out is None else [tensor, out])
+    pending = _OnDevice(key, tensor, out)
+    return _device.submit(pending, index, (pending.source, pending.target))
+
+
+def _text(name) -> bytes:
+    """What C knows an allreduce by: its name or, of one without, the one whose turn it is."""
+    return (f'noname.{name}' if isinstance(name, int) else name).encode()
+
+
 def _create(key, tensor: torch.Tensor) -> Request:
     name, _, _, op, prescale, postscale, process_set = key
     if not 0 <= op <= _core.Product:
@@ -154,11 +233,10 @@ def _create(key, tensor: torch.Tensor) -> Request:
     _, code, _ = _tensor.describe(tensor)
     if len(_requests) >= CACHE_MAX:
         _make_room()
-    text = f'noname.{name}' if isinstance(name, int) else name
     shape = _tensor.shape_of(tensor)
     ptr = ctypes.c_void_p()
     options = _lib.Options(op, 0, prescale, postscale, process_set)
-    rc = _lib.lib.reigen_request_create(0, text.encode(), code, ctypes.addressof(shape), len(shape),
+    rc = _lib.lib.reigen_request_create(0, _text(name), code, ctypes.addressof(shape), len(shape),
                                         ctypes.byref(options), ctypes.byref(ptr))
     if rc < 0:
         raise _core.submission_error(rc)
@@ -203,6 +281,10 @@ def _retire_turn(slot) -> None:
     for key, request in list(_requests.items()):
         if request.handle and (key[0], key[-1]) == slot:
             _retire(request)
+    other = _turns.get(slot)
+    # The first look may bring the end, of which the second one tells; then its name is free.
+    if other is not None and not other.test():
+        other.test()
 
 
 def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str], op: int,
@@ -217,7 +299,7 @@ def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[
     request = _requests.get(key)
     if (request is None or request.handle or _deferred or not tensor.is_cpu
             or not tensor.is_contiguous() or (out is not None and out is not tensor)):
-        return _handles.synchronize(_handles.submit(_Pending(key, tensor, out)))
+        return _handles.synchronize(_submit(key, tensor, out))
     if out is None:
         out = _empty_like(tensor)
     try:
@@ -262,7 +344,7 @@ def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Opt
     request = _requests.get(key)
     if (request is None or request.handle or _deferred or not tensor.is_cpu
             or not tensor.is_contiguous() or (out is not None and out is not tensor)):
-        return _handles.submit(_Pending(key, tensor, out))
+        return _submit(key, tensor, out)
     if out is None:
         out = _empty_like(tensor)
     rc = _start(request.ptr, tensor.data_ptr(), out.data_ptr())
@@ -281,6 +363,7 @@ def _after_shutdown() -> None:
     while _requests:
         _gone.append(_requests.popitem()[1])
     _free_gone()
+    _turns.clear()
     _forget_turns()
 
 
@@ -290,6 +373,7 @@ def _after_fork() -> None:
         request.ptr = 0
     _requests.clear()
     _gone.clear()
+    _turns.clear()
     _forget_turns()
 
 

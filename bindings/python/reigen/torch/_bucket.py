@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 
 from reigen import _handles, _lib
-from reigen.torch import _operations, _tensor
+from reigen.torch import _device, _operations, _tensor
 
 _grouped = _lib.lib.reigen_grouped_async
 _wait_all = _lib.lib.reigen_wait_all
@@ -37,7 +37,10 @@ class Bucket:
 
     def start(self, tensors: List[torch.Tensor]) -> int:
         """Submit, and give a handle for synchronize(). The tensors are kept until then."""
-        return _handles.submit(_Started(self, tensors))
+        started = _Started(self, tensors)
+        if started.device == _device.HOST:
+            return _handles.submit(started)
+        return _device.submit(started, started.device, started.dense)
 
     def submit(self, tensors: Sequence[torch.Tensor]) -> int:
         pointers = self._pointers(*[tensor.data_ptr() for tensor in tensors])
@@ -48,14 +51,25 @@ class Bucket:
 
 
 class _Started(_handles.Pending):
+    #: Where the tensors are, as _device.of.
+    device = _device.HOST
+
     def __init__(self, bucket: Bucket, tensors: List[torch.Tensor]):
         self._bucket, self._tensors = bucket, tensors
         self.known = bucket.known
-        self._dense = [tensor if tensor.is_cpu and tensor.is_contiguous()
-                       else _checked(tensor) for tensor in tensors]
+        self.dense = [tensor if tensor.is_cpu and tensor.is_contiguous()
+                      else self._other(tensor) for tensor in tensors]
+        if self.device != _device.HOST:
+            _device.common(self.dense)
+
+    def _other(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor that is strided, or on a GPU."""
+        dense = _tensor.row_major(tensor)
+        self.device = max(self.device, _tensor.describe(dense)[2])
+        return dense
 
     def start(self) -> int:
-        return self._bucket.submit(self._dense)
+        return self._bucket.submit(self.dense)
 
     def test(self) -> int:
         return int(all(_lib.quick.reigen_poll(h) for h in reversed(self._bucket.handles)))
@@ -69,16 +83,10 @@ class _Started(_handles.Pending):
 
     def result(self, rc: int) -> Any:
         with torch.no_grad():
-            for tensor, dense in zip(self._tensors, self._dense):
+            for tensor, dense in zip(self._tensors, self.dense):
                 if tensor is not dense:
                     tensor.copy_(dense)
         return self._tensors
 
     def release(self) -> None:
         _release_all(self._bucket.count, self._bucket.handles)
-
-
-def _checked(tensor: torch.Tensor) -> torch.Tensor:
-    dense = _tensor.row_major(tensor)
-    _tensor.describe(dense)
-    return dense

@@ -10,7 +10,7 @@ from reigen import _core, _handles, _lib, _operations
 from reigen._core import EXISTS
 from reigen._handles import ALLGATHER, ALLREDUCE, REDUCESCATTER
 from reigen._operations import Group, Parts, Source, set_size
-from reigen.torch import _tensor
+from reigen.torch import _device, _tensor
 
 #: Names that groups without a name take turns at.
 GROUP_RING = 16
@@ -29,12 +29,23 @@ def _memory(tensor: torch.Tensor) -> Source:
     return address, code, tensor.shape
 
 
+def _ways(source: torch.Tensor) -> Tuple[Any, Any]:
+    """For an operation whose result C allocates: what submits it, and what makes its result."""
+    dtype = source.dtype
+    if source.is_cpu:
+        return _handles.submit, lambda handle, rc: _tensor.output_of(handle, dtype)
+    index = _device.of(source)
+    return (_device.submitter(source),
+            lambda handle, rc: _tensor.output_of(handle, dtype, index))
+
+
 def allgather_async(tensor: torch.Tensor, name: Optional[str] = None, process_set: int = 0) -> int:
     """Concatenate along the first dimension, in the order of ranks; the first may differ."""
     source = _tensor.row_major(tensor)
-    return _operations.allgather(_memory(source), name,
-                                 _lib.Options(process_set=process_set),
-                                 lambda handle, rc: _tensor.output_of(handle, source.dtype), source)
+    memory = _memory(source)
+    submit, finish = _ways(source)
+    return _operations.allgather(memory, name, _lib.Options(process_set=process_set), finish,
+                                 source, submit)
 
 
 def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
@@ -52,9 +63,12 @@ def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
                 out.copy_(target)
         return out
 
-    return _operations.broadcast(_memory(source), _tensor.describe(target)[0], name,
+    memory, address = _memory(source), _tensor.describe(target)[0]
+    submit = (_handles.submit if source.is_cpu and target.is_cpu
+              else _device.submitter(source, target))
+    return _operations.broadcast(memory, address, name,
                                  _lib.Options(root=root, process_set=process_set), finish,
-                                 (source, target))
+                                 (source, target), submit)
 
 
 def _splits(splits: Any) -> Optional[List[int]]:
@@ -74,23 +88,29 @@ def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str]
                    process_set: int = 0) -> int:
     """Send splits[r] rows to rank r. The result is (tensor, rows received from each rank)."""
     source = _tensor.row_major(tensor)
+    memory = _memory(source)
     rows = _splits(splits)
+    submit, output = _ways(source)
 
     def finish(handle, rc):
-        return (_tensor.output_of(handle, source.dtype),
-                _tensor.splits_of(handle, set_size(process_set)))
+        received = _tensor.splits_of(handle, set_size(process_set))
+        if isinstance(splits, torch.Tensor) and not splits.is_cpu:
+            received = received.to(splits.device)
+        return output(handle, rc), received
 
-    return _operations.alltoall(_memory(source), rows, name,
-                                _lib.Options(process_set=process_set), finish, source)
+    return _operations.alltoall(memory, rows, name, _lib.Options(process_set=process_set), finish,
+                                source, submit)
 
 
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, prescale: float,
                         postscale: float, process_set: int = 0) -> int:
     """Reduce, and keep this rank's part of the first dimension."""
     source = _tensor.row_major(tensor)
+    memory = _memory(source)
+    submit, finish = _ways(source)
     return _operations.reducescatter(
-        _memory(source), name, _lib.Options(op, 0, prescale, postscale, process_set),
-        lambda handle, rc: _tensor.output_of(handle, source.dtype), source)
+        memory, name, _lib.Options(op, 0, prescale, postscale, process_set), finish, source,
+        submit)
 
 
 def barrier_async(process_set: int = 0) -> int:
@@ -128,11 +148,14 @@ def _layout(kind: int, name: str, dtype: torch.dtype, shapes: List[torch.Size]) 
 
 
 class _Group(Group):
-    """A group of tensors. One without a name takes turns at a ring of names."""
+    """A group of tensors. One without a name takes turns at a ring of names. device: where all of
+    them are, as _device.of."""
 
     def __init__(self, kind: int, name: str, slot: Any, tensors: Sequence[torch.Tensor],
-                 outs: Optional[Sequence[torch.Tensor]], options: _lib.Options, dense: bool):
+                 outs: Optional[Sequence[torch.Tensor]], options: _lib.Options, dense: bool,
+                 device: int):
         self._kind, self._count, self._options = kind, len(tensors), options
+        self._device = device
         self.slot = slot
         # Lists of our own: the caller may change his.
         self._ins = list(tensors) if dense else [_tensor.row_major(t) for t in tensors]
@@ -174,13 +197,21 @@ class _Group(Group):
 
     def result(self, rc: int) -> List[torch.Tensor]:
         if self._outs is None:
-            return [_tensor.output_of(handle, self._dtype) for handle in self._handles]
+            return [_tensor.output_of(handle, self._dtype, self._device)
+                    for handle in self._handles]
         if self._buffers is not self._outs:
             with torch.no_grad():
                 for out, buffer in zip(self._outs, self._buffers):
                     if out is not buffer:
                         out.copy_(buffer)
         return list(self._outs)
+
+    def submit(self) -> int:
+        """Start it, wherever its tensors are, and give its handle."""
+        if self._device == _device.HOST:
+            return _handles.submit(self)
+        keep = self._ins if self._buffers in (None, self._ins) else [*self._ins, *self._buffers]
+        return _device.submit(self, self._device, keep)
 
     def release(self) -> None:
         super().release()
@@ -207,7 +238,9 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
     if not tensors:
         raise ValueError('A group needs at least one tensor.')
     dense = _all_dense(tensors) and (
-        outs is None or outs is tensors or all([out.is_contiguous() for out in outs]))
+        outs is None or outs is tensors
+        or all([out.is_cpu and out.is_contiguous() for out in outs]))
+    device = _device.HOST if dense else _device.common([*tensors, *(outs or ())])
     options = _lib.Options(op, 0, prescale, postscale, process_set)
     slot = None
     if name is None:
@@ -216,15 +249,16 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         slot, name = (kind, turn, process_set), f'noname.{turn}'
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
-        return _handles.submit(_Group(kind, name, slot, tensors, outs, options, dense))
+        return _Group(kind, name, slot, tensors, outs, options, dense, device).submit()
     parts = []
     for dtype in sorted(dtypes, key=_tensor.code_of):
         places = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
         label = str(dtype).rpartition('.')[2]
         part = _Group(kind, f'{name}.{label}', slot and (*slot, label),
                       [tensors[i] for i in places],
-                      None if outs is None else [outs[i] for i in places], options, dense)
-        parts.append((places, _handles.submit(part)))
+                      None if outs is None else [outs[i] for i in places], options, dense,
+                      device)
+        parts.append((places, part.submit()))
     return _handles.submit(Parts(parts, len(tensors)))
 
 

@@ -6,6 +6,7 @@ from typing import Any, Optional, Sequence, Tuple
 import torch
 
 from reigen import _core, _lib
+from reigen.torch import _device
 
 #: torch's element types, with the numbers of enum reigen_dtype.
 CODES = {torch.uint8: 0, torch.int8: 1, torch.int16: 3, torch.int32: 4, torch.int64: 5,
@@ -23,20 +24,17 @@ def code_of(dtype: torch.dtype) -> int:
 
 
 def describe(tensor: torch.Tensor) -> Tuple[int, int, int]:
-    """(address, enum reigen_dtype, device: -1 is the CPU) of a dense, row-major tensor.
+    """(address, enum reigen_dtype, device: as _device.of) of a dense, row-major tensor.
 
-    The one place that knows where a tensor's memory lies. Raises ValueError for what the runtime
-    cannot take, saying why.
+    Raises ValueError for what the runtime cannot take, saying why.
     """
     code = CODES.get(tensor.dtype) if isinstance(tensor, torch.Tensor) else None
     if code is None or tensor.layout is not torch.strided:
         raise refusal(tensor)
-    if not tensor.is_cpu:
-        raise ValueError(f'A tensor on {tensor.device} was given, and this version of Reigen '
-                         'carries CPU tensors only: move it with tensor.cpu() first.')
+    device = _device.HOST if tensor.is_cpu else _device.of(tensor)
     if not tensor.is_contiguous():
         raise ValueError('Tensor is required to be contiguous.')
-    return tensor.data_ptr(), code, -1
+    return tensor.data_ptr(), code, device
 
 
 def row_major(tensor: torch.Tensor) -> torch.Tensor:
@@ -77,15 +75,20 @@ def from_memory(address: Optional[int], nbytes: int, shape: Sequence[int],
     return result
 
 
-def output_of(handle: int, dtype: torch.dtype) -> torch.Tensor:
-    """The result that the runtime allocated for a finished operation."""
+def output_of(handle: int, dtype: torch.dtype, device: int = _device.HOST) -> torch.Tensor:
+    """The result that the runtime allocated for a finished operation, on this device. Of a GPU's
+    the address is of no use to the host."""
     address, nbytes = ctypes.c_void_p(), ctypes.c_size_t()
     shape, ndim = (ctypes.c_int64 * _lib.NDIM_MAX)(), ctypes.c_int()
     rc = _lib.quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(nbytes), shape,
                                   ctypes.byref(ndim))
     if rc < 0:
         raise _core.operation_error(rc, '')
-    return from_memory(address.value, nbytes.value, shape[:ndim.value], dtype)
+    if device == _device.HOST:
+        return from_memory(address.value, nbytes.value, shape[:ndim.value], dtype)
+    result = _device.empty(shape[:ndim.value], dtype, device)
+    _device.copy_output(handle, result)
+    return result
 
 
 def splits_of(handle: int, count: int) -> torch.Tensor:

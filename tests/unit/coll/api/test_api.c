@@ -173,6 +173,7 @@ static void gather(int me, int n, int64_t unit)
     const void *data = NULL;
     size_t nbytes = 0, at = 0, wrong = 0;
     int ndim = 0;
+    void *copied;
     reigen_handle h = 0;
 
     for (int64_t i = 0; i < rows * 3; i++)
@@ -186,7 +187,12 @@ static void gather(int me, int n, int64_t unit)
             wrong += out[at++] != (int32_t) (r * 100000 + i);
     }
     check(wrong == 0 && nbytes == at * 4 && ndim == 2 && got[0] == (int64_t) at / 3 && got[1] == 3);
+    copied = malloc(nbytes + 1);
+    check(copied && reigen_output_copy(h, copied, nbytes) == 0 && !memcmp(copied, data, nbytes));
+    check(reigen_output_copy(h, copied, nbytes + 1) == -EINVAL);
     reigen_release(h);
+    check(reigen_output_copy(h, copied, nbytes) == -EINVAL);
+    free(copied);
     free(in);
 }
 
