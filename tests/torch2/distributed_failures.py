@@ -43,7 +43,7 @@ def mistakes(me):
     fails(future.wait, 'Mismatched')
     fails(work.wait, 'Mismatched')
     assert not work.is_success() and work.exception() is not None
-    fails(lambda: dist.all_reduce(torch.ones(2, device='meta')), 'cpu:reigen,cuda:nccl',
+    fails(lambda: dist.all_reduce(torch.ones(2, device='meta')), 'CUDA devices',
           kind=ValueError)
     fails(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), 'integers', kind=ValueError)
     fails(lambda: dist.all_reduce(torch.ones(2).to_sparse(), dist.ReduceOp.MAX), 'SUM or AVG',
@@ -266,7 +266,7 @@ def hooked(hook=None, group=None):
 
 def backward(me):
     """What DDP asks for in a backward pass begins at its end, and has no need of it."""
-    from reigen.distributed import _late, _work
+    from reigen.distributed import _engine, _late, _work
     ran = []
     run = _late.Late.run
     _late.Late.run = lambda work: (ran.append(work._key), run(work))[1]
@@ -280,9 +280,12 @@ def backward(me):
     seen = []
     model = hooked(lambda grad: seen.append(len(_work.waiting)))
     ran.clear()
+    # The machine may be busy with other things.
+    soon, _late._LATE_S, _engine.SOON_MS = (_late._LATE_S, _engine.SOON_MS), 60, 60000
     train(model)
     assert seen[0] > 15 and len(ran) == 40, (seen, len(ran))  # more than may wait at a time
     checkpointed(me)
+    _late._LATE_S, _engine.SOON_MS = soon
 
     # Another operation in the pass: those that wait begin before it.
     def reduce(grad):
@@ -291,14 +294,14 @@ def backward(me):
         assert (tensor == 2).all() and not _work.waiting
     train(hooked(reduce))
 
-    # Rank 0 waits in its pass for something else, which rank 1 does after its pass.
+    # Rank 0 waits in its pass for something else, which rank 1 does after some that wait.
     gloo = dist.new_group(backend='gloo')
-    model = hooked((lambda grad: dist.barrier(gloo)) if me == 0 else None)
-    began = time.monotonic()
-    train(model)
-    if me == 1:
+
+    def wait(grad):
+        for future in [work.get_future() for work in _work.waiting] if me else ():
+            future.wait()
         dist.barrier(gloo)
-    assert time.monotonic() - began < 20
+    train(hooked(wait))
 
     # A pass that fails: what waits begins all the same, and so the other rank's pass ends.
     def fail(grad):

@@ -18,12 +18,13 @@ from reigen._lib import Options, lib, quick
 from reigen._observe import diagnose
 from reigen.distributed import _late, _work
 from reigen.distributed._work import begin_all, failure, waiting
-from reigen.torch import _cores
+from reigen.torch import _cores, _device
+from reigen.torch._device import HOST
 
 #: Names that the operations of a kind take turns at; a power of two.
 RING = 64
 #: The others of an operation that begins late come within so long, or its successors begin too.
-SOON_MS = 10
+SOON_MS = 50
 #: Requests that are kept.
 CACHE_MAX = 2048
 
@@ -173,14 +174,15 @@ class Engine:
 
     # ------------------------------------------------------------------ in flight
 
-    def start(self, kind: int, code: int, count: int, how: Any, source: int, target: int) -> int:
+    def start(self, kind: int, code: int, count: int, how: Any, source: int, target: int,
+              index: int = HOST) -> int:
         """As run(), but gives a handle; also for ALLGATHER and REDUCESCATTER of equal parts of
-        count elements, to target."""
+        count elements, to target. index: the CUDA device that the memory is on."""
         if waiting:
             begin_all()
-        return self.start_reserved(self.reserve(kind, code, count, how), source, target)
+        return self.start_reserved(self.reserve(kind, code, count, how), source, target, index)
 
-    def start_reserved(self, key: Any, source: int, target: int) -> int:
+    def start_reserved(self, key: Any, source: int, target: int, index: int = HOST) -> int:
         turn, kind, code, count, how = key
         handle, shape = ctypes.c_int64(), ctypes.c_int64(count)
         options = ctypes.byref(self._how(kind, how))
@@ -196,9 +198,9 @@ class Engine:
         else:
             def call():
                 return lib.reigen_into_async(kind, name, source, target, code, count, options, ret)
-        return self._submit(kind, turn, call, handle)
+        return self._submit(kind, turn, call, handle, index)
 
-    def exchange(self, code: int, splits: List[int], source: int) -> int:
+    def exchange(self, code: int, splits: List[int], source: int, index: int = HOST) -> int:
         """An alltoall of so many elements to each rank; its result is the runtime's."""
         if max(splits, default=0) > _INT32_MAX:
             raise failure(f'alltoall: {max(splits)} elements are more than {_INT32_MAX} to a rank')
@@ -214,12 +216,14 @@ class Engine:
                 ctypes.addressof(rows), self.size, ctypes.byref(self._how(ALLTOALL, None)),
                 ctypes.byref(handle))
 
-        return self._submit(ALLTOALL, turn, call, handle)
+        return self._submit(ALLTOALL, turn, call, handle, index)
 
-    def _submit(self, kind: int, turn: int, call: Any, handle: ctypes.c_int64) -> int:
+    def _submit(self, kind: int, turn: int, call: Any, handle: ctypes.c_int64, index: int) -> int:
         if _work._orphans or _stuck:
             _work.sweep()
             _sweep_stuck()
+        if index != HOST:
+            call = _device.there(index, call)
         rc = call()
         if rc == EXISTS:
             deadline = time.monotonic() + self.timeout
@@ -249,8 +253,8 @@ def _sweep_stuck() -> None:
 
 
 def take(handle: int, target: int, counts: Sequence[int], nbytes: int) -> None:
-    """Copy what the runtime allocated for a finished alltoall to the caller's memory, nbytes of
-    which are for counts[r] elements from rank r."""
+    """Copy what the runtime allocated for a finished alltoall to the caller's memory in the same
+    place, nbytes of which are for counts[r] elements from rank r."""
     address, found = ctypes.c_void_p(), ctypes.c_size_t()
     shape, ndim = (ctypes.c_int64 * _lib.NDIM_MAX)(), ctypes.c_int()
     rc = quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(found), shape,
@@ -267,5 +271,5 @@ def take(handle: int, target: int, counts: Sequence[int], nbytes: int) -> None:
                           'expected from it')
     if found.value != nbytes:
         raise failure(f'alltoall: {found.value} bytes have come, and there is room for {nbytes}')
-    if nbytes:
-        ctypes.memmove(target, address.value, nbytes)
+    if nbytes and lib.reigen_output_copy(handle, target, nbytes) < 0:
+        raise failure(last_error())

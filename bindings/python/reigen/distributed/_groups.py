@@ -21,7 +21,7 @@ from reigen.distributed._collectives import Collectives
 from reigen.distributed._engine import Engine
 from reigen.distributed._work import Many
 
-_CPU = torch.device('cpu')
+_DEVICES = torch.device('cpu'), torch.device('cuda')
 _count = itertools.count()
 #: PyTorch 2.14 is the first that lets Python implement one.
 _BACKENDS_IN_PYTHON = tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 14)
@@ -105,7 +105,8 @@ class ReigenProcessGroup(_Life, Collectives, *_NAMES, c10d.ProcessGroup):
         self._set_default_backend(custom)
         # What PyTorch asks in C++ of a group's devices.
         self._companion = _companion_class()(self) if _BACKENDS_IN_PYTHON else None
-        self._register_backend(_CPU, custom, self._companion)
+        for device in _DEVICES:
+            self._register_backend(device, custom, self._companion)
 
     def _get_backend(self, device: Any) -> Any:
         return self

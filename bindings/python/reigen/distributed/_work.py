@@ -19,7 +19,7 @@ import itertools
 import queue
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from torch.distributed import DistBackendError
@@ -54,6 +54,20 @@ def write(target: torch.Tensor, source: torch.Tensor) -> None:
         if target.is_complex() and not source.is_complex():
             source = torch.view_as_complex(source.view(*target.shape, 2))
         target.copy_(source.view(target.shape))
+
+
+def tensors_in(several: Any) -> Iterator[torch.Tensor]:
+    if isinstance(several, torch.Tensor):
+        yield several
+    elif isinstance(several, (tuple, list)):
+        for one in several:
+            yield from tensors_in(one)
+
+
+def new_future(outputs: Any) -> torch.futures.Future:
+    """One that knows the devices of what it will hold."""
+    devices = {tensor.device for tensor in tensors_in(outputs) if tensor.is_cuda}
+    return torch.futures.Future(devices=list(devices)) if devices else torch.futures.Future()
 
 
 def sweep() -> None:
@@ -102,7 +116,7 @@ class Done(c10d.Work):
     _source_rank = source_rank
 
     def get_future(self) -> torch.futures.Future:
-        future: torch.futures.Future = torch.futures.Future()
+        future = new_future(self._outputs)
         future.set_result(self._outputs)
         return future
 
@@ -258,13 +272,16 @@ class Pending(c10d.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = future = torch.futures.Future()
+            self._future = future = self._new_future()
             over = self._over
         if over:
             self.complete()
         else:
             self._tell()
         return future
+
+    def _new_future(self) -> torch.futures.Future:
+        return torch.futures.Future()
 
     def _tell(self) -> None:
         """Have the future completed at the end."""
@@ -276,6 +293,10 @@ class Pending(c10d.Work):
                 _on_done_safe(number, handle, -1)
         if not self._over:
             watch.need()
+
+    def _told_of_end(self) -> None:
+        """In a thread of C's."""
+        self._end(told=True)
 
     def complete(self) -> None:
         """Tell those who have the future, as far as nobody has; their functions run in it."""
@@ -387,7 +408,7 @@ def _on_done_safe(number: int, handle: int, status: int) -> None:
         last = work._open == 0
     if last:
         _told.pop(number, None)
-        work._end(told=True)
+        work._told_of_end()
         _tellers.complete(work)
 
 
@@ -438,7 +459,7 @@ class Many(c10d.Work):
         return self._outputs
 
     def get_future(self) -> torch.futures.Future:
-        future: torch.futures.Future = torch.futures.Future()
+        future = new_future(self._outputs)
         outputs = self._outputs
 
         def done(all_of_them: torch.futures.Future) -> None:
