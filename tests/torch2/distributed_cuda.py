@@ -2,8 +2,8 @@
 """CUDA tensors over the backend "reigen", on the stand-in driver of tests/python/ranks/gpu.py. Two
 ranks.
 
-PyTorch's C++ knows nothing of the stand-in. So this calls what torch.distributed calls, and what
-PyTorch has in C++ for streams is missing: the futures here are those of the CPU, and DDP cannot run.
+PyTorch's C++ knows nothing of the stand-in. So what it has for streams is missing: the futures here
+are those of the CPU, and DDP cannot run.
 """
 import os
 import sys

@@ -116,8 +116,8 @@ def barrier(process_set: Any = 0) -> None:
 
 
 def join(device: int = -1) -> int:
-    """This rank has no more data; blocks until all ranks say so. The last rank that did. device: the
-    GPU on which it supplies zeros to the others, where it has had no tensor on one yet."""
+    """This rank has no more data; blocks until all ranks say so. The last rank that did. device:
+    the GPU on which it supplies zeros to the others, where it has had no tensor on one yet."""
     if device >= 0:
         _device.suggest(device)
     return synchronize(join_async())

@@ -186,8 +186,8 @@ class OnDevice(_handles.Pending):
 
 
 def submit(pending: _handles.Pending, index: int, keep: Sequence[torch.Tensor]) -> int:
-    """As _handles.submit, of an operation whose tensors are all on this device or, with HOST, in the
-    host's memory. keep: those tensors."""
+    """As _handles.submit, of an operation whose tensors are all on this device or, with HOST, in
+    the host's memory. keep: those tensors."""
     if index == HOST:
         return _handles.submit(pending)
     try:
