@@ -584,7 +584,8 @@ static int launch_comm(struct comm *comm)
         if (group[i].comm != comm)
             continue;
         launch->stream = group[i].stream;
-        group[i].number = ++comm->number;
+        /* Sends and receives are between two ranks: the others may have fewer of them. */
+        group[i].number = group[i].kind < SEND ? ++comm->number : 0;
         launch->calls[launch->ncalls++] = group[i];
         group[i].comm = NULL;
     }
