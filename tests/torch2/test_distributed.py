@@ -41,13 +41,13 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def run(launcher, np, *argv):
-    """The program's output; it must succeed."""
+def run(launcher, np, *argv, **more):
+    """The program's output; it must succeed. more: variables."""
     command = {'torchrun': [PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node', str(np),
                             '--master-port', str(free_port())],
                'reigen': [ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', PYTHON]}
     done = subprocess.run([*command[launcher], *argv], capture_output=True, text=True, timeout=200,
-                          env=environment(), check=False)
+                          env=environment(**more), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -64,7 +64,8 @@ def test_ddp_fsdp2_zero_and_dtensor_train(launcher, np):
 
 
 @pytest.mark.parametrize('mode, np', [('mistakes', 3), ('late', 2), ('abort', 3), ('horovod', 2),
-                                      ('again', 3), ('forks', 2), ('sockets', 2)])
+                                      ('again', 3), ('forks', 2), ('sockets', 2),
+                                      ('backward', 2)])
 def test_what_goes_wrong_is_told_and_the_rest_goes_on(mode, np, tmp_path):
     assert 'all told' in run('torchrun', np, HERE / 'distributed_failures.py', mode,
                              tmp_path / 'store')
@@ -81,6 +82,15 @@ def test_a_rank_that_is_killed_is_told_to_the_others():
     assert [rank.returncode for rank in ranks] == [0, -9, 0], outputs
     for rank in (0, 2):
         assert f'rank {rank} was told' in outputs[rank], outputs[rank]
+
+
+def test_cuda_tensors_are_in_the_order_of_streams():
+    """On the stand-ins for the driver and NCCL."""
+    standin = ROOT / 'build/tests/standin'
+    assert 'all good on GPUs' in run(
+        'torchrun', 2, HERE / 'distributed_cuda.py', LD_LIBRARY_PATH=str(standin),
+        REIGEN_NCCL=str(standin / 'libnccl.so.2'), STANDIN_DELAY_US='20',
+        STANDIN_CUDA_MEMORY=str(200 << 20))
 
 
 def test_two_devices_can_have_two_backends():

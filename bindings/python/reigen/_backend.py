@@ -35,4 +35,5 @@ def register():
         return
     backend = sys.modules['torch'].distributed.Backend
     if NAME.upper() not in backend._plugins:
-        backend.register_backend(NAME, _create, extended_api=True, devices=['cpu'])
+        backend.register_backend(NAME, _create, extended_api=True,
+                                 devices=['cpu', 'cuda'])

@@ -10,10 +10,14 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
-from reigen.distributed import _engine, _p2p, _sparse
+from reigen.distributed import _engine, _late, _p2p, _sparse
 from reigen.distributed._engine import (ALLGATHER, ALLREDUCE, AVERAGE, BROADCAST, MAX, MIN, PRODUCT,
                                         REDUCESCATTER, SUM, UINT8, Engine)
-from reigen.distributed._work import DONE, Done, Many, Pending, failure, write
+from reigen.distributed._work import (DONE, Done, Many, Pending, begin_all, failure, waiting,
+                                       write)
+from reigen.distributed._stream import OnStream
+from reigen.torch import _device
+from reigen.torch._device import HOST
 from reigen.torch._tensor import CODES
 
 #: An allgather or reducescatter of at most so many bytes in all is a small one.
@@ -29,6 +33,8 @@ _PREMUL_SUM = 8
 _LINEAR = (0, 1, _PREMUL_SUM)
 _NAMES = ('SUM', 'AVG', 'PRODUCT', 'MIN', 'MAX', 'BAND', 'BOR', 'BXOR', 'PREMUL_SUM')
 _PLAIN_SUM = (SUM, 1.0)
+#: By c10d's RedOpType: what an operation is known by.
+_HOW = {number: (op, 1.0) for number, op in _REDUCTIONS.items()}
 
 Tensors = Sequence[torch.Tensor]
 
@@ -39,13 +45,12 @@ def _refuse(tensor: Any) -> Exception:
     if tensor.layout is not torch.strided:
         return ValueError(f'The backend "reigen" carries dense tensors, not {tensor.layout}.')
     return ValueError(f'A tensor on {tensor.device} was given, and the backend "reigen" carries '
-                      'CPU tensors only. Give init_process_group "cpu:reigen,cuda:nccl", or move '
-                      'the tensor with tensor.cpu().')
+                      'those on the CPU and on CUDA devices: move it with tensor.cpu() first.')
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with its elements in a row, as numbers of the runtime or of their parts."""
-    if (not isinstance(tensor, torch.Tensor) or not tensor.is_cpu
+    if (not isinstance(tensor, torch.Tensor) or not (tensor.is_cpu or tensor.is_cuda)
             or tensor.layout is not torch.strided):
         raise _refuse(tensor)
     if tensor.is_neg():
@@ -53,6 +58,12 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor if tensor.is_contiguous() else tensor.contiguous()
+
+
+def _staged(tensor: torch.Tensor) -> torch.Tensor:
+    """As _dense(), in the host's memory: messages go through it."""
+    dense = _dense(tensor)
+    return dense if dense.is_cpu else dense.cpu()
 
 
 def _one(tensors: Tensors) -> torch.Tensor:
@@ -97,8 +108,12 @@ class Collectives:
     # ------------------------------------------------------------------ parts of the others
 
     def _flight(self, handles: Sequence[int], keep: Any, outputs: Any, opts: Any,
-                finish: Optional[Callable[[Sequence[int]], None]] = None) -> Any:
-        work = self._note(Pending(handles, keep, outputs, self._engine, finish))
+                finish: Optional[Callable[[Sequence[int]], None]] = None,
+                index: int = HOST) -> Any:
+        if index == HOST:
+            work = self._note(Pending(handles, keep, outputs, self._engine, finish))
+        else:
+            work = self._note(OnStream(handles, keep, outputs, self._engine, finish, index))
         if opts is not None and not opts.asyncOp:
             work.wait()
         return work
@@ -112,6 +127,8 @@ class Collectives:
     def _alive(self) -> Engine:
         if self._aborted:
             raise failure('This process group has been aborted or destroyed.')
+        if waiting:
+            begin_all()
         return self._engine
 
     def _reduction(self, opts: Any, tensor: torch.Tensor) -> Tuple[Any, Any]:
@@ -122,7 +139,7 @@ class Collectives:
             raise ValueError(f'The backend "reigen" reduces {tensor.dtype} by SUM, AVG and '
                              f'PREMUL_SUM, not by {op}.')
         if number in _REDUCTIONS:
-            return (_REDUCTIONS[number], 1.0), None
+            return _HOW[number], None
         if number in _BITWISE:
             return None, _BITWISE[number]
         if number == _PREMUL_SUM:
@@ -136,7 +153,7 @@ class Collectives:
         """
         if tensor.is_floating_point():
             raise ValueError('BAND, BOR and BXOR are for integers and bool.')
-        rows = torch.empty((self._engine.size, *tensor.shape), dtype=tensor.dtype)
+        rows = tensor.new_empty((self._engine.size, *tensor.shape))
 
         def reduce(handles):
             result = rows[0]
@@ -148,7 +165,7 @@ class Collectives:
     # ------------------------------------------------------------------ reductions
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> Any:
-        if not isinstance(tensors, (list, tuple)):
+        if tensors.__class__ is not list and not isinstance(tensors, (list, tuple)):
             tensors = [tensors]
         tensor = tensors[0]
         number = 0 if opts is None else hash(opts.reduceOp)
@@ -157,10 +174,13 @@ class Collectives:
                 or not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_neg()):
             return self._allreduce_slowly(tensors, opts)
         address = tensor.data_ptr()
-        how = (_REDUCTIONS[number], 1.0)
+        how = _HOW[number]
         if opts is not None and not opts.asyncOp:
             self._engine.run(ALLREDUCE, code, tensor.numel(), how, address, address, tensors)
             return DONE
+        if not self._engine.overlaps and self._coalesced is None and _late.wanted():
+            return _late.Late(self._engine, self._engine.reserve(ALLREDUCE, code, tensor.numel(),
+                                                                 how), address, tensors)
         handle = self._engine.start(ALLREDUCE, code, tensor.numel(), how, address, address)
         return self._note(Pending((handle,), tensors, tensors, self._engine))
 
@@ -174,12 +194,14 @@ class Collectives:
             return self._bitwise(dense, function, list(tensors), opts,
                                  lambda bits: write(tensor, bits))
         address = dense.data_ptr()
-        handle = engine.start(ALLREDUCE, _number_code(dense), dense.numel(), how, address, address)
+        index = _device.of(dense)
+        handle = engine.start(ALLREDUCE, _number_code(dense), dense.numel(), how, address, address,
+                              index)
 
         def finish(handles):
             if dense.data_ptr() != tensor.data_ptr():
                 write(tensor, dense)
-        return self._flight((handle,), (tensor, dense), list(tensors), opts, finish)
+        return self._flight((handle,), (tensor, dense), list(tensors), opts, finish, index)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         alone = _Asynchronous(opts)
@@ -191,8 +213,11 @@ class Collectives:
     def allreduce_sparse(self, tensors: Tensors, opts: Any = None) -> Any:
         self._alive()
         tensor, number = _one(tensors), 0 if opts is None else hash(opts.reduceOp)
-        if not tensor.is_cpu or tensor.layout is not torch.sparse_coo:
+        if tensor.layout is not torch.sparse_coo:
             raise _refuse(tensor)
+        if not tensor.is_cpu:
+            raise ValueError('The backend "reigen" carries sparse tensors on the CPU only: '
+                             'to_dense() before it.')
         if number > 1:
             raise ValueError('Sparse tensors are reduced by SUM or AVG alone.')
         if number == 1 and not (tensor.is_floating_point() or tensor.is_complex()):
@@ -211,13 +236,15 @@ class Collectives:
                 lambda bits: write(tensor, bits) if root == self._me else None)
         # The others keep what they have.
         result = dense if root == self._me else torch.empty_like(dense)
+        index = _device.of(dense)
         handle = engine.start(ALLREDUCE, _number_code(dense), dense.numel(), how, dense.data_ptr(),
-                              result.data_ptr())
+                              result.data_ptr(), index)
 
         def finish(handles):
             if root == self._me and dense.data_ptr() != tensor.data_ptr():
                 write(tensor, dense)
-        return self._flight((handle,), (tensor, dense, result), list(tensors), opts, finish)
+        return self._flight((handle,), (tensor, dense, result), list(tensors), opts, finish,
+                            index)
 
     # ------------------------------------------------------------------ broadcast
 
@@ -229,16 +256,16 @@ class Collectives:
         dense = _dense(tensor)
         code, count = _code(dense)
         address = dense.data_ptr()
-        copied = address != tensor.data_ptr()
-        if opts is not None and not opts.asyncOp and not copied:
+        copied, index = address != tensor.data_ptr(), _device.of(dense)
+        if opts is not None and not opts.asyncOp and not copied and index == HOST:
             engine.run(BROADCAST, code, count, root, address, address, tensors)
             return DONE
-        handle = engine.start(BROADCAST, code, count, root, address, address)
+        handle = engine.start(BROADCAST, code, count, root, address, address, index)
 
         def finish(handles):
             if copied and root != self._me:
                 write(tensor, dense)
-        return self._flight((handle,), (tensor, dense), list(tensors), opts, finish)
+        return self._flight((handle,), (tensor, dense), list(tensors), opts, finish, index)
 
     # ------------------------------------------------------------------ allgather
 
@@ -265,11 +292,12 @@ class Collectives:
         """All sources, row by row; both are dense."""
         engine = self._alive()
         code, count = _code(source)
-        nbytes = source.numel() * source.element_size()
-        if nbytes * engine.size <= SMALL:
+        nbytes, index = source.numel() * source.element_size(), _device.common([source, rows])
+        if nbytes * engine.size <= SMALL and index == HOST:
             return self._gather_small(rows, source, nbytes, outputs, opts, finish, keep)
-        handle = engine.start(ALLGATHER, code, count, None, source.data_ptr(), rows.data_ptr())
-        return self._flight((handle,), (rows, source, keep), outputs, opts, finish)
+        handle = engine.start(ALLGATHER, code, count, None, source.data_ptr(), rows.data_ptr(),
+                              index)
+        return self._flight((handle,), (rows, source, keep), outputs, opts, finish, index)
 
     def all_gather_single(self, output: torch.Tensor, source: torch.Tensor,
                           opts: Any = None) -> Any:
@@ -295,7 +323,7 @@ class Collectives:
             raise ValueError(
                 f'all_gather: the outputs have {places[0].numel()} elements of {places[0].dtype} '
                 f'and the input {sources[0].numel()} of {sources[0].dtype}.')
-        rows = torch.empty((len(places), *own.shape), dtype=own.dtype)
+        rows = own.new_empty((len(places), *own.shape))
 
         def finish(handles):
             for place, row in zip(places, rows):
@@ -347,36 +375,37 @@ class Collectives:
                       keep: Any) -> Any:
         """parts: all ranks' parts in a row, dense."""
         engine, (how, function) = self._alive(), reduction
+        index = _device.common([parts, output])
         flat = parts.view(engine.size, -1) if parts.numel() else parts.new_empty((engine.size, 0))
         if function is not None:
             return self._bitwise(flat, function, [output], opts,
                                  lambda bits: write(output, bits[self._me]))
         code, nbytes = _number_code(parts), parts.numel() * parts.element_size()
         if how[0] not in (SUM, AVERAGE) or nbytes <= SMALL:
-            return self._scatter_small(flat, output, how, opts, keep)
+            return self._scatter_small(flat, output, how, opts, keep, index)
         own = _dense(output)
         start, end = flat.data_ptr(), flat.data_ptr() + nbytes
         if own.data_ptr() != output.data_ptr() or start <= own.data_ptr() < end:
             own = torch.empty_like(flat[0])
-        handle = engine.start(REDUCESCATTER, code, own.numel(), how, start, own.data_ptr())
+        handle = engine.start(REDUCESCATTER, code, own.numel(), how, start, own.data_ptr(), index)
 
         def finish(handles):
             if own.data_ptr() != output.data_ptr():
                 write(output, own)
-        return self._flight((handle,), (parts, own, keep), [output], opts, finish)
+        return self._flight((handle,), (parts, own, keep), [output], opts, finish, index)
 
     def _scatter_small(self, flat: torch.Tensor, output: torch.Tensor, how: Any, opts: Any,
-                       keep: Any) -> Any:
+                       keep: Any, index: int) -> Any:
         """By an allreduce, of which each rank takes its row."""
         engine, sums = self._engine, torch.empty_like(flat)
         code, count, keep = _number_code(flat), flat.numel(), (flat, sums, keep)
-        if opts is not None and not opts.asyncOp:
+        if opts is not None and not opts.asyncOp and index == HOST:
             engine.run(ALLREDUCE, code, count, how, flat.data_ptr(), sums.data_ptr(), keep)
             write(output, sums[self._me])
             return DONE
-        handle = engine.start(ALLREDUCE, code, count, how, flat.data_ptr(), sums.data_ptr())
+        handle = engine.start(ALLREDUCE, code, count, how, flat.data_ptr(), sums.data_ptr(), index)
         return self._flight((handle,), keep, [output], opts,
-                            lambda handles: write(output, sums[self._me]))
+                            lambda handles: write(output, sums[self._me]), index)
 
     def reduce_scatter(self, outputs: Tensors, sources: Sequence[Tensors],
                        opts: Any = None) -> Any:
@@ -425,13 +454,14 @@ class Collectives:
         code, count = _code(source)
         factor = count // source.numel() if source.numel() else 1
         scale = 1 if target.dtype in CODES else target.element_size()
-        handle = engine.exchange(code, [n * factor for n in splits], source.data_ptr())
+        index = _device.common([source, target])
+        handle = engine.exchange(code, [n * factor for n in splits], source.data_ptr(), index)
         nbytes = target.numel() * target.element_size()
 
         def done(handles):
             _engine.take(handles[0], target.data_ptr(), [n * scale for n in counts], nbytes)
             finish()
-        return self._flight((handle,), (source, target, keep), outputs, opts, done)
+        return self._flight((handle,), (source, target, keep), outputs, opts, done, index)
 
     def all_to_all_single(self, output: torch.Tensor, source: torch.Tensor,
                           output_splits: Sequence[int], input_splits: Sequence[int],
@@ -476,9 +506,9 @@ class Collectives:
         dtype = torch.view_as_real(some).dtype if some.is_complex() else some.dtype
         splits = [0 if s is None else s.numel() for s in dense]
         flat = [s.reshape(-1) for s in dense if s is not None]
-        source = torch.cat(flat) if flat else torch.empty(0, dtype=dtype)
+        source = torch.cat(flat) if flat else some.new_empty((0,), dtype=dtype)
         counts = [0 if o is None else o.numel() * (2 if o.is_complex() else 1) for o in outputs]
-        target = torch.empty(sum(counts), dtype=dtype)
+        target = some.new_empty((sum(counts),), dtype=dtype)
 
         def finish():
             at = 0
@@ -574,7 +604,7 @@ class Collectives:
         if not 0 <= peer < self._engine.size or peer == self._me:
             raise ValueError(f'send: rank {peer} of a group of {self._engine.size} was given, and '
                              f'this is rank {self._me}.')
-        dense = _dense(tensor)
+        dense = _staged(tensor)
         work = _p2p.Sending(tensor, dense, timeout, peer)
         _p2p.send(self._place.peers[peer], self._engine.name, self._me, tag, self._view(dense),
                   work)
@@ -586,7 +616,7 @@ class Collectives:
         if peer is not None and (not 0 <= peer < self._engine.size or peer == self._me):
             raise ValueError(f'recv: rank {peer} of a group of {self._engine.size} was given, and '
                              f'this is rank {self._me}.')
-        dense = _dense(tensor)
+        dense = _staged(tensor)
         posted = _p2p.post(self._engine.name, peer, tag, self._view(dense), dense)
         return self._note(_p2p.Receiving(tensor, dense, timeout, posted, peer))
 

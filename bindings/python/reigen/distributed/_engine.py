@@ -10,18 +10,21 @@ import ctypes
 import errno
 import itertools
 import time
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from reigen import _lib
 from reigen._core import AGAIN, EXISTS, SLICE_MS, last_error
 from reigen._lib import Options, lib, quick
 from reigen._observe import diagnose
-from reigen.distributed import _work
-from reigen.distributed._work import failure
-from reigen.torch import _cores
+from reigen.distributed import _late, _work
+from reigen.distributed._work import begin_all, failure, waiting
+from reigen.torch import _cores, _device
+from reigen.torch._device import HOST
 
 #: Names that the operations of a kind take turns at; a power of two.
 RING = 64
+#: The others of an operation that begins late come within so long, or its successors begin too.
+SOON_MS = 50
 #: Requests that are kept.
 CACHE_MAX = 2048
 
@@ -56,6 +59,8 @@ class Engine:
             keep: Any) -> None:
         """An allreduce or broadcast of count elements, and wait. how: (reduction, prescale), or a
         broadcast's root, a place in the group. keep: what the memory is."""
+        if waiting:
+            begin_all()
         key = (next(self._turns[kind]) & (RING - 1), kind, code, count, how)
         request = self._requests.get(key) or self._create(key)
         try:
@@ -64,10 +69,30 @@ class Engine:
                 return
             self._rest(key, request, rc, source, target)
         except BaseException:
-            if not lib.reigen_request_test(request):
-                _stuck.append((request, keep))
-                self._requests.pop(key, None)
+            self._give_up(key, request, keep)
             raise
+
+    def reserve(self, kind: int, code: int, count: int, how: Any) -> Any:
+        """The place of an operation that begins later, by run_reserved() or start_reserved()."""
+        return (next(self._turns[kind]) & (RING - 1), kind, code, count, how)
+
+    def run_reserved(self, key: Any, address: int, keep: Any, slow: Callable[[], None]) -> None:
+        """As run(), in place. slow is called once where the others do not come soon."""
+        request = self._requests.get(key) or self._create(key)
+        try:
+            rc = _run(request, address, address, SOON_MS)
+            if rc == AGAIN:
+                slow()
+            if rc != 0:
+                self._rest(key, request, rc, address, address)
+        except BaseException:
+            self._give_up(key, request, keep)
+            raise
+
+    def _give_up(self, key: Any, request: int, keep: Any) -> None:
+        if not lib.reigen_request_test(request):
+            _stuck.append((request, keep))
+            self._requests.pop(key, None)
 
     def _rest(self, key: Any, request: int, rc: int, source: int, target: int) -> None:
         """The rest of run() where the first slice did not end well."""
@@ -118,6 +143,7 @@ class Engine:
 
     def free(self) -> None:
         """Free the requests; none is in flight."""
+        _late.drop(self)
         while self._requests:
             lib.reigen_request_free(self._requests.popitem()[1])
 
@@ -148,10 +174,16 @@ class Engine:
 
     # ------------------------------------------------------------------ in flight
 
-    def start(self, kind: int, code: int, count: int, how: Any, source: int, target: int) -> int:
+    def start(self, kind: int, code: int, count: int, how: Any, source: int, target: int,
+              index: int = HOST) -> int:
         """As run(), but gives a handle; also for ALLGATHER and REDUCESCATTER of equal parts of
-        count elements, to target."""
-        turn = next(self._turns[kind]) & (RING - 1)
+        count elements, to target. index: the CUDA device that the memory is on."""
+        if waiting:
+            begin_all()
+        return self.start_reserved(self.reserve(kind, code, count, how), source, target, index)
+
+    def start_reserved(self, key: Any, source: int, target: int, index: int = HOST) -> int:
+        turn, kind, code, count, how = key
         handle, shape = ctypes.c_int64(), ctypes.c_int64(count)
         options = ctypes.byref(self._how(kind, how))
         name, ret = self._names[turn], ctypes.byref(handle)
@@ -166,12 +198,14 @@ class Engine:
         else:
             def call():
                 return lib.reigen_into_async(kind, name, source, target, code, count, options, ret)
-        return self._submit(kind, turn, call, handle)
+        return self._submit(kind, turn, call, handle, index)
 
-    def exchange(self, code: int, splits: List[int], source: int) -> int:
+    def exchange(self, code: int, splits: List[int], source: int, index: int = HOST) -> int:
         """An alltoall of so many elements to each rank; its result is the runtime's."""
         if max(splits, default=0) > _INT32_MAX:
             raise failure(f'alltoall: {max(splits)} elements are more than {_INT32_MAX} to a rank')
+        if waiting:
+            begin_all()
         turn = next(self._turns[ALLTOALL]) & (RING - 1)
         handle, shape = ctypes.c_int64(), ctypes.c_int64(sum(splits))
         rows = (ctypes.c_int32 * self.size)(*splits)
@@ -182,12 +216,14 @@ class Engine:
                 ctypes.addressof(rows), self.size, ctypes.byref(self._how(ALLTOALL, None)),
                 ctypes.byref(handle))
 
-        return self._submit(ALLTOALL, turn, call, handle)
+        return self._submit(ALLTOALL, turn, call, handle, index)
 
-    def _submit(self, kind: int, turn: int, call: Any, handle: ctypes.c_int64) -> int:
+    def _submit(self, kind: int, turn: int, call: Any, handle: ctypes.c_int64, index: int) -> int:
         if _work._orphans or _stuck:
             _work.sweep()
             _sweep_stuck()
+        if index != HOST:
+            call = _device.there(index, call)
         rc = call()
         if rc == EXISTS:
             deadline = time.monotonic() + self.timeout
@@ -217,8 +253,8 @@ def _sweep_stuck() -> None:
 
 
 def take(handle: int, target: int, counts: Sequence[int], nbytes: int) -> None:
-    """Copy what the runtime allocated for a finished alltoall to the caller's memory, nbytes of
-    which are for counts[r] elements from rank r."""
+    """Copy what the runtime allocated for a finished alltoall to the caller's memory in the same
+    place, nbytes of which are for counts[r] elements from rank r."""
     address, found = ctypes.c_void_p(), ctypes.c_size_t()
     shape, ndim = (ctypes.c_int64 * _lib.NDIM_MAX)(), ctypes.c_int()
     rc = quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(found), shape,
@@ -235,5 +271,5 @@ def take(handle: int, target: int, counts: Sequence[int], nbytes: int) -> None:
                           'expected from it')
     if found.value != nbytes:
         raise failure(f'alltoall: {found.value} bytes have come, and there is room for {nbytes}')
-    if nbytes:
-        ctypes.memmove(target, address.value, nbytes)
+    if nbytes and lib.reigen_output_copy(handle, target, nbytes) < 0:
+        raise failure(last_error())

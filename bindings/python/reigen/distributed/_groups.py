@@ -16,12 +16,12 @@ from typing import Any, List
 import torch
 from torch._C import _distributed_c10d as c10d
 
-from reigen.distributed import _world
+from reigen.distributed import _late, _world
 from reigen.distributed._collectives import Collectives
 from reigen.distributed._engine import Engine
 from reigen.distributed._work import Many
 
-_CPU = torch.device('cpu')
+_DEVICES = torch.device('cpu'), torch.device('cuda')
 _count = itertools.count()
 #: PyTorch 2.14 is the first that lets Python implement one.
 _BACKENDS_IN_PYTHON = tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 14)
@@ -59,6 +59,7 @@ class _Life:
         others, which end too."""
         if not self._aborted:
             self._aborted = True
+            _late.drop(self._engine)
             if self._place.process_set == 0:
                 _world.abort()
             else:
@@ -104,7 +105,8 @@ class ReigenProcessGroup(_Life, Collectives, *_NAMES, c10d.ProcessGroup):
         self._set_default_backend(custom)
         # What PyTorch asks in C++ of a group's devices.
         self._companion = _companion_class()(self) if _BACKENDS_IN_PYTHON else None
-        self._register_backend(_CPU, custom, self._companion)
+        for device in _DEVICES:
+            self._register_backend(device, custom, self._companion)
 
     def _get_backend(self, device: Any) -> Any:
         return self

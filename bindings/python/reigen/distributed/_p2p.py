@@ -27,7 +27,7 @@ from torch._C import _distributed_c10d as c10d
 import torch
 
 from reigen._observe import diagnose
-from reigen.distributed._work import failure, write
+from reigen.distributed._work import failure, new_future, write
 
 _HEADER = struct.Struct('<IIqQ')  # length of the group's name, sender's place, tag, bytes
 _NONCE = 32
@@ -492,7 +492,7 @@ class _Message(c10d.Work):
 
     def get_future(self) -> torch.futures.Future:
         if self._future is None:
-            self._future = torch.futures.Future()
+            self._future = new_future([self._tensor])
             threading.Thread(target=self._tell, daemon=True, name='reigen-p2p').start()
         return self._future
 

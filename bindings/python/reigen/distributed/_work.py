@@ -19,7 +19,7 @@ import itertools
 import queue
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from torch.distributed import DistBackendError
@@ -36,6 +36,8 @@ _dropped: Deque[c10d.Work] = collections.deque(maxlen=64)
 #: Works whose futures reigen_on_done completes, by the number that C hands back.
 _told: Dict[int, 'Pending'] = {}
 _numbers = itertools.count(1)
+#: Operations that have not begun, in their order; _late.py tells of them.
+waiting: Deque[Any] = collections.deque()
 #: How long who asks for a future drives an operation, where no core is idle.
 _DRIVE_US = 10000
 #: How often the deadlines of futures are looked at, and how many idle threads are kept for them.
@@ -52,6 +54,20 @@ def write(target: torch.Tensor, source: torch.Tensor) -> None:
         if target.is_complex() and not source.is_complex():
             source = torch.view_as_complex(source.view(*target.shape, 2))
         target.copy_(source.view(target.shape))
+
+
+def tensors_in(several: Any) -> Iterator[torch.Tensor]:
+    if isinstance(several, torch.Tensor):
+        yield several
+    elif isinstance(several, (tuple, list)):
+        for one in several:
+            yield from tensors_in(one)
+
+
+def new_future(outputs: Any) -> torch.futures.Future:
+    """One that knows the devices of what it will hold."""
+    devices = {tensor.device for tensor in tensors_in(outputs) if tensor.is_cuda}
+    return torch.futures.Future(devices=list(devices)) if devices else torch.futures.Future()
 
 
 def sweep() -> None:
@@ -100,7 +116,7 @@ class Done(c10d.Work):
     _source_rank = source_rank
 
     def get_future(self) -> torch.futures.Future:
-        future: torch.futures.Future = torch.futures.Future()
+        future = new_future(self._outputs)
         future.set_result(self._outputs)
         return future
 
@@ -256,11 +272,19 @@ class Pending(c10d.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = future = torch.futures.Future()
+            self._future = future = self._new_future()
             over = self._over
         if over:
             self.complete()
-            return future
+        else:
+            self._tell()
+        return future
+
+    def _new_future(self) -> torch.futures.Future:
+        return torch.futures.Future()
+
+    def _tell(self) -> None:
+        """Have the future completed at the end."""
         number = next(_numbers)
         _told[number] = self
         self._open = len(self._handles)
@@ -268,8 +292,11 @@ class Pending(c10d.Work):
             if lib.reigen_on_done(handle, _on_done, number) < 0:
                 _on_done_safe(number, handle, -1)
         if not self._over:
-            _watch.need()
-        return future
+            watch.need()
+
+    def _told_of_end(self) -> None:
+        """In a thread of C's."""
+        self._end(told=True)
 
     def complete(self) -> None:
         """Tell those who have the future, as far as nobody has; their functions run in it."""
@@ -318,13 +345,16 @@ class _Tellers:
 
 
 class _Watch:
-    """A thread that looks at the deadlines of futures, as long as there are any."""
+    """A thread that looks at the deadlines of futures, and at what waiting holds, as long as there
+    are any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._there = False
 
     def need(self) -> None:
+        if self._there:  # it looks once more before it says that it is not
+            return
         with self._lock:
             there, self._there = self._there, True
         if not there:
@@ -336,19 +366,33 @@ class _Watch:
             for work in list(_told.values()):
                 work.expire()
             work = None
+            if waiting and waiting[0].is_late():
+                begin_all()
             with self._lock:
-                if not _told:
-                    self._there = False
+                self._there = False
+                if not _told and not waiting:
                     return
+                self._there = True
 
 
-_tellers, _watch = _Tellers(), _Watch()
+_tellers, watch = _Tellers(), _Watch()
+
+
+def begin_all() -> None:
+    """What waits begins, in the background."""
+    while waiting:
+        try:
+            work = waiting.popleft()
+        except IndexError:
+            return  # another thread has been quicker
+        work.begin()
 
 
 def _forked() -> None:
-    global _tellers, _watch
-    _tellers, _watch = _Tellers(), _Watch()
+    global _tellers, watch
+    _tellers, watch = _Tellers(), _Watch()
     _told.clear()
+    waiting.clear()
 
 
 _core.after_fork.append(_forked)
@@ -364,7 +408,7 @@ def _on_done_safe(number: int, handle: int, status: int) -> None:
         last = work._open == 0
     if last:
         _told.pop(number, None)
-        work._end(told=True)
+        work._told_of_end()
         _tellers.complete(work)
 
 
@@ -415,7 +459,7 @@ class Many(c10d.Work):
         return self._outputs
 
     def get_future(self) -> torch.futures.Future:
-        future: torch.futures.Future = torch.futures.Future()
+        future = new_future(self._outputs)
         outputs = self._outputs
 
         def done(all_of_them: torch.futures.Future) -> None:

@@ -90,6 +90,22 @@ def leave() -> None:
     _use(HOST, None)
 
 
+def use(index: int) -> None:
+    """As enter(), for calls that are to tell themselves what has happened to the device."""
+    _use(index, stream_of(index))
+
+
+def there(index: int, call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call, between enter() and leave()."""
+    def inside():
+        enter(index)
+        try:
+            return call()
+        finally:
+            leave()
+    return inside
+
+
 def empty(shape: Sequence[int], dtype: torch.dtype, index: int) -> torch.Tensor:
     """A new tensor on the device."""
     return torch.empty(tuple(shape), dtype=dtype, device=torch.device('cuda', index))
