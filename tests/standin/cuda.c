@@ -682,12 +682,14 @@ STANDIN_API int cuEventElapsedTime(float *ret_ms, struct event *from, struct eve
     if (r != SUCCESS)
         return r;
     if (!knows(from) || !knows(to) || !from->timed || !to->timed || from->device != to->device ||
-        from->recorded == 0 || to->recorded == 0)
+        !from->last || !to->last)
         return standin_leave(INVALID_HANDLE);
-    if (from->completed < from->recorded || to->completed < to->recorded)
+    if (!is_reached(from) || !is_reached(to))
         return standin_leave(NOT_READY);
-    *ret_ms = (float) ((double) (to->when.tv_sec - from->when.tv_sec) * 1e3 +
-                       (double) (to->when.tv_nsec - from->when.tv_nsec) / 1e6);
+    begin = from->last->when;
+    end = to->last->when;
+    *ret_ms = (float) ((double) (end.tv_sec - begin.tv_sec) * 1e3 +
+                       (double) (end.tv_nsec - begin.tv_nsec) / 1e6);
     return standin_leave(SUCCESS);
 }
 
