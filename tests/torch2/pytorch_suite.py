@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 #: Tests of what a backend is called.
 BY_NAME = ('test_get_backend',)
@@ -26,24 +27,34 @@ BY_NAME = ('test_get_backend',)
 LIMIT_S = '60'
 
 
-def replace_backend(name):
-    """From now on, torch.distributed makes Reigen's groups where another backend is named."""
+def replace_backend(name, used):
+    """From now on, torch.distributed makes Reigen's groups where another backend is named, and
+    where none is. The file that used names is there once a group is made."""
     import torch.distributed as dist
-    from torch.distributed import distributed_c10d as c10d
+    from torch.distributed import device_mesh, distributed_c10d as c10d
     import reigen.distributed  # noqa: F401
 
     def renamed(backend):
         return backend.replace(name, 'reigen') if isinstance(backend, str) else backend
 
+    def tell(backend):
+        if 'reigen' in (backend or ''):
+            Path(used).touch()
+
     make_world, make_group = c10d.init_process_group, c10d.new_group
 
     def init_process_group(backend=None, *args, **kwargs):
-        return make_world(renamed(backend), *args, **kwargs)
+        backend = renamed(backend or 'reigen')
+        result = make_world(backend, *args, **kwargs)
+        tell(backend)
+        return result
 
     def new_group(ranks=None, timeout=None, backend=None, *args, **kwargs):
+        tell(renamed(backend))
         return make_group(ranks, timeout, renamed(backend), *args, **kwargs)
 
-    for module in (dist, c10d):
+    # Also for torch.distributed.device_mesh, which has names of its own for them.
+    for module in (dist, c10d, device_mesh):
         module.init_process_group, module.new_group = init_process_group, new_group
 
 
@@ -87,20 +98,23 @@ def cases(suite):
 
 
 class Lines(unittest.TestResult):
-    """Writes a line of JSON for each test."""
+    """Writes a line of JSON for each test. The file that used names tells of a group."""
 
-    def __init__(self, path):
+    def __init__(self, path, used):
         super().__init__()
+        self._used = Path(used)
         self._file = open(path, 'w', encoding='utf-8', buffering=1)
         self._begun = 0.0
 
     def startTest(self, test):
         super().startTest(test)
+        self._used.unlink(missing_ok=True)
         self._begun = time.monotonic()
 
     def _write(self, test, outcome, reason=''):
         name = '.'.join(test.id().split('.')[-2:])
         json.dump({'test': name, 'outcome': outcome, 'reason': reason,
+                   'used': self._used.exists(),
                    'seconds': round(time.monotonic() - self._begun, 2)}, self._file)
         self._file.write('\n')
 
@@ -124,8 +138,9 @@ class Lines(unittest.TestResult):
 
 def run_here(args):
     """The tests with one backend, in this process."""
+    used = f'{args.out}.used'
     if args.backend != 'gloo':
-        replace_backend(args.name)
+        replace_backend(args.name, used)
     fork_ranks()
     suites = [] if args.file else [built_in()]
     for path in args.file:
@@ -135,7 +150,7 @@ def run_here(args):
     wanted = set(args.tests)
     chosen = [case for suite in suites for case in cases(suite)
               if not wanted or case._testMethodName in wanted]
-    unittest.TestSuite(chosen).run(Lines(args.out))
+    unittest.TestSuite(chosen).run(Lines(args.out, used))
 
 
 def run_with(backend, args):
@@ -186,7 +201,10 @@ def report(gloo, ours, out=sys.stdout):
     for (base, found), count in sorted(table.items()):
         print(f'{count:5} {base:8} {found}', file=out)
     passed = sum(count for (_, found), count in table.items() if found == 'passed')
+    without = sum(r['outcome'] == 'passed' and not r['used'] for r in ours.values())
     print(f'reigen: {passed} of {len(ours)} passed, {len(worse)} worse than expected', file=out)
+    if without:
+        print(f'{without} of those that passed made no group of Reigen', file=out)
     return worse
 
 

@@ -64,3 +64,37 @@ def test_a_failure_is_told(tmp_path):
     done, _ = run(tmp_path / 'log', '--without-gloo', 'test_get_backend')
     assert 'failed, by its name: Backend.test_get_backend' in done.stdout
     assert 'reigen: 0 of 1 passed' in done.stdout
+
+
+#: A test file such as --file takes, of one rank. One test names no backend, and one makes no group.
+FILE = '''
+import os
+import unittest
+from unittest import mock
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+PLACE = {'RANK': '0', 'WORLD_SIZE': '1', 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '0'}
+
+
+class Tests(unittest.TestCase):
+    @mock.patch.dict(os.environ, PLACE)
+    def test_without_a_name(self):
+        mesh = init_device_mesh('cpu', (1,))
+        self.assertEqual([dist.get_backend(), dist.get_backend(mesh.get_group())], ['reigen'] * 2)
+        dist.destroy_process_group()
+
+    def test_without_a_group(self):
+        pass
+'''
+
+
+def test_a_file_of_tests_runs(tmp_path):
+    """And what passes without a group of Reigen is counted, as it tells nothing."""
+    file = tmp_path / 'some_tests.py'
+    file.write_text(FILE, encoding='utf-8')
+    done, words = run(tmp_path / 'log', '--without-gloo', '--file', file)
+    assert done.returncode == 0, words
+    assert 'reigen: 2 of 2 passed' in done.stdout, words
+    assert '1 of those that passed made no group of Reigen' in done.stdout, words
