@@ -11,8 +11,8 @@
  * members, Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All
  * Communications in Multiport Message-Passing Systems" (1997) and Traeff, "Optimal, Non-pipelined
  * Reduce-scatter and Allreduce Algorithms" (2024). What is added to them is how the tcp plane works
- * (coll/planes/tcp_steps.c): data go in chunks, a chunk is passed on while the next one comes, and
- * the processor's time counts where it is longer than the line's:
+ * (coll/planes/tcp/tcp_steps.c): data go in chunks, a chunk is passed on while the next one comes,
+ * and the processor's time counts where it is longer than the line's:
  *
  *      t(c) = max(c * beta, crowding * (message + c * (copy + gamma)))    a chunk in a pipe
  *      k = the least number with 2^k >= n; b = nbytes / n in s = b / c chunks; g = what is left to

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tcp plane: its life, and the working off of transfers; tcp.h tells how it works. */
-#include "coll/planes/tcp.h"
+#include "coll/planes/tcp/tcp.h"
 
 #include <endian.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 struct header {
     uint32_t number; /* of the operation */
     uint8_t kind, dtype;
-    uint16_t zero;
+    uint8_t algorithm, log2_chunk;
     uint64_t nbytes; /* of the whole operation */
 };
 
@@ -47,6 +47,7 @@ struct receiving {
 
 struct tcp {
     struct rg_tcp_links links;
+    struct rg_tcp_way way;
     struct rg_tcp_op op;
     bool active, dead;
     struct sending sending;
@@ -61,6 +62,8 @@ static struct header header_of(const struct rg_tcp_op *op, int from, int to)
     return (struct header){ .number = htole32((uint32_t) op->number),
                             .kind = (uint8_t) op->coll.kind,
                             .dtype = op->coll.dtype,
+                            .algorithm = (uint8_t) op->algorithm,
+                            .log2_chunk = (uint8_t) rg_floor_log2((int) op->chunk_nbytes),
                             .nbytes = htole64(rg_tcp_op_nbytes(op, from, to)) };
 }
 
@@ -71,13 +74,17 @@ static int check_header(struct tcp *tcp, int from, struct rg_error *err)
 
     if (memcmp(came, &mine, sizeof(mine)) == 0)
         return 0;
-    return rg_error_set(err, EPROTO, "rank %d sent operation %u (%s of %llu bytes of type %d) "
-                        "where this rank is at operation %u (%s of %llu bytes of type %d)",
+    return rg_error_set(err, EPROTO, "rank %d sent operation %u (%s of %llu bytes of type %d, "
+                        "by %s) "
+                        "where this rank is at operation %u (%s of %llu bytes of type %d, "
+                        "by %s)",
                         rg_team_world_rank(tcp->links.team, rg_group_rank(&tcp->links.group, from)),
                         le32toh(came->number), rg_coll_name(came->kind),
                         (unsigned long long) le64toh(came->nbytes), came->dtype,
+                        rg_algorithm_name((enum rg_algorithm) came->algorithm),
                         le32toh(mine.number), rg_coll_name(mine.kind),
-                        (unsigned long long) le64toh(mine.nbytes), mine.dtype);
+                        (unsigned long long) le64toh(mine.nbytes), mine.dtype,
+                        rg_algorithm_name(tcp->op.algorithm));
 }
 
 /* ------------------------------------------------------------ moving bytes */
@@ -217,6 +224,7 @@ static int open_tcp(const struct rg_plane_options *options, void **ret_state,
         free(tcp);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
+    rg_tcp_way_init(&tcp->way, options);
     tcp->links.purpose = options->group.scope == RG_SCOPE_ALL ? PURPOSE_ALL : PURPOSE_SOME;
     *ret_state = tcp;
     return 0;
@@ -235,7 +243,7 @@ static int post(void *state, const struct rg_coll *coll)
 
     if (tcp->dead)
         return -ECONNRESET;
-    r = rg_tcp_op_begin(&tcp->op, coll, tcp->links.group.nmembers, tcp->links.group.me);
+    r = rg_tcp_op_begin(&tcp->op, coll, &tcp->way, tcp->links.group.nmembers, tcp->links.group.me);
     tcp->active = r == 0;
     tcp->sending = (struct sending){ 0 };
     tcp->receiving = (struct receiving){ 0 };
