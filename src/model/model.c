@@ -5,7 +5,7 @@
 #define NBYTES_MAX ((uint64_t) 1 << 43) /* what is longer counts as this long */
 
 const struct rg_model rg_model_assumed = {
-    .net = { .alpha_ns = 30000, .beta_ps = 800, .message_ns = 5000, .copy_ps = 300 },
+    .net = { .alpha_ns = 30000, .beta_ps = 800, .message_ns = 15000, .copy_ps = 400 },
     .node = { .alpha_ns = 1500, .beta_ps = 150, .message_ns = 500, .copy_ps = 150 },
     .gamma_ps = 100,
     .crowding_pct = 100,
@@ -247,21 +247,37 @@ uint64_t rg_model_ns(const struct rg_model *model, const struct rg_model_task *t
     }
 }
 
+/* With the best chunks for it. */
+static uint64_t least_ns(const struct rg_model *model, const struct rg_model_task *task,
+                         enum rg_algorithm algorithm)
+{
+    uint64_t least = RG_MODEL_NEVER;
+
+    for (uint32_t chunk = RG_MODEL_CHUNK_MIN; chunk <= RG_MODEL_CHUNK_MAX; chunk *= 2)
+        least = at_most(least, rg_model_ns(model, task, algorithm, chunk));
+    return least;
+}
+
 struct rg_model_choice rg_model_choose(const struct rg_model *model,
                                        const struct rg_model_task *task, enum rg_algorithm wanted)
 {
-    struct rg_model_choice best = { RG_ALGORITHM_AUTO, RG_MODEL_CHUNK_MAX, RG_MODEL_NEVER };
+    struct rg_model_choice best = { RG_ALGORITHM_AUTO, RG_MODEL_CHUNK_MAX, 0 };
     bool free_choice = !rg_algorithm_does(wanted, task->kind);
+    uint64_t least = RG_MODEL_NEVER;
 
     for (int a = RG_ALGORITHM_AUTO + 1; a < RG_NALGORITHMS; a++) {
-        if (!free_choice && a != (int) wanted)
-            continue;
-        for (uint32_t chunk = RG_MODEL_CHUNK_MAX; chunk >= RG_MODEL_CHUNK_MIN; chunk /= 2) {
-            uint64_t ns = rg_model_ns(model, task, (enum rg_algorithm) a, chunk);
+        uint64_t ns = free_choice || a == (int) wanted
+                          ? least_ns(model, task, (enum rg_algorithm) a) : RG_MODEL_NEVER;
 
-            if (ns < best.ns)
-                best = (struct rg_model_choice){ (enum rg_algorithm) a, chunk, ns };
-        }
+        if (ns < least)
+            best.algorithm = (enum rg_algorithm) a;
+        least = at_most(least, ns);
+    }
+    /* Each chunk costs the processor's time, which the job needs for other things. */
+    best.ns = rg_model_ns(model, task, best.algorithm, best.chunk_nbytes);
+    while (best.ns > least + least / 16) {
+        best.chunk_nbytes /= 2;
+        best.ns = rg_model_ns(model, task, best.algorithm, best.chunk_nbytes);
     }
     return best;
 }
