@@ -5,8 +5,8 @@
 #define NBYTES_MAX ((uint64_t) 1 << 43) /* what is longer counts as this long */
 
 const struct rg_model rg_model_assumed = {
-    .net = { .alpha_ns = 30000, .beta_ps = 800, .message_ns = 15000, .copy_ps = 400 },
-    .node = { .alpha_ns = 1500, .beta_ps = 150, .message_ns = 500, .copy_ps = 150 },
+    .net = { .alpha_ns = 15000, .beta_ps = 800, .message_ns = 15000, .copy_ps = 400 },
+    .node = { .alpha_ns = 1000, .beta_ps = 150, .message_ns = 500, .copy_ps = 150 },
     .gamma_ps = 100,
     .crowding_pct = 100,
 };

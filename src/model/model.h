@@ -49,10 +49,9 @@ struct rg_buf;
 
 /* Between two processes. */
 struct rg_model_path {
-    uint32_t alpha_ns;   /* from the call that sends a message of one byte till the receiver has it,
-                          * who waits for it: half a ping-pong */
+    uint32_t alpha_ns;   /* a message's way; half a ping-pong of one byte is alpha + message */
     uint32_t beta_ps;    /* per byte of a stream, in one direction; both are used at once */
-    uint32_t message_ns; /* the processor's time for one message more, sent and received */
+    uint32_t message_ns; /* the processor's time for a message, sent and received */
     uint32_t copy_ps;    /* the processor's time per byte, sent and received */
 };
 

@@ -4,6 +4,7 @@
 
 #include <endian.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -18,6 +19,7 @@
 #define PURPOSE_SOME 0x656d6f73u    /* "some" */
 #define TURNS_MAX 64                /* of both lists in one progress call */
 #define SCORE 100
+#define MUCH_NBYTES (1u << 20) /* an operation of so many shows how quick the network is */
 
 /* Little-endian. */
 struct header {
@@ -50,6 +52,10 @@ struct tcp {
     struct rg_tcp_way way;
     struct rg_tcp_op op;
     bool active, dead;
+    bool surveys;            /* op is a survey, next comes after it */
+    struct rg_coll next;
+    struct rg_tcp_way shown; /* a copy of way as it was last agreed, for whoever asks meanwhile */
+    pthread_mutex_t shown_lock;
     struct sending sending;
     struct receiving receiving;
     struct rg_loss loss;     /* of a member's socket */
@@ -225,6 +231,8 @@ static int open_tcp(const struct rg_plane_options *options, void **ret_state,
         return rg_error_set(err, ENOMEM, "out of memory");
     }
     rg_tcp_way_init(&tcp->way, options);
+    tcp->shown = tcp->way;
+    pthread_mutex_init(&tcp->shown_lock, NULL);
     tcp->links.purpose = options->group.scope == RG_SCOPE_ALL ? PURPOSE_ALL : PURPOSE_SOME;
     *ret_state = tcp;
     return 0;
@@ -236,18 +244,58 @@ static int score(const void *state, const struct rg_plane_task *task)
     return SCORE;
 }
 
-static int post(void *state, const struct rg_coll *coll)
+static int begin(struct tcp *tcp, const struct rg_coll *coll, struct rg_tcp_way *way)
 {
-    struct tcp *tcp = state;
-    int r;
+    int r = rg_tcp_op_begin(&tcp->op, coll, way, tcp->links.group.nmembers, tcp->links.group.me);
 
-    if (tcp->dead)
-        return -ECONNRESET;
-    r = rg_tcp_op_begin(&tcp->op, coll, &tcp->way, tcp->links.group.nmembers, tcp->links.group.me);
     tcp->active = r == 0;
     tcp->sending = (struct sending){ 0 };
     tcp->receiving = (struct receiving){ 0 };
     return r;
+}
+
+static int post(void *state, const struct rg_coll *coll)
+{
+    struct tcp *tcp = state;
+
+    if (tcp->dead)
+        return -ECONNRESET;
+    tcp->surveys = rg_tcp_way_due(&tcp->way, &tcp->links);
+    if (tcp->surveys) {
+        struct rg_tcp_way way;
+        const struct rg_coll survey = rg_tcp_way_survey(&tcp->way, &way);
+
+        tcp->next = *coll;
+        return begin(tcp, &survey, &way);
+    }
+    return begin(tcp, coll, &tcp->way);
+}
+
+/* People ask from other threads. */
+static void show(struct tcp *tcp)
+{
+    pthread_mutex_lock(&tcp->shown_lock);
+    tcp->shown = tcp->way;
+    pthread_mutex_unlock(&tcp->shown_lock);
+}
+
+/* All transfers are done. 1; 0: it was a survey, and the operation itself begins; -errno. */
+static int end(struct tcp *tcp, struct rg_error *err)
+{
+    struct rg_tcp_op *op = &tcp->op;
+    int r;
+
+    rg_tcp_op_end(op);
+    tcp->active = false;
+    if (op->total >= MUCH_NBYTES && !tcp->way.given)
+        rg_tcp_note_rates(&tcp->links, op->number);
+    if (!tcp->surveys)
+        return 1;
+    tcp->surveys = false;
+    rg_tcp_way_learn(&tcp->way);
+    show(tcp);
+    r = begin(tcp, &tcp->next, &tcp->way);
+    return r < 0 ? rg_error_set(err, -r, "out of memory") : 0;
 }
 
 static int progress(void *state, bool *ret_moved, struct rg_error *err)
@@ -282,10 +330,10 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
         if (moved)
             *ret_moved = true;
         if (tcp->sending.ndone == op->nsends && tcp->receiving.ndone == op->nrecvs) {
-            rg_tcp_op_end(op);
-            tcp->active = false;
-            *ret_moved = true;
-            return 1;
+            *ret_moved = moved = true;
+            r = end(tcp, err);
+            if (r != 0)
+                return r;
         }
     }
     return 0;
@@ -345,7 +393,19 @@ static void close_tcp(void *state, int timeout_ms)
                  rg_now_ns() + (uint64_t) (timeout_ms > 0 ? timeout_ms : 0) * RG_NS_PER_MS);
     rg_tcp_op_fini(&tcp->op);
     rg_tcp_links_close(&tcp->links);
+    pthread_mutex_destroy(&tcp->shown_lock);
     free(tcp);
+}
+
+static void print(void *state, struct rg_buf *text)
+{
+    struct tcp *tcp = state;
+    struct rg_tcp_way way;
+
+    pthread_mutex_lock(&tcp->shown_lock);
+    way = tcp->shown;
+    pthread_mutex_unlock(&tcp->shown_lock);
+    rg_tcp_way_print(&way, text);
 }
 
 static void after_fork(void *state)
@@ -359,6 +419,8 @@ const struct rg_plane_ops rg_plane_tcp = {
     .name = "tcp",
     .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
     .memories = 1u << RG_MEMORY_HOST,
+    .offer = rg_tcp_way_offer,
+    .agree = rg_tcp_way_agree,
     .open = open_tcp,
     .score = score,
     .post = post,
@@ -367,4 +429,5 @@ const struct rg_plane_ops rg_plane_tcp = {
     .abort = abort_tcp,
     .close = close_tcp,
     .after_fork = after_fork,
+    .print = print,
 };

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include "base/buf.h"
 #include "base/time.h"
 #include "coll/planes/plane.h"
 #include "coll/planes/plane_checks.h"
@@ -144,6 +145,57 @@ static int check_other_way(struct place *place)
     return bad;
 }
 
+/* What members show to people after 20 operations of 2 MiB. */
+static char shown[SOCKETS_MAX][4096];
+
+static int check_surveys(struct place *place)
+{
+    size_t count = 1 << 19;
+    float *data = calloc(count, sizeof(*data));
+    void *state = open_plane(place);
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = count, .in = data, .out = data, .scale = { 1.0, 1.0, 1 } };
+    int bad = 0;
+
+    for (int i = 0; i < 20 && !bad; i++)
+        bad |= sockets_check(place, run(place, state, &coll) == 0);
+    rg_plane_tcp.print(state, &text);
+    snprintf(shown[place->me], sizeof(shown[0]), "%s", rg_buf_text(&text));
+    rg_plane_tcp.close(state, 1000);
+    free(data);
+    return bad;
+}
+
+static int check_learned(struct place *place)
+{
+    place->config.model.net.alpha_ns = 500000000;
+    return check_surveys(place);
+}
+
+static int check_given(struct place *place)
+{
+    place->config.model_given = true;
+    place->config.model.net.alpha_ns = 7000000;
+    return check_surveys(place);
+}
+
+static void members_learn_about_their_network_alike(void **unused)
+{
+    (void) unused;
+    for (int n = 2; n <= 5; n++) {
+        assert_int_equal(sockets_run(n, check_learned, NULL), 0);
+        /* Before operations 2, 4 and 16. */
+        assert_contains(shown[0], "; agreed 3 times");
+        assert_null(strstr(shown[0], "alpha 500000.0 us"));
+        for (int i = 1; i < n; i++)
+            assert_string_equal(shown[i], shown[0]);
+    }
+    assert_int_equal(sockets_run(3, check_given, NULL), 0);
+    assert_contains(shown[2], "alpha 7000.0 us");
+    assert_contains(shown[2], "given by REIGEN_MODEL");
+}
+
 static void members_that_choose_differently_fail(void **unused)
 {
     (void) unused;
@@ -275,6 +327,7 @@ int main(void)
         cmocka_unit_test(all_ranks_get_the_same_bits),
         cmocka_unit_test(a_member_that_leaves_is_named),
         cmocka_unit_test(members_that_lost_step_fail_instead_of_mixing_data),
+        cmocka_unit_test(members_learn_about_their_network_alike),
         cmocka_unit_test(members_that_choose_differently_fail),
         cmocka_unit_test(a_wrong_key_opens_no_connection),
     };
