@@ -260,11 +260,14 @@ static int post(void *state, const struct rg_coll *coll)
 
     if (tcp->dead)
         return -ECONNRESET;
-    tcp->surveys = rg_tcp_way_due(&tcp->way, &tcp->links);
+    tcp->surveys = rg_tcp_way_due(&tcp->way);
     if (tcp->surveys) {
+        uint64_t round_trip_ns, rate;
         struct rg_tcp_way way;
-        const struct rg_coll survey = rg_tcp_way_survey(&tcp->way, &way);
+        struct rg_coll survey;
 
+        rg_tcp_look(&tcp->links, &round_trip_ns, &rate);
+        survey = rg_tcp_way_survey(&tcp->way, round_trip_ns, rate, &way);
         tcp->next = *coll;
         return begin(tcp, &survey, &way);
     }

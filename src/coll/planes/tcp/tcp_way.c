@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which algorithm an operation of the tcp plane takes: the model's, or the one that is wanted. */
-#include "coll/planes/tcp/tcp.h"
+#include "coll/planes/tcp/tcp_way.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "coll/ground/blob.h"
 #include "coll/ground/config.h"
+#include "coll/planes/common.h"
 #include "coll/planes/planes.h"
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
@@ -50,8 +51,8 @@ int rg_tcp_way_agree(const struct rg_plane_options *options, struct rg_error *er
         first = rank == 0 ? part : first;
         if (part.nbytes != first.nbytes ||
             (part.nbytes > 0 && memcmp(part.data, first.data, part.nbytes) != 0))
-            return rg_error_set(err, EINVAL, "ranks %d and %d differ in REIGEN_ALGORITHM or in what "
-                                "REIGEN_MODEL's file says; give all ranks the same",
+            return rg_error_set(err, EINVAL, "ranks %d and %d differ in REIGEN_ALGORITHM or in "
+                                "what REIGEN_MODEL's file says; give all ranks the same",
                                 rg_team_world_rank(options->team, 0),
                                 rg_team_world_rank(options->team, rank));
     }
@@ -122,24 +123,20 @@ static int64_t measure_gamma(void)
     return (int64_t) (least * 1000 / TRIAL_NBYTES) + 1;
 }
 
-bool rg_tcp_way_due(struct rg_tcp_way *way, const struct rg_tcp_links *links)
+bool rg_tcp_way_due(struct rg_tcp_way *way)
 {
-    uint64_t round_trip_ns, rate;
-
     way->nposted++;
-    if (way->given || links->group.nmembers < 2 || !is_survey_due(way->nposted))
-        return false;
-    rg_tcp_look(links, &round_trip_ns, &rate);
+    return !way->given && way->nhosts * way->ranks_per_host > 1 && is_survey_due(way->nposted);
+}
+
+struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns, uint64_t rate,
+                                 struct rg_tcp_way *ret_way)
+{
     if (way->gamma_ps == 0)
         way->gamma_ps = measure_gamma();
     way->facts[RG_TCP_ALPHA_NS] = (int64_t) (round_trip_ns / 2);
     way->facts[RG_TCP_BETA_PS] = rate ? (int64_t) (ps_per_s / rate) : 0;
     way->facts[RG_TCP_GAMMA_PS] = way->gamma_ps;
-    return true;
-}
-
-struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, struct rg_tcp_way *ret_way)
-{
     *ret_way = *way;
     ret_way->wanted[RG_MODEL_ALLREDUCE] = RG_ALGORITHM_DOUBLING;
     ret_way->last[RG_MODEL_ALLREDUCE].known = false;
