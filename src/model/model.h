@@ -20,13 +20,13 @@
  *
  *      algorithm   for                        time among n members
  *      doubling    allreduce                  log2 n exchanges of all, each alpha + t(nbytes) + g;
- *                                             two more where n is no power of two
+ *                                             up to two more where n is no power of two
  *      halving     allreduce, allgather,      per phase k levels of min(2^i, n - 2^i) blocks; a
  *                  reducescatter              level takes its blocks' time, or alpha + t(c) + g
  *                                             where that is more
  *      ring        the same                   per phase n - 1 steps, each s * t(c), or
  *                                             alpha + t(c) + g where that is more
- *      tree        broadcast, reduce          k * (alpha + t(nbytes))
+ *      tree        broadcast, reduce          log2 n * alpha (rounded down) + k * t(nbytes)
  *      chain       broadcast, reduce          (nbytes / c + n - 2) * t(c) + (n - 1) * (alpha + g)
  *      scatter     broadcast                  the root sends all blocks, then halving's allgather
  *      pairwise    alltoall                   alpha + (n - 1) * t(block)
