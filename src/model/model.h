@@ -106,7 +106,7 @@ struct rg_model_choice {
     uint64_t ns;           /* predicted */
 };
 
-enum { RG_MODEL_CHUNK_MIN = 32 * 1024, RG_MODEL_CHUNK_MAX = 256 * 1024 };
+enum { RG_MODEL_CHUNK_MIN = 32 * 1024, RG_MODEL_CHUNK_MAX = 1024 * 1024 };
 
 /* Whether this algorithm does this kind of operation. */
 bool rg_algorithm_does(enum rg_algorithm algorithm, enum rg_model_kind kind);
