@@ -19,7 +19,7 @@
 #define PURPOSE_SOME 0x656d6f73u    /* "some" */
 #define TURNS_MAX 64                /* of both lists in one progress call */
 #define SCORE 100
-#define MUCH_NBYTES (1u << 20) /* an operation of so many shows how quick the network is */
+#define MUCH_NBYTES (4u << 20) /* an operation of so many shows how quick the network is */
 
 /* Little-endian. */
 struct header {
@@ -45,6 +45,8 @@ struct receiving {
     bool complete;           /* its bytes are here, its reduction may be to come */
     size_t nbytes;
     struct header header;
+    uint64_t first_ns;       /* when the first transfer was complete */
+    uint64_t since_nbytes;   /* that have come since then */
 };
 
 struct tcp {
@@ -54,6 +56,7 @@ struct tcp {
     bool active, dead;
     bool surveys;            /* op is a survey, next comes after it */
     struct rg_coll next;
+    uint64_t rate;           /* bytes per second that have come in an operation, the most so far */
     struct rg_tcp_way shown; /* a copy of way as it was last agreed, for whoever asks meanwhile */
     pthread_mutex_t shown_lock;
     struct sending sending;
@@ -189,6 +192,10 @@ static int recv_bytes(struct tcp *tcp, struct rg_error *err)
     if (receiving->nbytes == head_nbytes + receiving->now.nbytes) {
         link->received_op = op->number;
         receiving->complete = true;
+        if (receiving->first_ns)
+            receiving->since_nbytes += receiving->now.nbytes;
+        else
+            receiving->first_ns = rg_now_ns();
     }
     return 1;
 }
@@ -267,6 +274,7 @@ static int post(void *state, const struct rg_coll *coll)
         struct rg_coll survey;
 
         rg_tcp_look(&tcp->links, &round_trip_ns, &rate);
+        rate = rate > tcp->rate ? rate : tcp->rate;
         survey = rg_tcp_way_survey(&tcp->way, round_trip_ns, rate, &way);
         tcp->next = *coll;
         return begin(tcp, &survey, &way);
@@ -282,6 +290,18 @@ static void show(struct tcp *tcp)
     pthread_mutex_unlock(&tcp->shown_lock);
 }
 
+/* How quick the network is at least, by an operation that is over. A rank that is kept from its
+ * core makes both numbers smaller, so the greatest ones count. */
+static void note_rates(struct tcp *tcp)
+{
+    const struct receiving *receiving = &tcp->receiving;
+    uint64_t us = receiving->first_ns ? (rg_now_ns() - receiving->first_ns) / 1000 : 0;
+    uint64_t rate = us > 0 ? receiving->since_nbytes * 1000000 / us : 0;
+
+    tcp->rate = rate > tcp->rate ? rate : tcp->rate;
+    rg_tcp_note_rates(&tcp->links, tcp->op.number);
+}
+
 /* All transfers are done. 1; 0: it was a survey, and the operation itself begins; -errno. */
 static int end(struct tcp *tcp, struct rg_error *err)
 {
@@ -291,7 +311,7 @@ static int end(struct tcp *tcp, struct rg_error *err)
     rg_tcp_op_end(op);
     tcp->active = false;
     if (op->total >= MUCH_NBYTES && !tcp->way.given)
-        rg_tcp_note_rates(&tcp->links, op->number);
+        note_rates(tcp);
     if (!tcp->surveys)
         return 1;
     tcp->surveys = false;
