@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/ground/blob.h"
 #include "coll/planes/plane.h"
 #include "coll/planes/plane_checks.h"
 
@@ -180,6 +181,37 @@ static int check_given(struct place *place)
     return check_surveys(place);
 }
 
+/* Ranks 0 and 1 want the same, rank 2 does not. */
+static void ranks_that_want_different_algorithms_are_named(void **unused)
+{
+    struct rg_buf offers[3] = { RG_BUF_INIT, RG_BUF_INIT, RG_BUF_INIT };
+    struct rg_blob blobs[3];
+    struct rg_team team = { .size = 3 };
+    struct rg_plane_options options = { .team = &team, .group = { .nmembers = 2 },
+                                        .offers = blobs };
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) unused;
+    for (int i = 0; i < 3; i++) {
+        struct rg_config config = { .model = rg_model_assumed };
+        rg_autobuf struct rg_buf part = RG_BUF_INIT;
+
+        config.algorithms[RG_MODEL_ALLREDUCE] = i < 2 ? RG_ALGORITHM_RING : RG_ALGORITHM_AUTO;
+        assert_int_equal(rg_plane_tcp.offer(&config, i, 3, true, &part, &err), 0);
+        assert_true((rg_buf_nbytes(&part) > 0) == (i < 2));
+        rg_buf_put_str(&offers[i], "tcp");
+        rg_buf_put_span(&offers[i], rg_buf_bytes(&part), rg_buf_nbytes(&part));
+        blobs[i] = (struct rg_blob){ (uint8_t *) (uintptr_t) rg_buf_bytes(&offers[i]),
+                                     rg_buf_nbytes(&offers[i]) };
+    }
+    assert_int_equal(rg_plane_tcp.agree(&options, &err), 0);
+    options.group.nmembers = 3;
+    assert_int_equal(rg_plane_tcp.agree(&options, &err), -EINVAL);
+    assert_contains(err.text, "ranks 0 and 2 differ in REIGEN_ALGORITHM");
+    for (int i = 0; i < 3; i++)
+        rg_buf_fini(&offers[i]);
+}
+
 static void members_learn_about_their_network_alike(void **unused)
 {
     (void) unused;
@@ -327,6 +359,7 @@ int main(void)
         cmocka_unit_test(all_ranks_get_the_same_bits),
         cmocka_unit_test(a_member_that_leaves_is_named),
         cmocka_unit_test(members_that_lost_step_fail_instead_of_mixing_data),
+        cmocka_unit_test(ranks_that_want_different_algorithms_are_named),
         cmocka_unit_test(members_learn_about_their_network_alike),
         cmocka_unit_test(members_that_choose_differently_fail),
         cmocka_unit_test(a_wrong_key_opens_no_connection),
