@@ -78,12 +78,13 @@ struct rg_model_choice rg_tcp_way_choose(struct rg_tcp_way *way, enum rg_coll_ki
     const struct rg_model_task task = { (enum rg_model_kind) kind, way->nhosts,
                                         way->ranks_per_host, nbytes };
 
-    if (!way->last[kind].known || way->last[kind].nbytes != nbytes) {
-        way->last[kind].choice = rg_model_choose(&way->model, &task, way->wanted[kind]);
-        way->last[kind].nbytes = nbytes;
-        way->last[kind].known = true;
-    }
-    return way->last[kind].choice;
+    uint64_t hash = ((uint64_t) nbytes + (uint64_t) kind) * UINT64_C(0x9e3779b97f4a7c15);
+    struct rg_tcp_known *known = &way->known[(hash >> 32) % RG_TCP_NKNOWN];
+
+    if (!known->known || known->kind != kind || known->nbytes != nbytes)
+        *known = (struct rg_tcp_known){
+            true, kind, nbytes, rg_model_choose(&way->model, &task, way->wanted[kind]) };
+    return known->choice;
 }
 
 /* ------------------------------------------------------------ surveys */
@@ -139,7 +140,7 @@ struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns,
     way->facts[RG_TCP_GAMMA_PS] = way->gamma_ps;
     *ret_way = *way;
     ret_way->wanted[RG_MODEL_ALLREDUCE] = RG_ALGORITHM_DOUBLING;
-    ret_way->last[RG_MODEL_ALLREDUCE].known = false;
+    memset(ret_way->known, 0, sizeof(ret_way->known));
     return (struct rg_coll){ .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_INT64, .op = REIGEN_MAX,
                              .count = RG_TCP_NFACTS, .in = way->facts, .out = way->facts,
                              .scale = { 1.0, 1.0, 1 } };
@@ -159,8 +160,7 @@ void rg_tcp_way_learn(struct rg_tcp_way *way)
     take(&way->model.net.alpha_ns, way->facts[RG_TCP_ALPHA_NS], (int64_t) RG_NS_PER_S);
     take(&way->model.net.beta_ps, way->facts[RG_TCP_BETA_PS], 1000000);
     take(&way->model.gamma_ps, way->facts[RG_TCP_GAMMA_PS], 1000000);
-    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
-        way->last[kind].known = false;
+    memset(way->known, 0, sizeof(way->known));
     way->nsurveys++;
 }
 

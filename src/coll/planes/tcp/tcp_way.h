@@ -19,6 +19,8 @@
 
 enum rg_tcp_fact { RG_TCP_ALPHA_NS, RG_TCP_BETA_PS, RG_TCP_GAMMA_PS, RG_TCP_NFACTS };
 
+enum { RG_TCP_NKNOWN = 64 };
+
 struct rg_tcp_way {
     struct rg_model model;                   /* as all members know it */
     enum rg_algorithm wanted[RG_MODEL_NKINDS];
@@ -29,11 +31,12 @@ struct rg_tcp_way {
     unsigned nsurveys;
     int64_t gamma_ps;                        /* this host's; 0: not measured yet */
     int64_t facts[RG_TCP_NFACTS];            /* of a survey, 0: not known; the rate's inverse */
-    struct {
+    struct rg_tcp_known {
         bool known;
+        enum rg_coll_kind kind;
         size_t nbytes;
         struct rg_model_choice choice;
-    } last[RG_MODEL_NKINDS];                 /* operations repeat */
+    } known[RG_TCP_NKNOWN];                  /* operations repeat; by a hash */
 };
 
 /* Of all ranks, before any is made: what differs from the defaults, and whether all say the same.
