@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "cmd/bench/bench.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"
 #include "cmd/compat/compat.h"
@@ -65,6 +66,10 @@ const struct rg_command rg_commands[] = {
       "which data plane serves which operation. With --clean it also removes the containers that "
       "killed jobs of yours have left on their hosts.",
       rg_cmd_doctor, NULL },
+    { "bench", "[OPTION...]", NULL,
+      "Measure how long the runtime's operations take, by size, operation, type and plane, under "
+      "any launcher, beside MPI or gloo if asked; `reigen bench --help` lists its options.",
+      rg_cmd_bench, &rg_script_bench },
     { "jobs", "[--all] [--json]", "--all --json",
       "List your jobs, wherever they were started. --all: and those that ended last.",
       rg_cmd_jobs, NULL },
@@ -142,7 +147,7 @@ const struct rg_command rg_commands[] = {
       rg_cmd_install_scripts, NULL },
     { "version", "", NULL, "Print reigen's version.", cmd_version, NULL },
     { "help", "[COMMAND]",
-      "run plan head horovodrun srun-docker rsh doctor jobs stop logs attach status render "
+      "run plan head horovodrun srun-docker rsh doctor bench jobs stop logs attach status render "
       "pai wait-workers explain man completion sshd sshconfig run-dock-asuser install-scripts "
       "version",
       "Print this, or a command's help.", cmd_help, NULL },
