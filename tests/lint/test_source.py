@@ -20,8 +20,10 @@ LAYERS = {
     'render': {'base', 'container', 'spec', 'launch', 'render'},
     'launch': {'base', 'wire', 'container', 'spec', 'launch'},
     'agent': {'base', 'wire', 'container', 'spec', 'agent'},
-    'coll': {'base', 'wire', 'coll'},
-    'cmd': {'base', 'wire', 'container', 'spec', 'render', 'launch', 'agent', 'coll', 'cmd'},
+    'model': {'base', 'model'},
+    'coll': {'base', 'wire', 'model', 'coll'},
+    'cmd': {'base', 'wire', 'container', 'spec', 'render', 'launch', 'agent', 'model', 'coll',
+            'cmd'},
 }
 CODE = ('.c', '.h', '.py', '.sh')
 SPDX = 'SPDX-License-Identifier: Apache-2.0'

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The formulas; model.h has them in words. */
+#include "model/model.h"
+
+#define NBYTES_MAX ((uint64_t) 1 << 43) /* what is longer counts as this long */
+
+const struct rg_model rg_model_assumed = {
+    .net = { .alpha_ns = 30000, .beta_ps = 800, .message_ns = 5000, .copy_ps = 300 },
+    .node = { .alpha_ns = 1500, .beta_ps = 150, .message_ns = 500, .copy_ps = 150 },
+    .gamma_ps = 100,
+    .crowding_pct = 100,
+};
+
+/* A group, seen by the formulas. */
+struct view {
+    const struct rg_model *model;
+    const struct rg_model_path *path; /* of the slowest pair */
+    uint64_t n, per_host;
+    uint64_t nbytes, block, chunk;
+    bool reduces;
+};
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* nbytes at ps per byte, without overflow for all that can be given. */
+static uint64_t bytes_ns(uint64_t nbytes, uint64_t ps)
+{
+    return nbytes / 1000 * ps + nbytes % 1000 * ps / 1000;
+}
+
+static uint64_t crowded(const struct view *v, uint64_t ns)
+{
+    return ns / 100 * v->model->crowding_pct + ns % 100 * v->model->crowding_pct / 100;
+}
+
+static uint64_t reduce_ns(const struct view *v, uint64_t nbytes)
+{
+    return crowded(v, bytes_ns(nbytes, v->model->gamma_ps));
+}
+
+/* A message in a stream of them, between members `distance` apart: so many ranks of a host, at most
+ * all, share its line. */
+static uint64_t stream_ns(const struct view *v, uint64_t nbytes, uint64_t distance, bool reduces)
+{
+    uint64_t sharing = at_most(distance, v->per_host);
+    uint64_t line = bytes_ns(nbytes, v->path->beta_ps) * sharing;
+    uint64_t cpu = v->path->message_ns + bytes_ns(nbytes, v->path->copy_ps);
+
+    cpu = crowded(v, cpu) + (reduces ? reduce_ns(v, nbytes) : 0);
+    return nbytes == 0 ? 0 : at_least(line, cpu);
+}
+
+static uint64_t chunks_of(uint64_t nbytes, uint64_t chunk)
+{
+    return (nbytes + chunk - 1) / chunk;
+}
+
+/* All chunks of a block, one after another; the last one is shorter. */
+static uint64_t block_ns(const struct view *v, uint64_t distance, bool reduces)
+{
+    uint64_t full = v->block / v->chunk, rest = v->block % v->chunk;
+
+    return full * stream_ns(v, v->chunk, distance, reduces) +
+           stream_ns(v, rest, distance, reduces);
+}
+
+/* From a chunk's first byte at the sender till the receiver can pass it on. */
+static uint64_t hop_ns(const struct view *v, uint64_t nbytes, uint64_t distance, bool reduces)
+{
+    return v->path->alpha_ns + stream_ns(v, nbytes, distance, reduces) +
+           (reduces ? reduce_ns(v, nbytes) : 0);
+}
+
+/* When the last chunk has left the sender: its way, and what is done with it. */
+static uint64_t last_ns(const struct view *v, uint64_t nbytes, bool reduces)
+{
+    return v->path->alpha_ns + (reduces ? reduce_ns(v, nbytes) : 0);
+}
+
+static uint64_t log2_up(uint64_t n)
+{
+    uint64_t k = 0;
+
+    while (UINT64_C(1) << k < n)
+        k++;
+    return k;
+}
+
+/* ------------------------------------------------------------ one phase */
+
+/* n - 1 steps of a ring. If the phase goes on in another one, a step ends when its first chunk can
+ * be passed on, else when the last one is there. */
+static uint64_t ring_ns(const struct view *v, bool reduces, bool goes_on)
+{
+    uint64_t chunk = at_most(v->block, v->chunk), block = block_ns(v, 1, reduces);
+    uint64_t step = at_least(block, hop_ns(v, chunk, 1, reduces));
+
+    return (v->n - 2) * step + (goes_on ? step : block + last_ns(v, chunk, reduces));
+}
+
+/* The levels of recursive halving, or of doubling the other way round. Level i exchanges
+ * min(2^i, n - 2^i) blocks with who is 2^i places away; of each the first chunk is wanted in the
+ * next level. */
+static uint64_t levels_ns(const struct view *v, bool reduces, bool goes_on)
+{
+    uint64_t total = 0, chunk = at_most(v->block, v->chunk);
+
+    for (uint64_t reach = 1; reach < v->n; reach *= 2) {
+        uint64_t nblocks = at_most(reach, v->n - reach);
+        uint64_t line = nblocks * block_ns(v, reach, reduces);
+
+        total += reach > 1 || goes_on ? at_least(line, hop_ns(v, chunk, reach, reduces))
+                                      : line + last_ns(v, chunk, reduces);
+    }
+    return total;
+}
+
+/* ------------------------------------------------------------ algorithms */
+
+static uint64_t doubling_ns(const struct view *v)
+{
+    uint64_t total = 0, reach = 1;
+
+    for (; reach * 2 <= v->n; reach *= 2)
+        total += v->path->alpha_ns + stream_ns(v, v->nbytes, reach, false) +
+                 reduce_ns(v, v->nbytes);
+    /* Who is beyond the power of two brings its data before, and gets the result after. */
+    if (reach < v->n)
+        total += 2 * (v->path->alpha_ns + stream_ns(v, v->nbytes, 1, false)) +
+                 reduce_ns(v, v->nbytes);
+    return total;
+}
+
+static uint64_t two_phases_ns(const struct view *v, enum rg_model_kind kind,
+                              uint64_t (*phase)(const struct view *v, bool reduces,
+                                                bool goes_on))
+{
+    uint64_t total = 0;
+
+    if (kind != RG_MODEL_ALLGATHER)
+        total += phase(v, true, kind == RG_MODEL_ALLREDUCE);
+    if (kind != RG_MODEL_REDUCESCATTER)
+        total += phase(v, false, false);
+    return total;
+}
+
+static uint64_t tree_ns(const struct view *v)
+{
+    uint64_t each = v->path->alpha_ns + stream_ns(v, v->nbytes, v->per_host, false) +
+                    (v->reduces ? reduce_ns(v, v->nbytes) : 0);
+
+    return log2_up(v->n) * each;
+}
+
+static uint64_t chain_ns(const struct view *v)
+{
+    uint64_t chunk = at_most(v->nbytes, v->chunk), nchunks = chunks_of(v->nbytes, v->chunk);
+    uint64_t each = stream_ns(v, chunk, 1, v->reduces);
+
+    return (at_least(nchunks, 1) + v->n - 2) * each + (v->n - 1) * last_ns(v, chunk, v->reduces);
+}
+
+/* The root's blocks leave one after another; each goes round by doubling. */
+static uint64_t scatter_ns(const struct view *v)
+{
+    return v->path->alpha_ns + (v->n - 1) * block_ns(v, 1, false) + levels_ns(v, false, false);
+}
+
+/* Of n - 1 blocks those for the same host do not share its line. */
+static uint64_t pairwise_ns(const struct view *v)
+{
+    struct view mine = *v;
+
+    mine.block = mine.chunk = at_least(v->nbytes / v->n / v->n, 1);
+    return v->path->alpha_ns + (v->n - v->per_host) * block_ns(&mine, v->per_host, false) +
+           (v->per_host - 1) * block_ns(&mine, 1, false);
+}
+
+bool rg_algorithm_does(enum rg_algorithm algorithm, enum rg_model_kind kind)
+{
+    switch (algorithm) {
+    case RG_ALGORITHM_DOUBLING:
+        return kind == RG_MODEL_ALLREDUCE;
+    case RG_ALGORITHM_HALVING:
+    case RG_ALGORITHM_RING:
+        return kind == RG_MODEL_ALLREDUCE || kind == RG_MODEL_ALLGATHER ||
+               kind == RG_MODEL_REDUCESCATTER;
+    case RG_ALGORITHM_TREE:
+    case RG_ALGORITHM_CHAIN:
+        return kind == RG_MODEL_BROADCAST || kind == RG_MODEL_REDUCE;
+    case RG_ALGORITHM_SCATTER:
+        return kind == RG_MODEL_BROADCAST;
+    case RG_ALGORITHM_PAIRWISE:
+        return kind == RG_MODEL_ALLTOALL;
+    default:
+        return false;
+    }
+}
+
+static struct view view_of(const struct rg_model *model, const struct rg_model_task *task,
+                           size_t chunk_nbytes)
+{
+    struct view v = { .model = model,
+                      .path = task->nhosts > 1 ? &model->net : &model->node,
+                      .n = (uint64_t) task->nhosts * (uint64_t) task->ranks_per_host,
+                      .per_host = (uint64_t) task->ranks_per_host,
+                      .nbytes = at_most(task->nbytes, NBYTES_MAX),
+                      .chunk = at_least(chunk_nbytes, 1),
+                      .reduces = task->kind == RG_MODEL_REDUCE };
+
+    v.block = (v.nbytes + v.n - 1) / v.n;
+    return v;
+}
+
+uint64_t rg_model_ns(const struct rg_model *model, const struct rg_model_task *task,
+                     enum rg_algorithm algorithm, size_t chunk_nbytes)
+{
+    const struct view v = view_of(model, task, chunk_nbytes);
+
+    if (!rg_algorithm_does(algorithm, task->kind))
+        return RG_MODEL_NEVER;
+    if (v.n <= 1)
+        return 0;
+    switch (algorithm) {
+    case RG_ALGORITHM_DOUBLING:
+        return doubling_ns(&v);
+    case RG_ALGORITHM_HALVING:
+        return two_phases_ns(&v, task->kind, levels_ns);
+    case RG_ALGORITHM_RING:
+        return two_phases_ns(&v, task->kind, ring_ns);
+    case RG_ALGORITHM_TREE:
+        return tree_ns(&v);
+    case RG_ALGORITHM_CHAIN:
+        return chain_ns(&v);
+    case RG_ALGORITHM_SCATTER:
+        return scatter_ns(&v);
+    default:
+        return pairwise_ns(&v);
+    }
+}
+
+struct rg_model_choice rg_model_choose(const struct rg_model *model,
+                                       const struct rg_model_task *task, enum rg_algorithm wanted)
+{
+    struct rg_model_choice best = { RG_ALGORITHM_AUTO, RG_MODEL_CHUNK_MAX, RG_MODEL_NEVER };
+    bool free_choice = !rg_algorithm_does(wanted, task->kind);
+
+    for (int a = RG_ALGORITHM_AUTO + 1; a < RG_NALGORITHMS; a++) {
+        if (!free_choice && a != (int) wanted)
+            continue;
+        for (uint32_t chunk = RG_MODEL_CHUNK_MAX; chunk >= RG_MODEL_CHUNK_MIN; chunk /= 2) {
+            uint64_t ns = rg_model_ns(model, task, (enum rg_algorithm) a, chunk);
+
+            if (ns < best.ns)
+                best = (struct rg_model_choice){ (enum rg_algorithm) a, chunk, ns };
+        }
+    }
+    return best;
+}
+
+/* ------------------------------------------------------------ a job's operations */
+
+/* Inside a host, in the pipeline of the shm plane: all ranks at once reduce a part each, or copy
+ * what one has. */
+static uint64_t inside_ns(const struct rg_model *model, uint64_t nbytes, bool reduces)
+{
+    uint64_t ns = model->node.alpha_ns + bytes_ns(nbytes, model->node.beta_ps);
+
+    return ns + (reduces ? bytes_ns(nbytes, model->gamma_ps) : 0);
+}
+
+uint64_t rg_model_job_ns(const struct rg_model *model, const struct rg_model_task *task,
+                         struct rg_model_choice *ret_between)
+{
+    bool composed = task->kind == RG_MODEL_ALLREDUCE || task->kind == RG_MODEL_BROADCAST ||
+                    task->kind == RG_MODEL_REDUCE;
+    struct rg_model_task between = *task;
+    struct rg_model_choice choice = { RG_ALGORITHM_AUTO, RG_MODEL_CHUNK_MAX, 0 };
+    uint64_t nbytes = at_most(task->nbytes, NBYTES_MAX), total = 0;
+
+    if (composed)
+        between.ranks_per_host = 1;
+    if (task->nhosts > 1)
+        choice = rg_model_choose(model, &between, RG_ALGORITHM_AUTO);
+    total = choice.ns;
+    if (task->ranks_per_host > 1 && (composed || task->nhosts == 1)) {
+        if (task->kind != RG_MODEL_BROADCAST)
+            total += inside_ns(model, nbytes, task->kind != RG_MODEL_ALLGATHER &&
+                                                  task->kind != RG_MODEL_ALLTOALL);
+        if (task->kind == RG_MODEL_ALLREDUCE || task->kind == RG_MODEL_BROADCAST)
+            total += inside_ns(model, nbytes, false);
+    }
+    if (ret_between)
+        *ret_between = choice;
+    return total;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long an operation among hosts takes, by arithmetic: the runtime chooses its algorithms by
+ * this, `reigen simulate` predicts jobs of any size, `reigen bench --fit` finds the parameters.
+ * Nothing in here knows sockets or measures time.
+ *
+ * A message of m bytes costs alpha + m * beta, as in Hockney, "The communication challenge for MPP"
+ * (1994), and a byte that is reduced costs gamma. The formulas per algorithm follow Thakur,
+ * Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005),
+ * Rabenseifner, "Optimization of Collective Reduction Operations" (2004) and, for any number of
+ * members, Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All
+ * Communications in Multiport Message-Passing Systems" (1997) and Traeff, "Optimal, Non-pipelined
+ * Reduce-scatter and Allreduce Algorithms" (2024). What is added to them is how the tcp plane works
+ * (coll/planes/tcp_steps.c): data go in chunks, a chunk is passed on while the next one comes, and
+ * the processor's time counts where it is longer than the line's:
+ *
+ *      t(c) = max(c * beta, crowding * (message + c * (copy + gamma)))    a chunk in a pipe
+ *      k = the least number with 2^k >= n; b = nbytes / n in s = b / c chunks; g = what is left to
+ *      do with the last chunk when it has come
+ *
+ *      algorithm   for                        time among n members
+ *      doubling    allreduce                  log2 n exchanges of all, each alpha + t(nbytes) + g;
+ *                                             two more where n is no power of two
+ *      halving     allreduce, allgather,      per phase k levels of min(2^i, n - 2^i) blocks; a
+ *                  reducescatter              level takes its blocks' time, or alpha + t(c) + g
+ *                                             where that is more
+ *      ring        the same                   per phase n - 1 steps, each s * t(c), or
+ *                                             alpha + t(c) + g where that is more
+ *      tree        broadcast, reduce          k * (alpha + t(nbytes))
+ *      chain       broadcast, reduce          (nbytes / c + n - 2) * t(c) + (n - 1) * (alpha + g)
+ *      scatter     broadcast                  the root sends all blocks, then halving's allgather
+ *      pairwise    alltoall                   alpha + (n - 1) * t(block)
+ *
+ * All is integer arithmetic (nanoseconds; picoseconds per byte), so that every host, whatever its
+ * processor, comes to the same choice from the same parameters.
+ *
+ * Thread rule: functions of their arguments alone; none blocks.
+ */
+#ifndef RG_MODEL_MODEL_H
+#define RG_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct rg_buf;
+
+/* Between two processes. */
+struct rg_model_path {
+    uint32_t alpha_ns;   /* from the call that sends a message of one byte till the receiver has it,
+                          * who waits for it: half a ping-pong */
+    uint32_t beta_ps;    /* per byte of a stream, in one direction; both are used at once */
+    uint32_t message_ns; /* the processor's time for one message more, sent and received */
+    uint32_t copy_ps;    /* the processor's time per byte, sent and received */
+};
+
+struct rg_model {
+    struct rg_model_path net;  /* between hosts */
+    struct rg_model_path node; /* inside a host, through shared memory, all ranks at once */
+    uint32_t gamma_ps;         /* per byte of two operands that become one */
+    uint32_t crowding_pct;     /* what multiplies the processor's times: 100; more where several
+                                * hosts are simulated on the same cores */
+};
+
+/* What is assumed before anything is known: 10 Gb/s, and a processor of these years. */
+extern const struct rg_model rg_model_assumed;
+
+/* In the order of enum rg_coll_kind. */
+enum rg_model_kind {
+    RG_MODEL_ALLREDUCE,
+    RG_MODEL_REDUCE,
+    RG_MODEL_BROADCAST,
+    RG_MODEL_ALLGATHER,
+    RG_MODEL_ALLTOALL,
+    RG_MODEL_REDUCESCATTER,
+    RG_MODEL_NKINDS
+};
+
+enum rg_algorithm {
+    RG_ALGORITHM_AUTO, /* the quickest */
+    RG_ALGORITHM_DOUBLING,
+    RG_ALGORITHM_HALVING,
+    RG_ALGORITHM_RING,
+    RG_ALGORITHM_TREE,
+    RG_ALGORITHM_CHAIN,
+    RG_ALGORITHM_SCATTER,
+    RG_ALGORITHM_PAIRWISE,
+    RG_NALGORITHMS
+};
+
+#define RG_MODEL_NEVER UINT64_MAX /* longer than anything */
+
+/* An operation. nbytes: of the whole tensor; of allgather, alltoall and reducescatter all members'
+ * parts together. Members are counted host by host, as many on each. */
+struct rg_model_task {
+    enum rg_model_kind kind;
+    int nhosts;          /* 1 or more */
+    int ranks_per_host;  /* 1: among one rank of each host */
+    size_t nbytes;
+};
+
+struct rg_model_choice {
+    enum rg_algorithm algorithm;
+    uint32_t chunk_nbytes; /* what is passed on at a time */
+    uint64_t ns;           /* predicted */
+};
+
+enum { RG_MODEL_CHUNK_MIN = 32 * 1024, RG_MODEL_CHUNK_MAX = 256 * 1024 };
+
+/* Whether this algorithm does this kind of operation. */
+bool rg_algorithm_does(enum rg_algorithm algorithm, enum rg_model_kind kind);
+/* One operation over one group by one algorithm, with chunks of that size. RG_MODEL_NEVER where the
+ * algorithm does not do it, or is AUTO. One member: 0. */
+uint64_t rg_model_ns(const struct rg_model *model, const struct rg_model_task *task,
+                     enum rg_algorithm algorithm, size_t chunk_nbytes);
+/* The quickest way, or (wanted is not AUTO, and does it) that one with its best chunks. Of equal
+ * times the algorithm that stands first above is taken, and the larger chunk. */
+struct rg_model_choice rg_model_choose(const struct rg_model *model,
+                                       const struct rg_model_task *task, enum rg_algorithm wanted);
+/* All of an operation of a job, as coll/planes/exec.c composes it: an allreduce and a broadcast go
+ * inside the hosts, among one rank of each, and inside the hosts again; the other kinds over all
+ * ranks. Without what ranks agree on beforehand. ret_between, if not NULL: the choice among hosts;
+ * of one host its time is 0. */
+uint64_t rg_model_job_ns(const struct rg_model *model, const struct rg_model_task *task,
+                         struct rg_model_choice *ret_between);
+
+/* ---- model_text.c: for people, and for files */
+const char *rg_algorithm_name(enum rg_algorithm algorithm); /* "halving"; "?" when unknown */
+const char *rg_model_kind_name(enum rg_model_kind kind);    /* "allreduce" */
+/* "auto", "ring", ... for all kinds, or "allreduce=ring,broadcast=tree": into wanted, by kind. What
+ * the text does not name stays. what names the value in the error. 0, or -EINVAL with what is
+ * allowed. */
+int rg_algorithms_parse(const char *what, const char *text,
+                        enum rg_algorithm wanted[RG_MODEL_NKINDS], struct rg_error *err);
+/* One "name value" a line, and "#" before a remark; what a file does not name stays as *model has
+ * it. what names the file in the error. 0, or -EINVAL with its line; *model is then as it was. */
+int rg_model_parse(const char *what, const char *text, struct rg_model *model,
+                   struct rg_error *err);
+/* The same, written; the buffer has its own status. */
+void rg_model_format(const struct rg_model *model, struct rg_buf *text);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "base/buf.h"
+#include "model/model.h"
+
+/* A line of 1 ns per byte and 10 us, and a processor that costs nothing. */
+static const struct rg_model plain = { .net = { .alpha_ns = 10000, .beta_ps = 1000 },
+                                       .node = { .alpha_ns = 1000, .beta_ps = 100 },
+                                       .crowding_pct = 100 };
+
+static uint64_t time_of(const struct rg_model *model, enum rg_model_kind kind, int n,
+                        enum rg_algorithm algorithm, size_t nbytes)
+{
+    struct rg_model_task task = { kind, n, 1, nbytes };
+
+    return rg_model_ns(model, &task, algorithm, RG_MODEL_CHUNK_MIN);
+}
+
+static void formulas_give_what_is_known(void **unused)
+{
+    size_t small = 1000, large = 64 << 20;
+
+    (void) unused;
+    /* log2 n exchanges of all; folding adds two. */
+    assert_int_equal(time_of(&plain, RG_MODEL_ALLREDUCE, 8, RG_ALGORITHM_DOUBLING, small), 33000);
+    assert_int_equal(time_of(&plain, RG_MODEL_ALLREDUCE, 9, RG_ALGORITHM_DOUBLING, small), 55000);
+    /* 2 (n - 1) / n of the bytes on the line, whatever the way round. */
+    uint64_t line = 2 * (uint64_t) large / 8 * 7;
+
+    for (int a = RG_ALGORITHM_HALVING; a <= RG_ALGORITHM_RING; a++) {
+        uint64_t ns = time_of(&plain, RG_MODEL_ALLREDUCE, 8, (enum rg_algorithm) a, large);
+
+        assert_true(ns > line && ns < line + line / 100);
+    }
+    /* Rings take 2 (n - 1) messages one after another, halving 2 log2 n. */
+    assert_int_equal(time_of(&plain, RG_MODEL_ALLREDUCE, 8, RG_ALGORITHM_RING, 8), 14 * 10001);
+    assert_int_equal(time_of(&plain, RG_MODEL_ALLREDUCE, 8, RG_ALGORITHM_HALVING, 8),
+                     6 * 10000 + 10 * 1 - 4);
+    assert_int_equal(time_of(&plain, RG_MODEL_BROADCAST, 5, RG_ALGORITHM_TREE, small), 33000);
+    uint64_t chain = time_of(&plain, RG_MODEL_BROADCAST, 5, RG_ALGORITHM_CHAIN, large);
+
+    assert_true(chain > large && chain < large + large / 100);
+}
+
+static void what_an_algorithm_does_not_do_takes_for_ever(void **unused)
+{
+    (void) unused;
+    assert_true(time_of(&plain, RG_MODEL_BROADCAST, 4, RG_ALGORITHM_RING, 8) == RG_MODEL_NEVER);
+    assert_true(time_of(&plain, RG_MODEL_ALLREDUCE, 4, RG_ALGORITHM_AUTO, 8) == RG_MODEL_NEVER);
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++) {
+        struct rg_model_task task = { (enum rg_model_kind) kind, 4, 1, 1000 };
+        struct rg_model_choice choice = rg_model_choose(&plain, &task, RG_ALGORITHM_AUTO);
+
+        assert_true(rg_algorithm_does(choice.algorithm, task.kind));
+        assert_true(choice.ns > 0 && choice.ns < RG_MODEL_NEVER);
+        task.nhosts = 1;
+        assert_int_equal(rg_model_choose(&plain, &task, RG_ALGORITHM_AUTO).ns, 0);
+    }
+}
+
+/* More bytes, more members or a slower network are never quicker, and nothing overflows. */
+static void times_grow_with_what_they_depend_on(void **unused)
+{
+    struct rg_model slow = rg_model_assumed;
+
+    (void) unused;
+    slow.net.alpha_ns *= 100;
+    slow.net.beta_ps *= 100;
+    slow.net.copy_ps *= 100;
+    slow.gamma_ps *= 100;
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
+        for (int hosts = 2; hosts < 100000; hosts = hosts * 2 + 1) {
+            uint64_t before = 0;
+
+            for (size_t nbytes = 0; nbytes <= (size_t) 1 << 42; nbytes = nbytes * 4 + 4) {
+                struct rg_model_task task = { (enum rg_model_kind) kind, hosts, 1, nbytes };
+                uint64_t ns = rg_model_choose(&rg_model_assumed, &task, RG_ALGORITHM_AUTO).ns;
+
+                assert_true(ns >= before);
+                assert_true(rg_model_choose(&slow, &task, RG_ALGORITHM_AUTO).ns >= ns);
+                before = ns;
+            }
+        }
+}
+
+static enum rg_algorithm chosen(enum rg_model_kind kind, int n, size_t nbytes)
+{
+    struct rg_model_task task = { kind, n, 1, nbytes };
+
+    return rg_model_choose(&rg_model_assumed, &task, RG_ALGORITHM_AUTO).algorithm;
+}
+
+static void the_choice_goes_from_few_messages_to_few_bytes(void **unused)
+{
+    struct rg_model_task task = { RG_MODEL_ALLREDUCE, 8, 1, 8 };
+
+    (void) unused;
+    assert_int_equal(chosen(RG_MODEL_ALLREDUCE, 8, 8), RG_ALGORITHM_DOUBLING);
+    assert_int_equal(chosen(RG_MODEL_ALLREDUCE, 8, 1 << 20), RG_ALGORITHM_HALVING);
+    assert_int_equal(chosen(RG_MODEL_ALLGATHER, 8, 1 << 10), RG_ALGORITHM_HALVING);
+    assert_int_equal(chosen(RG_MODEL_BROADCAST, 8, 8), RG_ALGORITHM_TREE);
+    assert_int_equal(chosen(RG_MODEL_BROADCAST, 8, 64 << 20), RG_ALGORITHM_CHAIN);
+    assert_int_equal(chosen(RG_MODEL_BROADCAST, 64, 1 << 20), RG_ALGORITHM_SCATTER);
+    /* Who wants another one gets it, for kinds that it does. */
+    assert_int_equal(rg_model_choose(&plain, &task, RG_ALGORITHM_RING).algorithm,
+                     RG_ALGORITHM_RING);
+    assert_int_equal(rg_model_choose(&plain, &task, RG_ALGORITHM_TREE).algorithm,
+                     RG_ALGORITHM_DOUBLING);
+}
+
+/* Where members are counted host by host, far exchanges share the line, near ones do not. */
+static void ranks_of_a_host_share_its_line(void **unused)
+{
+    struct rg_model_task one = { RG_MODEL_ALLGATHER, 8, 1, 8 << 20 };
+    struct rg_model_task four = { RG_MODEL_ALLGATHER, 2, 4, 8 << 20 };
+
+    (void) unused;
+    assert_true(rg_model_ns(&plain, &four, RG_ALGORITHM_HALVING, 32768) >
+                2 * rg_model_ns(&plain, &one, RG_ALGORITHM_HALVING, 32768));
+    assert_true(rg_model_ns(&plain, &four, RG_ALGORITHM_RING, 32768) ==
+                rg_model_ns(&plain, &one, RG_ALGORITHM_RING, 32768));
+    assert_int_equal(rg_model_choose(&plain, &four, RG_ALGORITHM_AUTO).algorithm,
+                     RG_ALGORITHM_RING);
+}
+
+static void a_jobs_operation_is_the_sum_of_its_steps(void **unused)
+{
+    struct rg_model_task task = { RG_MODEL_ALLREDUCE, 4, 1, 1 << 20 };
+    struct rg_model_choice between;
+    uint64_t leaders = rg_model_job_ns(&plain, &task, &between);
+
+    (void) unused;
+    assert_int_equal(leaders, between.ns);
+    task.ranks_per_host = 2;
+    assert_int_equal(rg_model_job_ns(&plain, &task, NULL),
+                     leaders + 2 * (1000 + (1 << 20) / 10));
+    task.nhosts = 1;
+    assert_int_equal(rg_model_job_ns(&plain, &task, &between), 2 * (1000 + (1 << 20) / 10));
+    assert_int_equal(between.ns, 0);
+}
+
+static void a_file_is_read_as_it_was_written(void **unused)
+{
+    struct rg_model model = rg_model_assumed, back = plain;
+    rg_autobuf struct rg_buf text = { 0 };
+
+    (void) unused;
+    model.net.alpha_ns = 123456;
+    model.crowding_pct = 200;
+    rg_model_format(&model, &text);
+    assert_int_equal(rg_model_parse("f", rg_buf_text(&text), &back, NULL), 0);
+    assert_memory_equal(&back, &model, sizeof(model));
+    assert_int_equal(rg_model_parse("f", "\n  # only this\nnet.beta_ps 8000 # slow", &back, NULL),
+                     0);
+    assert_int_equal(back.net.beta_ps, 8000);
+    assert_int_equal(back.net.alpha_ns, 123456);
+}
+
+static void bad_files_are_refused_by_their_line(void **unused)
+{
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        { "net.alpha_ns 1\nfast yes\n", "f, line 2: fast is no parameter of the model" },
+        { "net.alpha_ns", "f, line 1: net.alpha_ns" },
+        { "net.alpha_ns 1.5", "f, line 1: net.alpha_ns" },
+        { "gamma_ps 1000001", "f, line 1: gamma_ps" },
+        { "gamma_ps 1 2", "f, line 1: \"2\" after the value of gamma_ps" },
+    };
+    struct rg_model model = plain;
+
+    (void) unused;
+    for (size_t i = 0; i < rg_array_len(bad); i++) {
+        struct rg_error err = RG_ERROR_INIT;
+
+        assert_int_equal(rg_model_parse("f", bad[i].text, &model, &err), -EINVAL);
+        assert_contains(err.text, bad[i].says);
+        assert_memory_equal(&model, &plain, sizeof(model));
+    }
+}
+
+static void algorithms_are_read(void **unused)
+{
+    enum rg_algorithm wanted[RG_MODEL_NKINDS] = { RG_ALGORITHM_AUTO };
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) unused;
+    assert_int_equal(rg_algorithms_parse("V", "ring,broadcast=tree", wanted, &err), 0);
+    assert_int_equal(wanted[RG_MODEL_ALLREDUCE], RG_ALGORITHM_RING);
+    assert_int_equal(wanted[RG_MODEL_REDUCESCATTER], RG_ALGORITHM_RING);
+    assert_int_equal(wanted[RG_MODEL_BROADCAST], RG_ALGORITHM_TREE);
+    assert_int_equal(wanted[RG_MODEL_REDUCE], RG_ALGORITHM_AUTO);
+    assert_int_equal(rg_algorithms_parse("V", "allreduce=auto", wanted, &err), 0);
+    assert_int_equal(wanted[RG_MODEL_ALLREDUCE], RG_ALGORITHM_AUTO);
+    assert_int_equal(rg_algorithms_parse("V", "quick", wanted, &err), -EINVAL);
+    assert_contains(err.text, "V=quick: quick is no algorithm; give one of auto, doubling, ");
+    assert_int_equal(rg_algorithms_parse("V", "broadcast=ring", wanted, &err), -EINVAL);
+    assert_contains(err.text, "ring is no algorithm for broadcast; give one of auto, tree, chain, "
+                              "scatter");
+    assert_int_equal(rg_algorithms_parse("V", "sum=ring", wanted, &err), -EINVAL);
+    assert_contains(err.text, "sum is no operation");
+    assert_int_equal(wanted[RG_MODEL_ALLGATHER], RG_ALGORITHM_RING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(formulas_give_what_is_known),
+        cmocka_unit_test(what_an_algorithm_does_not_do_takes_for_ever),
+        cmocka_unit_test(times_grow_with_what_they_depend_on),
+        cmocka_unit_test(the_choice_goes_from_few_messages_to_few_bytes),
+        cmocka_unit_test(ranks_of_a_host_share_its_line),
+        cmocka_unit_test(a_jobs_operation_is_the_sum_of_its_steps),
+        cmocka_unit_test(a_file_is_read_as_it_was_written),
+        cmocka_unit_test(bad_files_are_refused_by_their_line),
+        cmocka_unit_test(algorithms_are_read),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
