@@ -221,7 +221,8 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
 }
 
 #: What the pages of commands with a table of their own lead to, but for those that replace scripts.
-SEE = {'bench': ('reigen-run', 'reigen-doctor')}
+SEE = {'bench': ('reigen-run', 'reigen-doctor', 'reigen-simulate'),
+       'simulate': ('reigen-bench',)}
 
 
 def put(words: str) -> str:

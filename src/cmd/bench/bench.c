@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each rank does in reigen bench, from the runtime's start to the report. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 #define COMMAND "bench"
 #define EXIT_WRONG 1
+#define MODEL_NBYTES_MAX 65536 /* of a file */
 #define STALL_SECONDS "300"
 
 /* Of a usage error all ranks say the same, so one that can be known to be another than rank 0 says
@@ -42,6 +44,7 @@ struct bench {
     struct rg_bench_world world;
     struct rg_measured measured[RG_MEASURED_MAX];
     struct rg_report report;
+    struct rg_model model; /* --fit's */
     bool opened;    /* all who are measured are there */
     bool table;     /* this rank prints it */
     bool progress;  /* this rank says what it does, on a terminal */
@@ -177,19 +180,68 @@ static int put_file(const char *path, struct rg_buf *text)
     return rg_print_to(path, text, COMMAND);
 }
 
+/* What a file has of the model's parameters, if it is there. */
+static int read_model(const char *path, struct rg_model *model, struct rg_error *err)
+{
+    char text[MODEL_NBYTES_MAX];
+    FILE *file = fopen(path, "re");
+
+    if (!file && errno == ENOENT)
+        return 0;
+    if (!file)
+        return rg_error_set(err, errno, "--fit %.600s: %s", path, strerror(errno));
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    return rg_model_parse(path, text, model, err);
+}
+
+/* --fit: 0, or the exit code after a message. */
+static int fit(struct bench *bench)
+{
+    struct rg_report *report = &bench->report;
+    rg_autofree struct rg_fit_sample *samples = calloc(report->nrows + 1, sizeof(*samples));
+    rg_autobuf struct rg_buf text = RG_BUF_INIT, file = RG_BUF_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+    size_t n = samples ? rg_report_samples(report, samples) : 0;
+
+    bench->model = rg_model_assumed;
+    if (n == 0)
+        rg_error_set(&err, EINVAL, "--fit %.80s: no row tells of the model; it knows allreduce, "
+                     "allgather, broadcast, alltoall and reducescatter of two or more ranks, as "
+                     "many on each host, with types of four bytes and without --group",
+                     bench->options->fit);
+    if (n == 0 || read_model(bench->options->fit, &bench->model, &err) < 0)
+        return rg_fail(&err, COMMAND);
+    double error = rg_fit(&bench->model, samples, n);
+    report->fitted = &bench->model;
+    rg_buf_printf(&file, "# by reigen bench: %d ranks on %d hosts, %zu times, which this explains "
+                         "within a factor of %.2f (the root mean square)\n",
+                  report->nranks, report->nhosts, n, exp(error));
+    rg_model_format(&bench->model, &file);
+    if (bench->table) {
+        rg_report_fit(&text, report, &bench->model);
+        rg_buf_printf(&text, "# predicted within a factor of %.2f (the root mean square)\n",
+                      exp(error));
+    }
+    int code = rg_print(rg_buf_text(&text));
+    return code ? code : rg_print_to(bench->options->fit, &file, COMMAND);
+}
+
 static int put_files(struct bench *bench)
 {
     rg_autobuf struct rg_buf notes = RG_BUF_INIT, json = RG_BUF_INIT, html = RG_BUF_INIT;
 
     if (bench->world.rank != 0)
         return 0;
+    int fit_code = bench->options->fit ? fit(bench) : 0;
     rg_report_notes(&notes, &bench->report);
     rg_report_json(&json, &bench->report);
     rg_report_html(&html, &bench->report);
     int code = bench->table ? rg_print(rg_buf_text(&notes)) : 0;
     int json_code = put_file(bench->options->json, &json);
     int html_code = put_file(bench->options->html, &html);
-    return code ? code : json_code ? json_code : html_code;
+    return code ? code : json_code ? json_code : html_code ? html_code : fit_code;
 }
 
 /* The same on all ranks: each of them has the rows' sums. */

@@ -34,8 +34,8 @@ const struct rg_script rg_script_bench = {
               "line; 69: there is no runtime here, or a peer is missing. Others: reigen explain "
               "tells them.",
     .examples = "reigen bench -np 4\n"
-                "reigen bench -np 4 --op all --type float32,bfloat16 --check --html bench.html\n"
-                "reigen run -H node1:4,node2:4 --no-tag-output -- reigen bench --max-bytes 64m\n"
+                "reigen bench -np 4 --op all --check --html bench.html\n"
+                "reigen bench -H node1:4,node2:4 --max-bytes 64m --fit network.model\n"
                 "mpirun -np 4 reigen bench --peer mpi,gloo\n",
     .operands = false, .options = rg_bench_option_table
 };

@@ -154,8 +154,8 @@ static void put_row(struct rg_buf *text, const struct rg_report *report,
     put_cell(text, own->median_s * US, own->measured, "%.2f");
     put_cell(text, own->min_s * US, own->measured, "%.2f");
     put_cell(text, own->max_s * US, own->measured, "%.2f");
-    put_cell(text, own->algorithm_gbps, own->algorithm_gbps > 0, "%.4f");
-    put_cell(text, own->bus_gbps, own->bus_gbps > 0, "%.4f");
+    put_cell(text, own->algorithm_gbps, own->algorithm_gbps > 0, "%.4g");
+    put_cell(text, own->bus_gbps, own->bus_gbps > 0, "%.4g");
     if (own->checked && own->nwrong > 0)
         rg_buf_printf(text, "<td class=\"wrong\">%.0f</td>", own->nwrong);
     else
@@ -173,8 +173,11 @@ static void put_table(struct rg_buf *text, const struct rg_report *report)
                         "<th class=\"word\">operation</th><th class=\"word\">type</th>"
                         "<th>bytes</th><th>time</th><th>min</th><th>max</th><th>algorithm</th>"
                         "<th>bus</th><th>wrong</th>");
-    for (int i = 1; i < report->nmeasured; i++)
-        rg_buf_printf(text, "<th>%s</th>", report->names[i]);
+    for (int i = 1; i < report->nmeasured; i++) {
+        rg_buf_printf(text, "<th>");
+        rg_plot_put_text(text, report->names[i]);
+        rg_buf_printf(text, "</th>");
+    }
     rg_buf_printf(text, "</tr>\n");
     for (size_t i = 0; i < report->nrows; i++)
         put_row(text, report, &report->rows[i]);

@@ -200,6 +200,10 @@ const struct rg_script_option rg_bench_option_table[] = {
       "Write all figures to FILE as one JSON document. -: to standard output, in the place of the "
       "table.", TO(WORD, json, 1, 0) },
     { "html", "FILE", false, "@file", "Write a page with plots to FILE.", TO(WORD, html, 1, 0) },
+    { "fit", "FILE", false, "@file",
+      "Find the parameters of the cost model that explain what was measured, say how well they do, "
+      "and write them to FILE, for reigen simulate and REIGEN_MODEL. Where FILE is there, begin "
+      "with what it has.", TO(WORD, fit, 1, 0) },
     { "help", NULL, false, NULL, "Print this.", TO(FLAG, help, 0, 0) },
     { .name = NULL }
 };
@@ -246,28 +250,6 @@ static bool take_run_option(char **argv, int *i, struct rg_strv *run_words)
     for (; nvalues > 0 && argv[*i + 1]; nvalues--)
         rg_strv_add(run_words, argv[++*i]);
     return true;
-}
-
-static int take(char **argv, int *i, struct rg_bench_options *options, struct rg_strv *run_words,
-                struct rg_error *err)
-{
-    const char *value;
-    const struct rg_script_option *option = rg_script_option_find(rg_bench_option_table, argv[*i],
-                                                                  &value);
-    char what[40];
-
-    if (!option)
-        return take_run_option(argv, i, run_words) ? 0 : unknown(argv[*i], err);
-    if (!option->arg && value)
-        return rg_error_set(err, EINVAL, "bench --%s takes no value", option->name);
-    if (option->arg && !value)
-        value = argv[*i + 1] ? argv[++*i] : "";
-    if (option->arg && !*value)
-        return rg_error_set(err, EINVAL, "bench --%s: its value is missing; write --%s %s",
-                            option->name, option->name, option->arg);
-    snprintf(what, sizeof(what), "bench --%s", option->name);
-    return option->apply ? option->apply(options, what, value, err)
-                         : rg_member_set(&option->member, options, what, value, err);
 }
 
 static bool is_float(int type)
@@ -323,8 +305,12 @@ int rg_bench_options_parse(char **argv, struct rg_bench_options *options,
 {
     int r = 0;
 
-    for (int i = 1; r == 0 && argv[i] && !options->help; i++)
-        r = take(argv, &i, options, run_words, err);
+    for (int i = 1; r >= 0 && argv[i] && !options->help; i++) {
+        r = rg_script_option_take(rg_bench_option_table, "bench", argv, &i, options, err);
+        if (r == 0 && !take_run_option(argv, &i, run_words))
+            r = unknown(argv[i], err);
+    }
+    r = r < 0 ? r : 0;
     if (r == 0 && rg_strv_status(run_words) < 0)
         r = rg_error_memory(err);
     return r == 0 && !options->help ? judge(options, err) : r;

@@ -142,6 +142,69 @@ void rg_report_notes(struct rg_buf *text, const struct rg_report *report)
     }
 }
 
+/* --- the cost model --------------------------------------------------------------------------- */
+
+/* The model's name for an operation, or -1. */
+static int kind_of(enum rg_bench_op op)
+{
+    switch (op) {
+    case RG_BENCH_ALLREDUCE: return RG_MODEL_ALLREDUCE;
+    case RG_BENCH_ALLGATHER:
+    case RG_BENCH_ALLGATHER_INTO: return RG_MODEL_ALLGATHER;
+    case RG_BENCH_BROADCAST: return RG_MODEL_BROADCAST;
+    case RG_BENCH_ALLTOALL: return RG_MODEL_ALLTOALL;
+    case RG_BENCH_REDUCESCATTER:
+    case RG_BENCH_REDUCESCATTER_INTO: return RG_MODEL_REDUCESCATTER;
+    default: return -1;
+    }
+}
+
+/* False where the model says nothing of this row. */
+static bool find_sample(const struct rg_report *report, const struct rg_measure_row *row,
+                        struct rg_fit_sample *ret_sample)
+{
+    int kind = kind_of(row->what.op);
+
+    if (kind < 0 || row->what.group > 1 || row->what.reduction == REIGEN_ADASUM ||
+        rg_bench_types[row->what.type].nbytes != 4 || !row->results[0].measured ||
+        row->results[0].median_s <= 0 || report->nranks < 2 || report->nranks % report->nhosts)
+        return false;
+    *ret_sample = (struct rg_fit_sample){
+        .task = { .kind = (enum rg_model_kind) kind, .nhosts = report->nhosts,
+                  .ranks_per_host = report->nranks / report->nhosts, .nbytes = row->what.nbytes },
+        .ns = row->results[0].median_s * 1e9,
+    };
+    return true;
+}
+
+size_t rg_report_samples(const struct rg_report *report, struct rg_fit_sample *ret_samples)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < report->nrows; i++)
+        n += find_sample(report, &report->rows[i], &ret_samples[n]);
+    return n;
+}
+
+void rg_report_fit(struct rg_buf *text, const struct rg_report *report,
+                   const struct rg_model *model)
+{
+    rg_buf_printf(text, "# the model with the fitted parameters, times in us\n%12s  %-24s %11s %11s "
+                        "%7s\n", "bytes", "operation", "measured", "predicted", "ratio");
+    for (size_t i = 0; i < report->nrows; i++) {
+        const struct rg_measure_row *row = &report->rows[i];
+        struct rg_fit_sample sample;
+        char operation[64], measured[16], predicted[16];
+        if (!find_sample(report, row, &sample))
+            continue;
+        double ns = rg_fit_predict(model, &sample.task);
+        rg_buf_printf(text, "%12zu  %-24s %11s %11s %7.2f\n", row->what.nbytes,
+                      rg_report_operation(&row->what, operation, sizeof(operation)),
+                      time_text(sample.ns / 1e9, measured), time_text(ns / 1e9, predicted),
+                      ns / sample.ns);
+    }
+}
+
 /* --- JSON ------------------------------------------------------------------------------------- */
 
 static json_t *result_json(const struct rg_measure_result *result)
@@ -159,14 +222,19 @@ static json_t *row_json(const struct rg_report *report, const struct rg_measure_
 {
     const struct rg_bench_op_info *info = &rg_bench_ops[row->what.op];
     json_t *results = json_object();
+    struct rg_fit_sample sample;
+    bool predicted = report->fitted && find_sample(report, row, &sample);
 
     for (int i = 0; i < report->nmeasured; i++)
         json_object_set_new(results, report->names[i], result_json(&row->results[i]));
-    return json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:i, s:b, s:o}", "operation", info->name, "type",
+    return json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:i, s:b, s:o, s:o}", "operation", info->name, "type",
                      info->data ? rg_bench_types[row->what.type].name : NULL, "reduction",
                      info->reduces ? rg_bench_reductions[row->what.reduction] : NULL, "bytes",
                      (json_int_t) row->what.nbytes, "count", (json_int_t) row->what.count, "group",
-                     row->what.group, "in_place", row->what.in_place, "results", results);
+                     row->what.group, "in_place", row->what.in_place, "results", results,
+                     "predicted_us",
+                     predicted ? json_real(rg_fit_predict(report->fitted, &sample.task) / 1e3)
+                               : json_null());
 }
 
 static json_t *lines_json(const char *lines)

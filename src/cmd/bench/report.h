@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "cmd/bench/measure.h"
+#include "simulate/fit.h"
 
 /* Words and options are borrowed, the rows are owned. */
 struct rg_report {
@@ -24,6 +25,7 @@ struct rg_report {
     int nranks, nhosts;
     int nmeasured;          /* Reigen and its peers */
     const char *names[RG_MEASURED_MAX];
+    const struct rg_model *fitted; /* NULL: none was asked for */
     struct rg_measure_row *rows;
     size_t nrows, capacity;
 };
@@ -40,6 +42,13 @@ void rg_report_row(struct rg_buf *text, const struct rg_report *report,
                    const struct rg_measure_row *row, bool colour);
 /* What the table has not said: who has left out what, and why. */
 void rg_report_notes(struct rg_buf *text, const struct rg_report *report);
+
+/* The samples of the cost model among the rows: operations that it knows, of four bytes an element,
+ * one tensor at a time. Into room for all rows; returns how many there are. */
+size_t rg_report_samples(const struct rg_report *report, struct rg_fit_sample *ret_samples);
+/* How well a fitted model explains them. */
+void rg_report_fit(struct rg_buf *text, const struct rg_report *report,
+                   const struct rg_model *model);
 
 void rg_report_json(struct rg_buf *text, const struct rg_report *report);
 void rg_report_html(struct rg_buf *text, const struct rg_report *report);

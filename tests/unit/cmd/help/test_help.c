@@ -66,7 +66,7 @@ static void scripts_have_help_and_a_page_with_every_option(void **state)
             rg_script_option_print(&left, o);
             rg_autofree char *line = rg_strf("\n  %s", rg_buf_text(&left));
             assert_contains(rg_buf_text(&help), line);
-            rg_autofree char *bold = rg_strf("\n.B \\-\\-%.3s", o->name);
+            rg_autofree char *bold = rg_strf("\n.B \\-\\-%.2s", o->name);
             assert_contains(page->text, bold);
         }
     }
