@@ -75,12 +75,16 @@ struct mpi {
 
 /* --- finding it ------------------------------------------------------------------------------- */
 
-/* The library of the launcher's own family, by the variables that its ranks have. */
-static const char *likely_library(void)
+/* The libraries of the launcher's own family, by the variables that its ranks have. Debian has
+ * MPICH's under a name of its own. */
+static const char *const *likely_libraries(void)
 {
+    static const char *const openmpi[] = { "libmpi.so.40", NULL };
+    static const char *const mpich[] = { "libmpi.so.12", "libmpich.so.12", NULL };
+
     if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK"))
-        return "libmpi.so.40";
-    return getenv("PMI_RANK") || getenv("PMI_SIZE") ? "libmpi.so.12" : NULL;
+        return openmpi;
+    return getenv("PMI_RANK") || getenv("PMI_SIZE") ? mpich : NULL;
 }
 
 static int look_up(struct mpi *mpi, const char *name, struct rg_error *err)
@@ -104,16 +108,17 @@ static int look_up(struct mpi *mpi, const char *name, struct rg_error *err)
 
 static int load(struct mpi *mpi, const char *named, struct rg_error *err)
 {
-    const char *name = named ? named : likely_library();
+    const char *const *names = named ? (const char *const[]){ named, NULL } : likely_libraries();
 
-    if (!name)
+    if (!names)
         return rg_error_set(err, ENOENT, "--peer mpi: no mpirun has started the ranks, and MPI "
                             "would not know of them; write: mpirun -np 4 reigen bench --peer mpi");
-    mpi->library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+    while (!(mpi->library = dlopen(*names, RTLD_NOW | RTLD_GLOBAL)) && names[1])
+        names++;
     if (!mpi->library)
         return rg_error_set(err, ENOENT, "--peer mpi: %.500s; name the library as --mpi-library "
                             "FILE", dlerror());
-    return look_up(mpi, name, err);
+    return look_up(mpi, *names, err);
 }
 
 static int check_world(const struct mpi *mpi, const struct rg_bench_world *world,
