@@ -73,7 +73,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_bench, &rg_script_bench },
     { "simulate", "--model NAME [OPTION...]", NULL,
       "Predict how long a step of training takes on so many hosts and such a network, by the cost "
-      "model that the runtime chooses its algorithms by; `reigen simulate --help` lists its options.",
+      "model that the runtime chooses its algorithms by; `reigen simulate --help` lists its "
+      "options.",
       rg_cmd_simulate, &rg_script_simulate },
     { "jobs", "[--all] [--json]", "--all --json",
       "List your jobs, wherever they were started. --all: and those that ended last.",
@@ -152,7 +153,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_install_scripts, NULL },
     { "version", "", NULL, "Print reigen's version.", cmd_version, NULL },
     { "help", "[COMMAND]",
-      "run plan head horovodrun srun-docker rsh doctor bench simulate jobs stop logs attach status render "
+      "run plan head horovodrun srun-docker rsh doctor bench simulate jobs stop logs attach status "
+      "render "
       "pai wait-workers explain man completion sshd sshconfig run-dock-asuser install-scripts "
       "version",
       "Print this, or a command's help.", cmd_help, NULL },

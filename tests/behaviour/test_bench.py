@@ -124,7 +124,8 @@ def test_the_page_is_well_formed_and_stands_alone(tmp_path):
     rows = json.loads(document.read_text())['rows']
     page = xml.fromstring(path.read_text().replace('<!DOCTYPE html>\n', ''))
     assert len(page.findall('.//svg')) == 2
-    assert len(page.findall('.//polyline')) == 2 and len(page.findall('.//table/tr')) == 1 + len(rows)
+    assert len(page.findall('.//polyline')) == 2
+    assert len(page.findall('.//table/tr')) == 1 + len(rows)
     assert not page.findall('.//script') and 'http' not in path.read_text()
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """reigen simulate: its figures, and what it says of mistakes."""
 import json
+import re
 import subprocess
 import time
 
@@ -81,3 +82,21 @@ def test_a_broken_file_of_parameters_is_told_with_its_line(tmp_path):
     path.write_text('net.alpha_ns 1000\nnet.alpha 5\n')
     done = simulate('--model', 'vgg16', '--parameters', path)
     assert done.returncode == 2 and str(path) in done.stderr and '2' in done.stderr, done.stderr
+
+
+def test_the_page_s_comparison_with_horovod_is_what_it_prints(tmp_path):
+    page = (built.ROOT / 'docs/simulate.md').read_text()
+    parameters = tmp_path / 'rdma.model'
+    parameters.write_text(re.search(r'```text\n(.*?)```', page, re.S)[1])
+    rows = re.findall(r'^\| (\S.*?) \| (\d+) ms \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|', page,
+                      re.M)
+    assert [row[0] for row in rows] == ['Inception V3', 'ResNet-101', 'VGG-16']
+    names = {'Inception V3': 'inception3', 'ResNet-101': 'resnet101', 'VGG-16': 'vgg16'}
+    for name, step, *efficiencies in rows:
+        given = ['--model', names[name], '--hosts', '128', '--ranks-per-host', '4', '--bandwidth',
+                 '25gbit', '--latency', '10us']
+        given += ['--step-ms', step] if name == 'ResNet-101' else []
+        found = [simulated(*given, *more) for more in (
+            [], ['--parameters', parameters], ['--parameters', parameters, '--jitter', '3'])]
+        assert [f'{f["rows"][0]["efficiency"] * 100:.1f}' for f in found] == efficiencies, name
+        assert f'{found[0]["compute_ms"]:.0f}' == step

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reigen bench on two hosts: started by ssh and by MPI's own launchers, beside that MPI and gloo."""
+"""reigen bench on two hosts, started by ssh and by MPI's own mpirun, beside that MPI and gloo."""
 import json
 import subprocess
 
@@ -34,8 +34,8 @@ def judge(done, peers=()):
 
 def test_reigen_bench_starts_itself_by_ssh(hosts):
     path = '/tmp/bench.model'       # of the host itself
-    done = hosts[1].run([PROGRAMS.reigen, 'bench', '-H', 'node1:2,node2:2', '--op', 'all', '--check',
-                         '--fit', path, *QUICK], env=built.environment(), timeout=LIMIT)
+    done = hosts[1].run([PROGRAMS.reigen, 'bench', '-H', 'node1:2,node2:2', '--op', 'all',
+                         '--check', '--fit', path, *QUICK], env=built.environment(), timeout=LIMIT)
     found = judge(done)
     assert found['ranks'] == 4 and found['hosts'] == 2
     assert any('tcp' in line for line in found['runtime'])

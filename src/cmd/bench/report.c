@@ -189,8 +189,9 @@ size_t rg_report_samples(const struct rg_report *report, struct rg_fit_sample *r
 void rg_report_fit(struct rg_buf *text, const struct rg_report *report,
                    const struct rg_model *model)
 {
-    rg_buf_printf(text, "# the model with the fitted parameters, times in us\n%12s  %-24s %11s %11s "
-                        "%7s\n", "bytes", "operation", "measured", "predicted", "ratio");
+    rg_buf_printf(text,
+                  "# the model with the fitted parameters, times in us\n%12s  %-24s %11s %11s %7s\n",
+                  "bytes", "operation", "measured", "predicted", "ratio");
     for (size_t i = 0; i < report->nrows; i++) {
         const struct rg_measure_row *row = &report->rows[i];
         struct rg_fit_sample sample;
@@ -227,8 +228,8 @@ static json_t *row_json(const struct rg_report *report, const struct rg_measure_
 
     for (int i = 0; i < report->nmeasured; i++)
         json_object_set_new(results, report->names[i], result_json(&row->results[i]));
-    return json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:i, s:b, s:o, s:o}", "operation", info->name, "type",
-                     info->data ? rg_bench_types[row->what.type].name : NULL, "reduction",
+    return json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:i, s:b, s:o, s:o}", "operation", info->name,
+                     "type", info->data ? rg_bench_types[row->what.type].name : NULL, "reduction",
                      info->reduces ? rg_bench_reductions[row->what.reduction] : NULL, "bytes",
                      (json_int_t) row->what.nbytes, "count", (json_int_t) row->what.count, "group",
                      row->what.group, "in_place", row->what.in_place, "results", results,
