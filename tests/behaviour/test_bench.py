@@ -172,6 +172,14 @@ def test_one_rank_alone_says_what_all_got_wrong():
     assert done.stderr.count('"shmm" is no plane') == 1, done.stderr
 
 
+@pytest.mark.parametrize('name', ['RANK', 'REIGEN_RANK', 'PMIX_RANK', 'PMI_RANK', 'SLURM_PROCID',
+                                  'OMPI_COMM_WORLD_RANK'])
+def test_of_a_mistake_rank_0_alone_speaks(name):
+    first, second = (bench('--op', 'x', timeout=20, **{name: rank}) for rank in (0, 1))
+    assert first.returncode == second.returncode == 2
+    assert 'there is no such' in first.stderr and not second.stderr
+
+
 def test_a_peer_that_is_not_there_is_named():
     done = bench('-np', 2, '--peer', 'mpi', *QUICK, timeout=60)
     assert done.returncode == 69 and 'mpirun -np 4 reigen bench' in done.stderr, done.stderr

@@ -184,6 +184,20 @@ static void put_table(struct rg_buf *text, const struct rg_report *report)
     rg_buf_printf(text, "</table></div>\n");
 }
 
+/* What the runtime says of itself, on one line. */
+static void put_facts(struct rg_buf *text, const struct rg_report *report)
+{
+    rg_buf_printf(text, "<p>");
+    for (const char *p = report->described ? report->described : ""; *p;) {
+        size_t n = strcspn(p, "\n");
+        rg_autofree char *line = strndup(p, n);
+        rg_plot_put_text(text, line ? line : "");
+        p += n + (p[n] == '\n');
+        rg_buf_printf(text, "%s", *p ? "; " : "");
+    }
+    rg_buf_printf(text, "</p>\n");
+}
+
 static void put_sections(struct rg_buf *text, const struct rg_report *report)
 {
     rg_autofree struct section *section = calloc(1, sizeof(*section));
@@ -218,6 +232,7 @@ void rg_report_html(struct rg_buf *text, const struct rg_report *report)
                         "logarithmic.</p>\n",
                   report->version, report->nranks, report->nranks == 1 ? "" : "s", report->nhosts,
                   report->nhosts == 1 ? "" : "s");
+    put_facts(text, report);
     put_sections(text, report);
     put_table(text, report);
     rg_buf_printf(text, "</body>\n</html>\n");

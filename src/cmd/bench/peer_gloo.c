@@ -139,6 +139,7 @@ static int set_environment(const struct rg_bench_world *world, const struct meet
     rg_env_setf(env, "MASTER_PORT", "%d", meeting->port);
     rg_env_setf(env, "RANK", "%d", world->rank);
     rg_env_setf(env, "WORLD_SIZE", "%d", world->size);
+    rg_env_unset(env, "TORCHELASTIC_USE_AGENT_STORE"); /* that store is another job's */
     if (world->nhosts == 1 && !rg_env_get(env, "GLOO_SOCKET_IFNAME"))
         rg_env_set(env, "GLOO_SOCKET_IFNAME", "lo");
     return rg_strv_status(env);

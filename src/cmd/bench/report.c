@@ -190,7 +190,7 @@ void rg_report_fit(struct rg_buf *text, const struct rg_report *report,
                    const struct rg_model *model)
 {
     rg_buf_printf(text,
-                  "# the model with the fitted parameters, times in us\n%12s  %-24s %11s %11s %7s\n",
+                  "# the model with the fitted parameters, us\n%12s  %-24s %11s %11s %7s\n",
                   "bytes", "operation", "measured", "predicted", "ratio");
     for (size_t i = 0; i < report->nrows; i++) {
         const struct rg_measure_row *row = &report->rows[i];

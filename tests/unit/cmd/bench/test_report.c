@@ -59,6 +59,7 @@ static void the_page_is_one_file_with_two_plots_and_a_table(void **state)
     assert_int_equal(count(page, "<tr>"), report.nrows + 1);
     assert_contains(page, "prefers-color-scheme:dark");
     assert_contains(page, "a&lt;b");
+    assert_contains(page, "<p>plane shm: 2 ranks</p>");
     assert_null(strstr(page, "<script"));
     assert_null(strstr(page, "http"));
     assert_null(strstr(page, "nan"));
