@@ -5,8 +5,8 @@
 #define NBYTES_MAX ((uint64_t) 1 << 43) /* what is longer counts as this long */
 
 const struct rg_model rg_model_assumed = {
-    .net = { .alpha_ns = 30000, .beta_ps = 800, .message_ns = 5000, .copy_ps = 300 },
-    .node = { .alpha_ns = 1500, .beta_ps = 150, .message_ns = 500, .copy_ps = 150 },
+    .net = { .alpha_ns = 15000, .beta_ps = 800, .message_ns = 15000, .copy_ps = 400 },
+    .node = { .alpha_ns = 1000, .beta_ps = 150, .message_ns = 500, .copy_ps = 150 },
     .gamma_ps = 100,
     .crowding_pct = 100,
 };
@@ -108,7 +108,8 @@ static uint64_t ring_ns(const struct view *v, bool reduces, bool goes_on)
 
 /* The levels of recursive halving, or of doubling the other way round. Level i exchanges
  * min(2^i, n - 2^i) blocks with who is 2^i places away; of each the first chunk is wanted in the
- * next level. */
+ * next level. Where n is no power of two nobody waits for the farthest level: no block takes more
+ * hops than log2 n, rounded down. */
 static uint64_t levels_ns(const struct view *v, bool reduces, bool goes_on)
 {
     uint64_t total = 0, chunk = at_most(v->block, v->chunk);
@@ -117,8 +118,12 @@ static uint64_t levels_ns(const struct view *v, bool reduces, bool goes_on)
         uint64_t nblocks = at_most(reach, v->n - reach);
         uint64_t line = nblocks * block_ns(v, reach, reduces);
 
-        total += reach > 1 || goes_on ? at_least(line, hop_ns(v, chunk, reach, reduces))
-                                      : line + last_ns(v, chunk, reduces);
+        if (reach > 1 && 2 * reach > v->n)
+            total += line;
+        else if (reach > 1 || goes_on)
+            total += at_least(line, hop_ns(v, chunk, reach, reduces));
+        else
+            total += line + last_ns(v, chunk, reduces);
     }
     return total;
 }
@@ -132,10 +137,11 @@ static uint64_t doubling_ns(const struct view *v)
     for (; reach * 2 <= v->n; reach *= 2)
         total += v->path->alpha_ns + stream_ns(v, v->nbytes, reach, false) +
                  reduce_ns(v, v->nbytes);
-    /* Who is beyond the power of two brings its data before, and gets the result after. */
+    /* Who is beyond the power of two brings its data before, and gets the result after. If those
+     * are few, the others need not wait for both. */
     if (reach < v->n)
-        total += 2 * (v->path->alpha_ns + stream_ns(v, v->nbytes, 1, false)) +
-                 reduce_ns(v, v->nbytes);
+        total += (2 * (v->n - reach) > reach ? 2 : 1) * v->path->alpha_ns +
+                 2 * stream_ns(v, v->nbytes, 1, false) + reduce_ns(v, v->nbytes);
     return total;
 }
 
@@ -152,12 +158,15 @@ static uint64_t two_phases_ns(const struct view *v, enum rg_model_kind kind,
     return total;
 }
 
+/* The farthest member is log2 n hops away, rounded down; the root has one message more to do with
+ * where n is no power of two. */
 static uint64_t tree_ns(const struct view *v)
 {
-    uint64_t each = v->path->alpha_ns + stream_ns(v, v->nbytes, v->per_host, false) +
+    uint64_t nmessages = log2_up(v->n), nhops = nmessages - (UINT64_C(1) << nmessages > v->n);
+    uint64_t each = stream_ns(v, v->nbytes, v->per_host, false) +
                     (v->reduces ? reduce_ns(v, v->nbytes) : 0);
 
-    return log2_up(v->n) * each;
+    return nhops * v->path->alpha_ns + nmessages * each;
 }
 
 static uint64_t chain_ns(const struct view *v)
@@ -168,10 +177,11 @@ static uint64_t chain_ns(const struct view *v)
     return (at_least(nchunks, 1) + v->n - 2) * each + (v->n - 1) * last_ns(v, chunk, v->reduces);
 }
 
-/* The root's blocks leave one after another; each goes round by doubling. */
+/* The root's blocks leave one after another, its own goes last; each goes round by doubling. */
 static uint64_t scatter_ns(const struct view *v)
 {
-    return v->path->alpha_ns + (v->n - 1) * block_ns(v, 1, false) + levels_ns(v, false, false);
+    return v->path->alpha_ns + (v->n - 1) * block_ns(v, 1, false) +
+           (v->n > 2 ? levels_ns(v, false, false) : block_ns(v, 1, false));
 }
 
 /* Of n - 1 blocks those for the same host do not share its line. */
@@ -247,21 +257,37 @@ uint64_t rg_model_ns(const struct rg_model *model, const struct rg_model_task *t
     }
 }
 
+/* With the best chunks for it. */
+static uint64_t least_ns(const struct rg_model *model, const struct rg_model_task *task,
+                         enum rg_algorithm algorithm)
+{
+    uint64_t least = RG_MODEL_NEVER;
+
+    for (uint32_t chunk = RG_MODEL_CHUNK_MIN; chunk <= RG_MODEL_CHUNK_MAX; chunk *= 2)
+        least = at_most(least, rg_model_ns(model, task, algorithm, chunk));
+    return least;
+}
+
 struct rg_model_choice rg_model_choose(const struct rg_model *model,
                                        const struct rg_model_task *task, enum rg_algorithm wanted)
 {
-    struct rg_model_choice best = { RG_ALGORITHM_AUTO, RG_MODEL_CHUNK_MAX, RG_MODEL_NEVER };
+    struct rg_model_choice best = { RG_ALGORITHM_AUTO, RG_MODEL_CHUNK_MAX, 0 };
     bool free_choice = !rg_algorithm_does(wanted, task->kind);
+    uint64_t least = RG_MODEL_NEVER;
 
     for (int a = RG_ALGORITHM_AUTO + 1; a < RG_NALGORITHMS; a++) {
-        if (!free_choice && a != (int) wanted)
-            continue;
-        for (uint32_t chunk = RG_MODEL_CHUNK_MAX; chunk >= RG_MODEL_CHUNK_MIN; chunk /= 2) {
-            uint64_t ns = rg_model_ns(model, task, (enum rg_algorithm) a, chunk);
+        uint64_t ns = free_choice || a == (int) wanted
+                          ? least_ns(model, task, (enum rg_algorithm) a) : RG_MODEL_NEVER;
 
-            if (ns < best.ns)
-                best = (struct rg_model_choice){ (enum rg_algorithm) a, chunk, ns };
-        }
+        if (ns < least)
+            best.algorithm = (enum rg_algorithm) a;
+        least = at_most(least, ns);
+    }
+    /* Each chunk costs the processor's time, which the job needs for other things. */
+    best.ns = rg_model_ns(model, task, best.algorithm, best.chunk_nbytes);
+    while (best.ns > least + least / 16) {
+        best.chunk_nbytes /= 2;
+        best.ns = rg_model_ns(model, task, best.algorithm, best.chunk_nbytes);
     }
     return best;
 }

@@ -11,8 +11,8 @@
  * members, Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All
  * Communications in Multiport Message-Passing Systems" (1997) and Traeff, "Optimal, Non-pipelined
  * Reduce-scatter and Allreduce Algorithms" (2024). What is added to them is how the tcp plane works
- * (coll/planes/tcp_steps.c): data go in chunks, a chunk is passed on while the next one comes, and
- * the processor's time counts where it is longer than the line's:
+ * (coll/planes/tcp/tcp_steps.c): data go in chunks, a chunk is passed on while the next one comes,
+ * and the processor's time counts where it is longer than the line's:
  *
  *      t(c) = max(c * beta, crowding * (message + c * (copy + gamma)))    a chunk in a pipe
  *      k = the least number with 2^k >= n; b = nbytes / n in s = b / c chunks; g = what is left to
@@ -20,13 +20,13 @@
  *
  *      algorithm   for                        time among n members
  *      doubling    allreduce                  log2 n exchanges of all, each alpha + t(nbytes) + g;
- *                                             two more where n is no power of two
+ *                                             up to two more where n is no power of two
  *      halving     allreduce, allgather,      per phase k levels of min(2^i, n - 2^i) blocks; a
  *                  reducescatter              level takes its blocks' time, or alpha + t(c) + g
  *                                             where that is more
  *      ring        the same                   per phase n - 1 steps, each s * t(c), or
  *                                             alpha + t(c) + g where that is more
- *      tree        broadcast, reduce          k * (alpha + t(nbytes))
+ *      tree        broadcast, reduce          log2 n * alpha (rounded down) + k * t(nbytes)
  *      chain       broadcast, reduce          (nbytes / c + n - 2) * t(c) + (n - 1) * (alpha + g)
  *      scatter     broadcast                  the root sends all blocks, then halving's allgather
  *      pairwise    alltoall                   alpha + (n - 1) * t(block)
@@ -49,10 +49,9 @@ struct rg_buf;
 
 /* Between two processes. */
 struct rg_model_path {
-    uint32_t alpha_ns;   /* from the call that sends a message of one byte till the receiver has it,
-                          * who waits for it: half a ping-pong */
+    uint32_t alpha_ns;   /* a message's way; half a ping-pong of one byte is alpha + message */
     uint32_t beta_ps;    /* per byte of a stream, in one direction; both are used at once */
-    uint32_t message_ns; /* the processor's time for one message more, sent and received */
+    uint32_t message_ns; /* the processor's time for a message, sent and received */
     uint32_t copy_ps;    /* the processor's time per byte, sent and received */
 };
 
@@ -116,7 +115,8 @@ bool rg_algorithm_does(enum rg_algorithm algorithm, enum rg_model_kind kind);
 uint64_t rg_model_ns(const struct rg_model *model, const struct rg_model_task *task,
                      enum rg_algorithm algorithm, size_t chunk_nbytes);
 /* The quickest way, or (wanted is not AUTO, and does it) that one with its best chunks. Of equal
- * times the algorithm that stands first above is taken, and the larger chunk. */
+ * times the algorithm that stands first above is taken, and the largest chunks by which it takes no
+ * more than a sixteenth longer. */
 struct rg_model_choice rg_model_choose(const struct rg_model *model,
                                        const struct rg_model_task *task, enum rg_algorithm wanted);
 /* All of an operation of a job, as coll/planes/exec.c composes it: an allreduce and a broadcast go

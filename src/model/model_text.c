@@ -24,7 +24,7 @@ static const struct field {
     size_t at;
     int64_t min, max;
 } fields[] = {
-    { "net.alpha_ns", "between hosts: a message of one byte, one way",
+    { "net.alpha_ns", "between hosts: a message's way, without what it costs the processor",
       offsetof(struct rg_model, net.alpha_ns), 1, ALPHA_MAX_NS },
     { "net.beta_ps", "a byte on the line", offsetof(struct rg_model, net.beta_ps), 0, RATE_MAX_PS },
     { "net.message_ns", "the processor's time for a message",

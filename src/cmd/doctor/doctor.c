@@ -307,7 +307,13 @@ static void finish(struct doctor *doctor)
  * one that reigen was installed for, where that may be the hosts' too. */
 static int use_planes_command(struct rg_job *job)
 {
-    static const char script[] = "import reigen; reigen.init(); text = reigen.planes(); "
+    /* Some operations come first, from which ranks of several hosts learn about their network. */
+    static const char script[] = "import ctypes, reigen; from reigen._lib import lib; "
+                                 "reigen.init(); n = 1 << 20; x = (ctypes.c_float * n)(); "
+                                 "shape = (ctypes.c_int64 * 1)(n); "
+                                 "[lib.reigen_allreduce(b'reigen.doctor.%d' % i, x, x, 7, shape, "
+                                 "1, None) for i in range(5)]; "
+                                 "text = reigen.planes(); "
                                  "print(text if reigen.rank() == 0 else '', end=''); "
                                  "reigen.shutdown()";
     char path[PATH_MAX];

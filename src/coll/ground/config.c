@@ -6,11 +6,13 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 
 #define CACHE_MAX 8192
 #define SPIN_MAX_US 1000000
+#define MODEL_NBYTES_MAX 65536
 
 /* The first of the names that is set to something; its value, or NULL. */
 static const char *get(const char *reigen, const char *horovod, const char **ret_name)
@@ -153,6 +155,26 @@ static int get_affinity(struct rg_config *config, struct rg_error *err)
     return 0;
 }
 
+/* How the tcp plane chooses. */
+static int get_model(struct rg_config *config, struct rg_error *err)
+{
+    const char *name, *algorithms = get("REIGEN_ALGORITHM", NULL, &name);
+    const char *path = get("REIGEN_MODEL", NULL, &name);
+    rg_autofree char *text = NULL;
+    size_t nbytes;
+    int r = algorithms ? rg_algorithms_parse("REIGEN_ALGORITHM", algorithms, config->algorithms,
+                                             err) : 0;
+
+    if (r < 0 || !path)
+        return r;
+    r = rg_read_file(path, MODEL_NBYTES_MAX, &text, &nbytes);
+    if (r < 0)
+        return rg_error_set(err, -r, "REIGEN_MODEL=%s: %s", path, strerror(-r));
+    r = rg_model_parse(path, text, &config->model, err);
+    config->model_given = r == 0;
+    return r < 0 ? rg_error_prepend(err, "REIGEN_MODEL") : 0;
+}
+
 /* What several variables say together. */
 static int settle(struct reading *reading, struct rg_error *err)
 {
@@ -181,7 +203,7 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
     struct reading reading = {
         .config = { .start_timeout_ms = 300000, .stall_ms = 10000, .silence_ms = 30000,
                     .fusion_nbytes = 128u << 20, .cache_capacity = 4096, .spin_us = -1,
-                    .log_level = RG_LOG_WARN },
+                    .log_level = RG_LOG_WARN, .model = rg_model_assumed },
         .hide_time = true,
     };
     const char *ports = getenv("REIGEN_PORT_RANGE");
@@ -193,6 +215,8 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
         r = get_level(&reading.config.log_level, err);
     if (r == 0)
         r = get_affinity(&reading.config, err);
+    if (r == 0)
+        r = get_model(&reading.config, err);
     if (r == 0 && ports && *ports)
         r = rg_parse_ports("REIGEN_PORT_RANGE:", ports, &reading.config.ports, err);
     if (r == 0)

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "model/model.h"
 
 #define RG_CORE_MAX 1023     /* the highest number of a core */
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
@@ -42,6 +43,9 @@ struct rg_config {
     char key_file[4096];         /* or "" */
     char boot[16];               /* the boot to take, or "" */
     char interface[64];          /* name or CIDR */
+    enum rg_algorithm algorithms[RG_MODEL_NKINDS]; /* of the tcp plane; AUTO: by the model */
+    struct rg_model model;       /* what is assumed, or the file's that was given */
+    bool model_given;            /* then nothing is measured */
 };
 
 /* 0, or -EINVAL with the variable, its value and what is allowed. */

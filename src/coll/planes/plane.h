@@ -174,6 +174,9 @@ struct rg_plane_ops {
 
     /* Lines about this process for reigen_describe, appended; without a state. */
     void (*describe)(struct rg_buf *text);
+    /* For people: lines about how it works in this group, appended to the score table. NULL: none.
+     * Any thread, at any time between open and close. */
+    void (*print)(void *state, struct rg_buf *text);
     /* NULL, or: what reigen_mpi is to say of this process, a sum of REIGEN_MPI_*, and of this plane
      * where it is open for some group. */
     unsigned (*mpi)(bool opened);

@@ -305,6 +305,7 @@ void rg_scopes_print(struct rg_scopes *scopes, struct rg_buf *text)
 {
     static const char *const groups[RG_NSCOPES] = { "ranks of one host", "one rank per host",
                                                     "all ranks" };
+    const struct rg_opened *plane;
 
     rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", "among", "operation", "type", "memory",
                   "bytes", "planes by score, the first is taken");
@@ -321,4 +322,7 @@ void rg_scopes_print(struct rg_scopes *scopes, struct rg_buf *text)
         for (int type = alike ? -1 : 0; type < (alike ? 0 : REIGEN_NDTYPES); type++)
             print_rows(scopes, groups[which], &task, type, text);
     }
+    for (int i = 0; (plane = rg_scopes_next(scopes, &i));)
+        if (plane->ops->print)
+            plane->ops->print(plane->state, text);
 }

@@ -50,6 +50,7 @@ static int make_place(struct world *world, int i, void *arg)
     place->deadline_ns = rg_now_ns() + unit_limit_s(20) * RG_NS_PER_S;
     strcpy(place->config.planes, "tcp");
     place->config.fusion_nbytes = 1 << 20;
+    place->config.model = rg_model_assumed;
     place->team.rank = place->team.node = i;
     place->team.size = place->team.nnodes = world->n;
     place->team.node_size = 1;

@@ -10,7 +10,7 @@
 #include "coll/ground/config.h"
 #include "coll/team/team.h"
 
-enum { SOCKETS_MAX = 8, SOCKETS_LIMIT_S = 55 };
+enum { SOCKETS_MAX = 9, SOCKETS_LIMIT_S = 55 };
 
 struct place {
     int me, n;

@@ -3,16 +3,30 @@
 
 #include <poll.h>
 
+#include "base/buf.h"
 #include "base/time.h"
 #include "coll/planes/plane.h"
 #include "coll/planes/plane_checks.h"
 
 extern const struct rg_plane_ops rg_plane_tcp;
 
+/* What the next planes are opened with. */
+static enum rg_algorithm wanted;
+/* Whether members dawdle, each in its own way. */
+static bool dawdles;
+
+static void dawdle(struct place *place, unsigned *state)
+{
+    *state = *state * 1103515245u + 12345u + (unsigned) place->me;
+    if (*state >> 16 & 1)
+        usleep(*state >> 20 & 255);
+}
+
 /* Sleeps on the plane's descriptors as the progress engine does: a missing one makes the test
  * time out. */
 static int finish(struct place *place, void *state, struct rg_error *err)
 {
+    unsigned random = (unsigned) place->me * 7919;
     int quiet = 0;
 
     for (;;) {
@@ -21,6 +35,8 @@ static int finish(struct place *place, void *state, struct rg_error *err)
         struct pollfd pfds[64];
         bool moved = false;
 
+        if (dawdles)
+            dawdle(place, &random);
         r = rg_plane_tcp.progress(state, &moved, err);
         if (r != 0)
             return r < 0 ? r : 0;
@@ -57,6 +73,8 @@ static void *open_plane(struct place *place)
                                         .group = { .nmembers = place->n, .me = place->me } };
     void *state = NULL;
 
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
+        place->config.algorithms[kind] = wanted;
     rg_plane_tcp.open(&options, &state, NULL);
     return state;
 }
@@ -71,12 +89,117 @@ const struct plane_bundle plane_bundle = { open_plane, run, close_plane };
 static void all_ranks_get_the_same_bits(void **unused)
 {
     (void) unused;
-    for (size_t count = 0; count < 2; count++)
-        for (int n = 2; n <= 5; n++) {
-            assert_int_equal(sockets_run(n, plane_check_bits, &count), 0);
-            for (int i = 1; i < n; i++)
-                assert_memory_equal(plane_bits[0], plane_bits[i], count ? PLANE_BITS_NBYTES : 20);
+    for (int algorithm = 0; algorithm <= RG_ALGORITHM_RING; algorithm++)
+        for (size_t count = 0; count < 2; count++)
+            for (int n = 2; n <= SOCKETS_MAX; n++) {
+                wanted = (enum rg_algorithm) algorithm;
+                assert_int_equal(sockets_run(n, plane_check_bits, &count), 0);
+                for (int i = 1; i < n; i++)
+                    assert_memory_equal(plane_bits[0], plane_bits[i],
+                                        count ? PLANE_BITS_NBYTES : 20);
+            }
+    wanted = RG_ALGORITHM_AUTO;
+}
+
+/* Every algorithm for all that it does, among as many members as there may be, who dawdle. */
+static void every_algorithm_matches_the_reference(void **unused)
+{
+    (void) unused;
+    dawdles = true;
+    for (int a = RG_ALGORITHM_DOUBLING; a < RG_NALGORITHMS; a++)
+        for (int n = 1; n <= SOCKETS_MAX; n++) {
+            wanted = (enum rg_algorithm) a;
+            if (rg_algorithm_does(wanted, RG_MODEL_ALLREDUCE))
+                assert_int_equal(sockets_run(n, plane_check_allreduce, NULL), 0);
+            if (rg_algorithm_does(wanted, RG_MODEL_ALLREDUCE) && n > 1)
+                assert_int_equal(sockets_run(n, plane_check_scaled, NULL), 0);
+            if (rg_algorithm_does(wanted, RG_MODEL_BROADCAST))
+                assert_int_equal(sockets_run(n, plane_check_rooted, NULL), 0);
+            if (rg_algorithm_does(wanted, RG_MODEL_ALLGATHER) ||
+                rg_algorithm_does(wanted, RG_MODEL_ALLTOALL))
+                assert_int_equal(sockets_run(n, plane_check_counted, NULL), 0);
         }
+    wanted = RG_ALGORITHM_AUTO;
+    dawdles = false;
+}
+
+/* Rank 1 wants another algorithm: both are told which. */
+static int check_other_way(struct place *place)
+{
+    float data[4] = { 0 };
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = 4, .in = data, .out = data, .scale = { 1.0, 1.0, 1 } };
+    struct rg_plane_options options = { .team = &place->team, .config = &place->config,
+                                        .group = { .nmembers = place->n, .me = place->me } };
+    void *state = NULL;
+
+    place->config.algorithms[RG_MODEL_ALLREDUCE] =
+        place->me == 1 ? RG_ALGORITHM_RING : RG_ALGORITHM_DOUBLING;
+    rg_plane_tcp.open(&options, &state, NULL);
+    int bad = sockets_check(place, rg_plane_tcp.post(state, &coll) == 0);
+
+    bad |= sockets_check(place, finish(place, state, &err) == -EPROTO);
+    bad |= sockets_check(place, strstr(err.text, "by ring") && strstr(err.text, "by doubling"));
+    rg_plane_tcp.close(state, 1000);
+    return bad;
+}
+
+/* What members show to people after 20 operations of 2 MiB. */
+static char shown[SOCKETS_MAX][4096];
+
+static int check_surveys(struct place *place)
+{
+    size_t count = 1 << 19;
+    float *data = calloc(count, sizeof(*data));
+    void *state = open_plane(place);
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = count, .in = data, .out = data, .scale = { 1.0, 1.0, 1 } };
+    int bad = 0;
+
+    for (int i = 0; i < 20 && !bad; i++)
+        bad |= sockets_check(place, run(place, state, &coll) == 0);
+    rg_plane_tcp.print(state, &text);
+    snprintf(shown[place->me], sizeof(shown[0]), "%s", rg_buf_text(&text));
+    rg_plane_tcp.close(state, 1000);
+    free(data);
+    return bad;
+}
+
+static int check_learned(struct place *place)
+{
+    place->config.model.net.alpha_ns = 500000000;
+    return check_surveys(place);
+}
+
+static int check_given(struct place *place)
+{
+    place->config.model_given = true;
+    place->config.model.net.alpha_ns = 7000000;
+    return check_surveys(place);
+}
+
+static void members_learn_about_their_network_alike(void **unused)
+{
+    (void) unused;
+    for (int n = 2; n <= 5; n++) {
+        assert_int_equal(sockets_run(n, check_learned, NULL), 0);
+        /* Before operations 2, 4 and 16. */
+        assert_contains(shown[0], "; agreed 3 times");
+        assert_null(strstr(shown[0], "alpha 500000.0 us"));
+        for (int i = 1; i < n; i++)
+            assert_string_equal(shown[i], shown[0]);
+    }
+    assert_int_equal(sockets_run(3, check_given, NULL), 0);
+    assert_contains(shown[2], "alpha 7000.0 us");
+    assert_contains(shown[2], "given by REIGEN_MODEL");
+}
+
+static void members_that_choose_differently_fail(void **unused)
+{
+    (void) unused;
+    assert_int_equal(sockets_run(2, check_other_way, NULL), 0);
 }
 
 /* Rank 1 leaves in the middle: the others hear of it by name, and do not hang. */
@@ -200,9 +323,12 @@ int main(void)
         cmocka_unit_test(scales_and_joined_ranks_match_the_reference),
         cmocka_unit_test(broadcast_and_reduce_match_the_reference),
         cmocka_unit_test(allgather_alltoall_reducescatter_match_the_reference),
+        cmocka_unit_test(every_algorithm_matches_the_reference),
         cmocka_unit_test(all_ranks_get_the_same_bits),
         cmocka_unit_test(a_member_that_leaves_is_named),
         cmocka_unit_test(members_that_lost_step_fail_instead_of_mixing_data),
+        cmocka_unit_test(members_learn_about_their_network_alike),
+        cmocka_unit_test(members_that_choose_differently_fail),
         cmocka_unit_test(a_wrong_key_opens_no_connection),
     };
 

@@ -188,6 +188,8 @@ static void variables_are_read_with_reigens_spelling_first(void **state)
     assert_int_equal(config.start_timeout_ms, 300000);
     assert_int_equal(config.fusion_nbytes, 128 << 20);
     assert_string_equal(config.planes, "");
+    assert_int_equal(config.algorithms[RG_MODEL_ALLREDUCE], RG_ALGORITHM_AUTO);
+    assert_false(config.model_given);
     setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "60", 1);
     assert_int_equal(rg_config_read(&config, NULL), 0);
     assert_int_equal(config.stall_ms, 60000);
@@ -213,6 +215,8 @@ static void broken_variables_are_named(void **state)
         { "REIGEN_STALL_SECONDS", "soon" },  { "REIGEN_SPIN_US", "-2" },
         { "REIGEN_MASTER_PORT", "65536" },   { "HOROVOD_LOG_LEVEL", "loud" },
         { "REIGEN_SILENCE_SECONDS", "2" },   { "REIGEN_SILENCE_SECONDS", "long" },
+        { "REIGEN_ALGORITHM", "quick" },     { "REIGEN_ALGORITHM", "broadcast=ring" },
+        { "REIGEN_MODEL", "/no/such/file" },
         { "REIGEN_INSECURE", "yes" },        { "HOROVOD_STALL_CHECK_DISABLE", "2" },
     };
 

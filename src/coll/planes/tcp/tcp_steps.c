@@ -2,42 +2,25 @@
 /*
  * The algorithms of the tcp plane, as lists of transfers.
  *
- *      allreduce       small: recursive doubling; where the number of members is no power of two
+ *      allreduce       doubling: recursive doubling; where the number of members is no power of two
  *                      the odd ones of the first members are folded into their neighbours
- *                      large: a ring of reduce-scatter and allgather
- *      broadcast       small: binomial tree; large: pipelined chain
- *      reduce          small: binomial tree; large: pipelined chain
- *      allgatherv, reducescatterv: ring. alltoallv: pairwise.
+ *                      halving: reduce-scatter and allgather by levels (tcp_levels.c)
+ *                      ring: a ring of reduce-scatter and allgather
+ *      broadcast       binomial tree; pipelined chain; scatter and allgather (tcp_levels.c)
+ *      reduce          binomial tree; pipelined chain
+ *      allgatherv, reducescatterv: halving; ring. alltoallv: pairwise.
  *
  * See Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH"
  * (2005). All members end with the same bits: a part is either computed once and passed on, or
  * (recursive doubling) computed by all from the same two operands in the same order.
  */
-#include "coll/planes/tcp.h"
+#include "coll/planes/tcp/tcp.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "coll/reduce/reduce.h"
-
-static int wrap(int member, int n)
-{
-    return ((member % n) + n) % n;
-}
-
-/* Chunk j of member b's block: its first element and how many. */
-static size_t chunk_of(const struct rg_tcp_op *op, int b, size_t j, size_t *ret_count)
-{
-    size_t from = op->starts[b] + j * op->chunk, end = op->starts[b + 1];
-
-    if (from >= end) {
-        *ret_count = 0;
-        return end;
-    }
-    *ret_count = end - from < op->chunk ? end - from : op->chunk;
-    return from;
-}
 
 /* ------------------------------------------------------------ rings */
 
@@ -46,10 +29,11 @@ static size_t chunk_of(const struct rg_tcp_op *op, int b, size_t j, size_t *ret_
 static void ring_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
 {
     int s = (int) (i / op->nsub);
-    size_t count, from = chunk_of(op, wrap(op->me + op->shift - s, op->n), i % op->nsub, &count);
+    int block = rg_tcp_wrap(op->me + op->shift - s, op->n);
+    size_t count, from = rg_tcp_chunk(op, block, i % op->nsub, &count);
     const char *source = s == 0 ? op->base : op->acc;
 
-    *send = (struct rg_tcp_send) { .peer = wrap(op->me + 1, op->n),
+    *send = (struct rg_tcp_send) { .peer = rg_tcp_wrap(op->me + 1, op->n),
                                    .from = source + from * op->esize,
                                    .nbytes = count * op->esize,
                                    .needs = s == 0 ? 0 : i - op->nsub + 1 };
@@ -59,10 +43,10 @@ static void ring_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *
 static void ring_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
 {
     int s = (int) (i / op->nsub), last = op->n - 2;
-    size_t count;
-    size_t from = chunk_of(op, wrap(op->me + op->shift - s - 1, op->n), i % op->nsub, &count);
+    int block = rg_tcp_wrap(op->me + op->shift - s - 1, op->n);
+    size_t count, from = rg_tcp_chunk(op, block, i % op->nsub, &count);
 
-    *recv = (struct rg_tcp_recv) { .peer = wrap(op->me - 1, op->n),
+    *recv = (struct rg_tcp_recv) { .peer = rg_tcp_wrap(op->me - 1, op->n),
                                    .to = op->acc + from * op->esize,
                                    .nbytes = count * op->esize };
     if (!rg_coll_reduces(op->coll.kind) || s > last)
@@ -160,12 +144,12 @@ static void set_doubling(struct rg_tcp_op *op)
 /* The member `distance` places after the root, and this member's distance from it. */
 static int from_root(const struct rg_tcp_op *op, int distance)
 {
-    return wrap(op->coll.root + distance, op->n);
+    return rg_tcp_wrap(op->coll.root + distance, op->n);
 }
 
 static int my_distance(const struct rg_tcp_op *op)
 {
-    return wrap(op->me - op->coll.root, op->n);
+    return rg_tcp_wrap(op->me - op->coll.root, op->n);
 }
 
 /* In the binomial tree a member's children are at distances d + 1, d + 2, d + 4, ... below its own
@@ -257,24 +241,25 @@ static void chain_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv 
     recv->last = my_distance(op) == 0;
 }
 
-static void set_rooted(struct rg_tcp_op *op, bool small)
+static void set_rooted(struct rg_tcp_op *op)
 {
+    bool tree = op->algorithm == RG_ALGORITHM_TREE;
     size_t nchunks = (op->coll.count + op->chunk - 1) / op->chunk;
     bool root = op->me == op->coll.root, end = my_distance(op) == op->n - 1;
-    size_t towards_root = root ? 0 : small ? 1 : nchunks;
-    size_t away = small ? (size_t) nchildren(op) : end ? 0 : nchunks;
+    size_t towards_root = root ? 0 : tree ? 1 : nchunks;
+    size_t away = tree ? (size_t) nchildren(op) : end ? 0 : nchunks;
 
     op->nsends = goes_down(op) ? away : towards_root;
     op->nrecvs = goes_down(op) ? towards_root : away;
-    op->send_step = small ? tree_send : chain_send;
-    op->recv_step = small ? tree_recv : chain_recv;
+    op->send_step = tree ? tree_send : chain_send;
+    op->recv_step = tree ? tree_recv : chain_recv;
 }
 
 /* ------------------------------------------------------------ pairwise */
 
 static void pairwise_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
 {
-    int to = wrap(op->me + 1 + (int) i, op->n);
+    int to = rg_tcp_wrap(op->me + 1 + (int) i, op->n);
 
     *send = (struct rg_tcp_send) { .peer = to, .from = op->base + op->starts[to] * op->esize,
                                    .nbytes = op->coll.counts[to] * op->esize };
@@ -282,7 +267,7 @@ static void pairwise_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_se
 
 static void pairwise_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
 {
-    int from = wrap(op->me - 1 - (int) i, op->n);
+    int from = rg_tcp_wrap(op->me - 1 - (int) i, op->n);
 
     *recv = (struct rg_tcp_recv) { .peer = from,
                                    .to = op->acc + op->recv_starts[from] * op->esize,
@@ -303,7 +288,7 @@ static void set_chunks(struct rg_tcp_op *op)
 {
     size_t largest = 0;
 
-    op->chunk = RG_TCP_CHUNK_NBYTES / op->esize;
+    op->chunk = op->chunk_nbytes / op->esize;
     for (int i = 0; i < op->n; i++) {
         size_t count = op->starts[i + 1] - op->starts[i];
 
@@ -320,36 +305,43 @@ static void set_ring(struct rg_tcp_op *op, int shift, int nsteps)
     op->nsends = op->nrecvs = (size_t) nsteps * op->nsub;
 }
 
-static void choose(struct rg_tcp_op *op)
+static void set_steps(struct rg_tcp_op *op)
 {
-    bool small = op->total <= RG_TCP_SMALL_NBYTES;
+    int steps = op->n - 1;
 
     op->nsends = op->nrecvs = 0;
-    if (op->n == 1)
-        return;
-    switch (op->coll.kind) {
-    case RG_COLL_ALLREDUCE:
-        if (small)
-            set_doubling(op);
-        else
-            set_ring(op, 0, 2 * (op->n - 1));
+    switch (op->n > 1 ? op->algorithm : RG_ALGORITHM_AUTO) {
+    case RG_ALGORITHM_DOUBLING:
+        set_doubling(op);
         break;
-    case RG_COLL_REDUCE:
-    case RG_COLL_BROADCAST:
-        set_rooted(op, small);
+    case RG_ALGORITHM_HALVING:
+    case RG_ALGORITHM_SCATTER:
+        rg_tcp_set_levels(op);
         break;
-    case RG_COLL_ALLGATHERV:
-        set_ring(op, 0, op->n - 1);
+    case RG_ALGORITHM_RING:
+        set_ring(op, op->coll.kind == RG_COLL_REDUCESCATTERV ? -1 : 0,
+                 op->coll.kind == RG_COLL_ALLREDUCE ? 2 * steps : steps);
         break;
-    case RG_COLL_REDUCESCATTERV:
-        set_ring(op, -1, op->n - 1);
+    case RG_ALGORITHM_TREE:
+    case RG_ALGORITHM_CHAIN:
+        set_rooted(op);
         break;
-    case RG_COLL_ALLTOALLV:
+    case RG_ALGORITHM_PAIRWISE:
         op->send_step = pairwise_send;
         op->recv_step = pairwise_recv;
-        op->nsends = op->nrecvs = (size_t) op->n - 1;
+        op->nsends = op->nrecvs = (size_t) steps;
+        break;
+    default:
         break;
     }
+}
+
+/* What a receive that is reduced may bring at once. */
+static size_t scratch_nbytes(const struct rg_tcp_op *op)
+{
+    bool whole = op->algorithm == RG_ALGORITHM_DOUBLING || op->algorithm == RG_ALGORITHM_TREE;
+
+    return whole && op->total > op->chunk_nbytes ? op->total : op->chunk_nbytes;
 }
 
 /* Where results grow: the caller's out, unless it is dropped, too short or to be kept from partial
@@ -366,9 +358,7 @@ static int set_acc(struct rg_tcp_op *op)
     if (own && rg_store_reserve(&op->work, nbytes + 1) < 0)
         return -ENOMEM;
     op->acc = own ? op->work.at : coll->out;
-    size_t scratch = op->total <= RG_TCP_SMALL_NBYTES ? RG_TCP_SMALL_NBYTES : RG_TCP_CHUNK_NBYTES;
-
-    return rg_coll_reduces(coll->kind) ? rg_store_reserve(&op->scratch, scratch) : 0;
+    return rg_coll_reduces(coll->kind) ? rg_store_reserve(&op->scratch, scratch_nbytes(op)) : 0;
 }
 
 /* All of `from`, scaled, to `to`. */
@@ -414,7 +404,7 @@ static int set_base(struct rg_tcp_op *op)
         }
         return op->base ? 0 : -ENOMEM;
     default:
-        if (coll->in && coll->scale.pre == 1.0 && op->send_step != doubling_send)
+        if (coll->in && coll->scale.pre == 1.0 && op->algorithm != RG_ALGORITHM_DOUBLING)
             return 0;
         apply(op, &before, coll->in, op->acc);
         op->base = op->acc;
@@ -422,8 +412,11 @@ static int set_base(struct rg_tcp_op *op)
     }
 }
 
-int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int me)
+int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, struct rg_tcp_way *way, int n,
+                    int me)
 {
+    struct rg_model_choice choice;
+
     op->coll = *coll;
     op->n = n;
     op->me = me;
@@ -443,8 +436,11 @@ int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int
     op->scale_at_end = false;
     op->send_step = NULL;
     op->recv_step = NULL;
+    choice = rg_tcp_way_choose(way, coll->kind, op->total);
+    op->algorithm = choice.algorithm;
+    op->chunk_nbytes = choice.chunk_nbytes;
     set_chunks(op);
-    choose(op);
+    set_steps(op);
     int r = set_acc(op);
 
     if (r == 0)

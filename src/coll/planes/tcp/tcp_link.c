@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens, loses and closes the sockets of a tcp plane. */
-#include "coll/planes/tcp.h"
+#include "coll/planes/tcp/tcp.h"
 
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +128,44 @@ void rg_tcp_drain(struct rg_tcp_links *links, uint64_t deadline_ns)
     for (int i = 0; i < links->group.nmembers; i++)
         if (links->links[i].state == RG_TCP_OPEN)
             rg_sock_drain(links->links[i].fd, deadline_ns);
+}
+
+static bool look(const struct rg_tcp_link *link, struct tcp_info *ret_info)
+{
+    socklen_t length = sizeof(*ret_info);
+
+    memset(ret_info, 0, sizeof(*ret_info)); /* an older kernel knows less */
+    return link->state == RG_TCP_OPEN &&
+           getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, ret_info, &length) == 0;
+}
+
+void rg_tcp_note_rates(struct rg_tcp_links *links, uint64_t op_number)
+{
+    for (int i = 0; i < links->group.nmembers; i++) {
+        struct rg_tcp_link *link = &links->links[i];
+        struct tcp_info info;
+
+        /* A sender that had nothing more to send tells less than the network can do. */
+        if (link->sent_op == op_number && look(link, &info) &&
+            !info.tcpi_delivery_rate_app_limited && info.tcpi_delivery_rate > link->rate)
+            link->rate = info.tcpi_delivery_rate;
+    }
+}
+
+void rg_tcp_look(const struct rg_tcp_links *links, uint64_t *ret_round_trip_ns, uint64_t *ret_rate)
+{
+    *ret_round_trip_ns = *ret_rate = 0;
+    for (int i = 0; i < links->group.nmembers; i++) {
+        const struct rg_tcp_link *link = &links->links[i];
+        struct tcp_info info;
+
+        /* Without a measurement the kernel has the greatest number. */
+        if (look(link, &info) && info.tcpi_min_rtt < UINT32_MAX &&
+            info.tcpi_min_rtt * (RG_NS_PER_MS / 1000) > *ret_round_trip_ns)
+            *ret_round_trip_ns = info.tcpi_min_rtt * (RG_NS_PER_MS / 1000);
+        if (link->rate > 0 && (*ret_rate == 0 || link->rate < *ret_rate))
+            *ret_rate = link->rate;
+    }
 }
 
 void rg_tcp_disconnect(struct rg_tcp_links *links)

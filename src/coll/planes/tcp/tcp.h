@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the tcp plane: what its files share. tcp.c works transfers off, tcp_steps.c has the
- * algorithms, tcp_link.c the sockets.
+ * Inside the tcp plane: what its files share. tcp.c works transfers off, tcp_steps.c and
+ * tcp_levels.c have the algorithms, tcp_way.c chooses among them, tcp_link.c has the sockets.
  *
  * An operation is two lists of transfers: what this member sends and what it receives, each in a
  * fixed order that matches the lists of the others. Both lists run at once, each from its front. A
@@ -16,16 +16,17 @@
  * never waits for a later one.
  *
  * On each socket, an operation's first bytes in each direction are a header of 16 bytes: u32
- * operation number, u8 kind, u8 dtype, u16 zero, u64 bytes of the whole operation; little-endian.
- * Members that have lost step fail at once with -EPROTO instead of mixing tensors.
+ * operation number, u8 kind, u8 dtype, u8 algorithm, u8 log2 of the bytes of a chunk, u64 bytes of
+ * the whole operation; little-endian. Members that have lost step fail at once with -EPROTO instead
+ * of mixing tensors.
  *
  * Sockets are opened when they are first needed: the lower rank dials, the higher one finds the
  * connection in the team's listener.
  *
  * Thread rule: a plane's.
  */
-#ifndef RG_COLL_PLANES_TCP_H
-#define RG_COLL_PLANES_TCP_H
+#ifndef RG_COLL_PLANES_TCP_TCP_H
+#define RG_COLL_PLANES_TCP_TCP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,12 +35,9 @@
 #include "coll/net/handshake.h"
 #include "coll/planes/common.h"
 #include "coll/planes/plane.h"
+#include "coll/planes/tcp/tcp_way.h"
 
 /* ---- tcp_steps.c */
-enum {
-    RG_TCP_CHUNK_NBYTES = 256 * 1024,  /* what is passed on at a time in rings and chains */
-    RG_TCP_SMALL_NBYTES = 32 * 1024,   /* up to here: trees and recursive doubling */
-};
 
 struct rg_tcp_send {
     int peer;
@@ -67,6 +65,8 @@ struct rg_tcp_op {
     size_t esize, total;    /* bytes of an element, of the operation */
     size_t *starts;         /* n + 1 of them: first element of each member's block; owned */
     size_t *recv_starts;    /* alltoallv; behind starts */
+    enum rg_algorithm algorithm;
+    uint32_t chunk_nbytes;
     size_t chunk, nsub;     /* elements at a time; chunks of the largest block */
     const char *base;       /* this member's contribution */
     char *acc;              /* where results grow: out, or work */
@@ -81,7 +81,8 @@ struct rg_tcp_op {
 
 /* Choose the algorithm and prepare buffers. n is the same whenever op is used. 0, -EINVAL, -ENOMEM.
  * Does local work (scaling, copies). */
-int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int me);
+int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, struct rg_tcp_way *way, int n,
+                    int me);
 /* What remains when all transfers are done. */
 void rg_tcp_op_end(struct rg_tcp_op *op);
 /* Reduce what came, as the receive says. */
@@ -89,6 +90,25 @@ void rg_tcp_op_reduce(struct rg_tcp_op *op, const struct rg_tcp_recv *recv);
 /* Bytes that the header of a transfer between two members carries. */
 uint64_t rg_tcp_op_nbytes(const struct rg_tcp_op *op, int from, int to);
 void rg_tcp_op_fini(struct rg_tcp_op *op);
+
+/* A member's number, whatever was added to it. */
+static inline int rg_tcp_wrap(int member, int n)
+{
+    return ((member % n) + n) % n;
+}
+
+/* Chunk j of member b's block: its first element and how many. */
+static inline size_t rg_tcp_chunk(const struct rg_tcp_op *op, int b, size_t j, size_t *ret_count)
+{
+    size_t from = op->starts[b] + j * op->chunk, end = op->starts[b + 1];
+
+    from = from < end ? from : end;
+    *ret_count = end - from < op->chunk ? end - from : op->chunk;
+    return from;
+}
+
+/* ---- tcp_levels.c: RG_ALGORITHM_HALVING and RG_ALGORITHM_SCATTER */
+void rg_tcp_set_levels(struct rg_tcp_op *op);
 
 /* ---- tcp_link.c */
 enum rg_tcp_link_state { RG_TCP_NONE, RG_TCP_DIALLING, RG_TCP_OPEN };
@@ -99,6 +119,7 @@ struct rg_tcp_link {
     int ndials;
     struct rg_handshake *handshake;  /* while dialling */
     uint64_t sent_op, received_op;   /* the last operation whose header went or came; 0: none */
+    uint64_t rate;                   /* bytes per second, the most that was seen; 0: not known */
 };
 
 struct rg_tcp_links {
@@ -117,6 +138,11 @@ int rg_tcp_connect(struct rg_tcp_links *links, int member, bool *ret_moved, stru
 int rg_tcp_lost(const struct rg_tcp_links *links, int member, int r, struct rg_error *err);
 /* Until all that was written has been acknowledged, or the deadline. */
 void rg_tcp_drain(struct rg_tcp_links *links, uint64_t deadline_ns);
+/* After an operation: how quickly the kernel has sent to the members who were sent much. */
+void rg_tcp_note_rates(struct rg_tcp_links *links, uint64_t op_number);
+/* Of all open sockets the longest (least) round trip and the lowest rate; 0: not known. */
+void rg_tcp_look(const struct rg_tcp_links *links, uint64_t *ret_round_trip_ns,
+                 uint64_t *ret_rate);
 void rg_tcp_disconnect(struct rg_tcp_links *links);
 void rg_tcp_links_close(struct rg_tcp_links *links);
 /* In a child; async-signal-safe. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tcp plane: its life, and the working off of transfers; tcp.h tells how it works. */
-#include "coll/planes/tcp.h"
+#include "coll/planes/tcp/tcp.h"
 
 #include <endian.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -18,12 +19,13 @@
 #define PURPOSE_SOME 0x656d6f73u    /* "some" */
 #define TURNS_MAX 64                /* of both lists in one progress call */
 #define SCORE 100
+#define MUCH_NBYTES (1u << 20) /* an operation of so many shows how quick the network is */
 
 /* Little-endian. */
 struct header {
     uint32_t number; /* of the operation */
     uint8_t kind, dtype;
-    uint16_t zero;
+    uint8_t algorithm, log2_chunk;
     uint64_t nbytes; /* of the whole operation */
 };
 
@@ -47,8 +49,13 @@ struct receiving {
 
 struct tcp {
     struct rg_tcp_links links;
+    struct rg_tcp_way way;
     struct rg_tcp_op op;
     bool active, dead;
+    bool surveys;            /* op is a survey, next comes after it */
+    struct rg_coll next;
+    struct rg_tcp_way shown; /* a copy of way as it was last agreed, for whoever asks meanwhile */
+    pthread_mutex_t shown_lock;
     struct sending sending;
     struct receiving receiving;
     struct rg_loss loss;     /* of a member's socket */
@@ -61,6 +68,8 @@ static struct header header_of(const struct rg_tcp_op *op, int from, int to)
     return (struct header){ .number = htole32((uint32_t) op->number),
                             .kind = (uint8_t) op->coll.kind,
                             .dtype = op->coll.dtype,
+                            .algorithm = (uint8_t) op->algorithm,
+                            .log2_chunk = (uint8_t) rg_floor_log2((int) op->chunk_nbytes),
                             .nbytes = htole64(rg_tcp_op_nbytes(op, from, to)) };
 }
 
@@ -71,13 +80,17 @@ static int check_header(struct tcp *tcp, int from, struct rg_error *err)
 
     if (memcmp(came, &mine, sizeof(mine)) == 0)
         return 0;
-    return rg_error_set(err, EPROTO, "rank %d sent operation %u (%s of %llu bytes of type %d) "
-                        "where this rank is at operation %u (%s of %llu bytes of type %d)",
+    return rg_error_set(err, EPROTO, "rank %d sent operation %u (%s of %llu bytes of type %d, "
+                        "by %s) "
+                        "where this rank is at operation %u (%s of %llu bytes of type %d, "
+                        "by %s)",
                         rg_team_world_rank(tcp->links.team, rg_group_rank(&tcp->links.group, from)),
                         le32toh(came->number), rg_coll_name(came->kind),
                         (unsigned long long) le64toh(came->nbytes), came->dtype,
+                        rg_algorithm_name((enum rg_algorithm) came->algorithm),
                         le32toh(mine.number), rg_coll_name(mine.kind),
-                        (unsigned long long) le64toh(mine.nbytes), mine.dtype);
+                        (unsigned long long) le64toh(mine.nbytes), mine.dtype,
+                        rg_algorithm_name(tcp->op.algorithm));
 }
 
 /* ------------------------------------------------------------ moving bytes */
@@ -217,6 +230,9 @@ static int open_tcp(const struct rg_plane_options *options, void **ret_state,
         free(tcp);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
+    rg_tcp_way_init(&tcp->way, options);
+    tcp->shown = tcp->way;
+    pthread_mutex_init(&tcp->shown_lock, NULL);
     tcp->links.purpose = options->group.scope == RG_SCOPE_ALL ? PURPOSE_ALL : PURPOSE_SOME;
     *ret_state = tcp;
     return 0;
@@ -228,18 +244,61 @@ static int score(const void *state, const struct rg_plane_task *task)
     return SCORE;
 }
 
-static int post(void *state, const struct rg_coll *coll)
+static int begin(struct tcp *tcp, const struct rg_coll *coll, struct rg_tcp_way *way)
 {
-    struct tcp *tcp = state;
-    int r;
+    int r = rg_tcp_op_begin(&tcp->op, coll, way, tcp->links.group.nmembers, tcp->links.group.me);
 
-    if (tcp->dead)
-        return -ECONNRESET;
-    r = rg_tcp_op_begin(&tcp->op, coll, tcp->links.group.nmembers, tcp->links.group.me);
     tcp->active = r == 0;
     tcp->sending = (struct sending){ 0 };
     tcp->receiving = (struct receiving){ 0 };
     return r;
+}
+
+static int post(void *state, const struct rg_coll *coll)
+{
+    struct tcp *tcp = state;
+
+    if (tcp->dead)
+        return -ECONNRESET;
+    tcp->surveys = rg_tcp_way_due(&tcp->way);
+    if (tcp->surveys) {
+        uint64_t round_trip_ns, rate;
+        struct rg_tcp_way way;
+        struct rg_coll survey;
+
+        rg_tcp_look(&tcp->links, &round_trip_ns, &rate);
+        survey = rg_tcp_way_survey(&tcp->way, round_trip_ns, rate, &way);
+        tcp->next = *coll;
+        return begin(tcp, &survey, &way);
+    }
+    return begin(tcp, coll, &tcp->way);
+}
+
+/* People ask from other threads. */
+static void show(struct tcp *tcp)
+{
+    pthread_mutex_lock(&tcp->shown_lock);
+    tcp->shown = tcp->way;
+    pthread_mutex_unlock(&tcp->shown_lock);
+}
+
+/* All transfers are done. 1; 0: it was a survey, and the operation itself begins; -errno. */
+static int end(struct tcp *tcp, struct rg_error *err)
+{
+    struct rg_tcp_op *op = &tcp->op;
+    int r;
+
+    rg_tcp_op_end(op);
+    tcp->active = false;
+    if (op->total >= MUCH_NBYTES && !tcp->way.given)
+        rg_tcp_note_rates(&tcp->links, op->number);
+    if (!tcp->surveys)
+        return 1;
+    tcp->surveys = false;
+    rg_tcp_way_learn(&tcp->way);
+    show(tcp);
+    r = begin(tcp, &tcp->next, &tcp->way);
+    return r < 0 ? rg_error_set(err, -r, "out of memory") : 0;
 }
 
 static int progress(void *state, bool *ret_moved, struct rg_error *err)
@@ -274,10 +333,10 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
         if (moved)
             *ret_moved = true;
         if (tcp->sending.ndone == op->nsends && tcp->receiving.ndone == op->nrecvs) {
-            rg_tcp_op_end(op);
-            tcp->active = false;
-            *ret_moved = true;
-            return 1;
+            *ret_moved = moved = true;
+            r = end(tcp, err);
+            if (r != 0)
+                return r;
         }
     }
     return 0;
@@ -337,7 +396,19 @@ static void close_tcp(void *state, int timeout_ms)
                  rg_now_ns() + (uint64_t) (timeout_ms > 0 ? timeout_ms : 0) * RG_NS_PER_MS);
     rg_tcp_op_fini(&tcp->op);
     rg_tcp_links_close(&tcp->links);
+    pthread_mutex_destroy(&tcp->shown_lock);
     free(tcp);
+}
+
+static void print(void *state, struct rg_buf *text)
+{
+    struct tcp *tcp = state;
+    struct rg_tcp_way way;
+
+    pthread_mutex_lock(&tcp->shown_lock);
+    way = tcp->shown;
+    pthread_mutex_unlock(&tcp->shown_lock);
+    rg_tcp_way_print(&way, text);
 }
 
 static void after_fork(void *state)
@@ -351,6 +422,8 @@ const struct rg_plane_ops rg_plane_tcp = {
     .name = "tcp",
     .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
     .memories = 1u << RG_MEMORY_HOST,
+    .offer = rg_tcp_way_offer,
+    .agree = rg_tcp_way_agree,
     .open = open_tcp,
     .score = score,
     .post = post,
@@ -359,4 +432,5 @@ const struct rg_plane_ops rg_plane_tcp = {
     .abort = abort_tcp,
     .close = close_tcp,
     .after_fork = after_fork,
+    .print = print,
 };

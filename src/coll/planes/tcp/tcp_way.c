@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which algorithm an operation of the tcp plane takes: the model's, or the one that is wanted. */
+#include "coll/planes/tcp/tcp_way.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+#include "coll/ground/blob.h"
+#include "coll/ground/config.h"
+#include "coll/planes/common.h"
+#include "coll/planes/planes.h"
+#include "coll/reduce/reduce.h"
+#include "coll/team/team.h"
+
+_Static_assert((int) RG_MODEL_ALLREDUCE == (int) RG_COLL_ALLREDUCE &&
+               (int) RG_MODEL_REDUCE == (int) RG_COLL_REDUCE &&
+               (int) RG_MODEL_BROADCAST == (int) RG_COLL_BROADCAST &&
+               (int) RG_MODEL_ALLGATHER == (int) RG_COLL_ALLGATHERV &&
+               (int) RG_MODEL_ALLTOALL == (int) RG_COLL_ALLTOALLV &&
+               (int) RG_MODEL_REDUCESCATTER == (int) RG_COLL_REDUCESCATTERV,
+               "one order of kinds");
+
+int rg_tcp_way_offer(const struct rg_config *config, int rank, int size, bool allowed,
+                     struct rg_buf *offer, struct rg_error *err)
+{
+    bool differs = config->model_given;
+
+    (void) rank, (void) size, (void) err;
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
+        differs = differs || config->algorithms[kind] != RG_ALGORITHM_AUTO;
+    if (!allowed || !differs)
+        return 0;
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
+        rg_buf_put_u8(offer, (uint8_t) config->algorithms[kind]);
+    if (config->model_given)
+        rg_model_format(&config->model, offer);
+    return 0;
+}
+
+int rg_tcp_way_agree(const struct rg_plane_options *options, struct rg_error *err)
+{
+    struct rg_blob first, part;
+
+    for (int rank = 0; rank < options->group.nmembers; rank++) {
+        if (rg_planes_find_offer(&options->offers[rank], "tcp", &part) < 0)
+            return rg_error_set(err, EBADMSG, "what rank %d offers cannot be read",
+                                rg_team_world_rank(options->team, rank));
+        first = rank == 0 ? part : first;
+        if (part.nbytes != first.nbytes ||
+            (part.nbytes > 0 && memcmp(part.data, first.data, part.nbytes) != 0))
+            return rg_error_set(err, EINVAL, "ranks %d and %d differ in REIGEN_ALGORITHM or in "
+                                "what REIGEN_MODEL's file says; give all ranks the same",
+                                rg_team_world_rank(options->team, 0),
+                                rg_team_world_rank(options->team, rank));
+    }
+    return 0;
+}
+
+void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *options)
+{
+    int n = options->group.nmembers, nnodes = options->team->nnodes;
+
+    *way = (struct rg_tcp_way){ .model = options->config->model,
+                                .scope = options->group.scope,
+                                .given = options->config->model_given };
+    memcpy(way->wanted, options->config->algorithms, sizeof(way->wanted));
+    /* Where hosts have unequal numbers of members, as if they were equal. */
+    way->nhosts = n < nnodes ? n : nnodes;
+    way->ranks_per_host = (n + way->nhosts - 1) / way->nhosts;
+}
+
+struct rg_model_choice rg_tcp_way_choose(struct rg_tcp_way *way, enum rg_coll_kind kind,
+                                         size_t nbytes)
+{
+    const struct rg_model_task task = { (enum rg_model_kind) kind, way->nhosts,
+                                        way->ranks_per_host, nbytes };
+
+    if (!way->last[kind].known || way->last[kind].nbytes != nbytes) {
+        way->last[kind].choice = rg_model_choose(&way->model, &task, way->wanted[kind]);
+        way->last[kind].nbytes = nbytes;
+        way->last[kind].known = true;
+    }
+    return way->last[kind].choice;
+}
+
+/* ------------------------------------------------------------ surveys */
+
+enum { SURVEYS_APART = 1024, TRIAL_NBYTES = 64 * 1024, TRIALS = 3 };
+
+static const uint64_t ps_per_s = UINT64_C(1000000000000);
+
+static bool is_survey_due(uint64_t number)
+{
+    bool power_of_two = (number & (number - 1)) == 0;
+
+    if (number >= SURVEYS_APART)
+        return number % SURVEYS_APART == 0;
+    return number == 2 || (number > 2 && power_of_two && rg_floor_log2((int) number) % 2 == 0);
+}
+
+/* What a byte of two operands costs here, in ps. 0: out of memory. */
+static int64_t measure_gamma(void)
+{
+    const struct rg_scale plain = { 1.0, 1.0, 1 };
+    char *memory = calloc(2, TRIAL_NBYTES);
+    uint64_t least = UINT64_MAX;
+
+    if (!memory)
+        return 0;
+    for (int i = 0; i < TRIALS; i++) {
+        const void *operands[2] = { memory, memory + TRIAL_NBYTES };
+        uint64_t from = rg_now_ns(), took;
+
+        rg_reduce(REIGEN_FLOAT32, REIGEN_SUM, memory, operands, 2, TRIAL_NBYTES / sizeof(float),
+                  &plain);
+        took = rg_now_ns() - from;
+        least = took < least ? took : least;
+    }
+    free(memory);
+    return (int64_t) (least * 1000 / TRIAL_NBYTES) + 1;
+}
+
+bool rg_tcp_way_due(struct rg_tcp_way *way)
+{
+    way->nposted++;
+    return !way->given && way->nhosts * way->ranks_per_host > 1 && is_survey_due(way->nposted);
+}
+
+struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns, uint64_t rate,
+                                 struct rg_tcp_way *ret_way)
+{
+    if (way->gamma_ps == 0)
+        way->gamma_ps = measure_gamma();
+    way->facts[RG_TCP_ALPHA_NS] = (int64_t) (round_trip_ns / 2);
+    way->facts[RG_TCP_BETA_PS] = rate ? (int64_t) (ps_per_s / rate) : 0;
+    way->facts[RG_TCP_GAMMA_PS] = way->gamma_ps;
+    *ret_way = *way;
+    ret_way->wanted[RG_MODEL_ALLREDUCE] = RG_ALGORITHM_DOUBLING;
+    ret_way->last[RG_MODEL_ALLREDUCE].known = false;
+    return (struct rg_coll){ .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_INT64, .op = REIGEN_MAX,
+                             .count = RG_TCP_NFACTS, .in = way->facts, .out = way->facts,
+                             .scale = { 1.0, 1.0, 1 } };
+}
+
+/* What differs little stays, so that choices do. */
+static void take(uint32_t *parameter, int64_t fact, int64_t max)
+{
+    int64_t old = *parameter, change = fact > old ? fact - old : old - fact;
+
+    if (fact > 0 && change > old / 4)
+        *parameter = (uint32_t) (fact < max ? fact : max);
+}
+
+void rg_tcp_way_learn(struct rg_tcp_way *way)
+{
+    take(&way->model.net.alpha_ns, way->facts[RG_TCP_ALPHA_NS], (int64_t) RG_NS_PER_S);
+    take(&way->model.net.beta_ps, way->facts[RG_TCP_BETA_PS], 1000000);
+    take(&way->model.gamma_ps, way->facts[RG_TCP_GAMMA_PS], 1000000);
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
+        way->last[kind].known = false;
+    way->nsurveys++;
+}
+
+/* ------------------------------------------------------------ for people */
+
+static void print_source(const struct rg_tcp_way *way, struct rg_buf *text)
+{
+    const struct rg_model *model = &way->model;
+    /* Thousandths, as no locale is to change them: 10 Gb/s are 800 ps per byte. */
+    uint64_t mbit = model->net.beta_ps ? 8000000 / model->net.beta_ps : 0;
+
+    rg_buf_printf(text, "tcp, %s: alpha %u.%u us, %llu Mb/s, message %u.%u us, copy %u ps/byte, "
+                  "reduction %u ps/byte; ",
+                  way->scope == RG_SCOPE_ALL ? "all ranks" : "one rank per host",
+                  model->net.alpha_ns / 1000, model->net.alpha_ns / 100 % 10,
+                  (unsigned long long) mbit, model->net.message_ns / 1000,
+                  model->net.message_ns / 100 % 10, model->net.copy_ps, model->gamma_ps);
+    if (way->given)
+        rg_buf_printf(text, "given by REIGEN_MODEL\n");
+    else if (way->nsurveys == 0)
+        rg_buf_printf(text, "assumed, as there were too few operations to know better\n");
+    else
+        rg_buf_printf(text, "agreed %u time%s\n", way->nsurveys, way->nsurveys > 1 ? "s" : "");
+}
+
+void rg_tcp_way_print(struct rg_tcp_way *way, struct rg_buf *text)
+{
+    static const size_t sizes[] = { 4, 4u << 10, 64u << 10, 1u << 20, 64u << 20 };
+
+    print_source(way, text);
+    rg_buf_printf(text, "%-14s %10s  %-10s %9s %12s\n", "operation", "bytes", "algorithm", "chunk",
+                  "predicted");
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++) {
+        bool composed = kind == RG_MODEL_ALLREDUCE || kind == RG_MODEL_BROADCAST;
+
+        if (kind == RG_MODEL_REDUCE || composed == (way->scope == RG_SCOPE_ALL))
+            continue;
+        for (size_t i = 0; i < rg_array_len(sizes); i++) {
+            struct rg_model_choice choice =
+                rg_tcp_way_choose(way, (enum rg_coll_kind) kind, sizes[i]);
+
+            rg_buf_printf(text, "%-14s %10zu  %-10s %9u %9llu us\n",
+                          rg_model_kind_name((enum rg_model_kind) kind), sizes[i],
+                          rg_algorithm_name(choice.algorithm), choice.chunk_nbytes,
+                          (unsigned long long) (choice.ns + 999) / 1000);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which algorithm an operation of the tcp plane takes, the same on all members.
+ *
+ * It is the model's choice (model/model.h). The model's parameters are assumed at first, or given
+ * (REIGEN_MODEL). Else the members refine them: before their operations number 2, 4, 16, 64, 256,
+ * and then each 1024th, they look up what their kernels know of the sockets so far (the least round
+ * trip, the rate of delivery) and take the greatest values of all by a small allreduce, a survey.
+ * So no rank waits for measurements when it starts, and all members change their minds at the same
+ * operation.
+ *
+ * Thread rule: a plane's.
+ */
+#ifndef RG_COLL_PLANES_TCP_TCP_WAY_H
+#define RG_COLL_PLANES_TCP_TCP_WAY_H
+
+#include "coll/planes/plane.h"
+#include "model/model.h"
+
+enum rg_tcp_fact { RG_TCP_ALPHA_NS, RG_TCP_BETA_PS, RG_TCP_GAMMA_PS, RG_TCP_NFACTS };
+
+struct rg_tcp_way {
+    struct rg_model model;                   /* as all members know it */
+    enum rg_algorithm wanted[RG_MODEL_NKINDS];
+    int nhosts, ranks_per_host;              /* of the members */
+    enum rg_plane_scope scope;
+    bool given;                              /* no survey changes the model */
+    uint64_t nposted;                        /* operations, without surveys */
+    unsigned nsurveys;
+    int64_t gamma_ps;                        /* this host's; 0: not measured yet */
+    int64_t facts[RG_TCP_NFACTS];            /* of a survey, 0: not known; the rate's inverse */
+    struct {
+        bool known;
+        size_t nbytes;
+        struct rg_model_choice choice;
+    } last[RG_MODEL_NKINDS];                 /* operations repeat */
+};
+
+/* Of all ranks, before any is made: what differs from the defaults, and whether all say the same.
+ * As a plane's functions of these names. */
+int rg_tcp_way_offer(const struct rg_config *config, int rank, int size, bool allowed,
+                     struct rg_buf *offer, struct rg_error *err);
+int rg_tcp_way_agree(const struct rg_plane_options *options, struct rg_error *err);
+void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *options);
+struct rg_model_choice rg_tcp_way_choose(struct rg_tcp_way *way, enum rg_coll_kind kind,
+                                         size_t nbytes);
+/* Count an operation. Whether a survey comes before it. */
+bool rg_tcp_way_due(struct rg_tcp_way *way);
+/* That survey: an allreduce of facts, which takes ret_way. round_trip_ns and rate (bytes per
+ * second) are what this member has seen, 0: nothing. */
+struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns, uint64_t rate,
+                                 struct rg_tcp_way *ret_way);
+/* The survey is over: facts are everybody's. */
+void rg_tcp_way_learn(struct rg_tcp_way *way);
+/* For people: the parameters, and what is chosen for some sizes. */
+void rg_tcp_way_print(struct rg_tcp_way *way, struct rg_buf *text);
+
+#endif
