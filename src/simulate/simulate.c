@@ -18,7 +18,7 @@ double rg_simulate_agreement_s(const struct rg_model *model, int nhosts, int fan
     while (reached < nhosts) {
         level *= width;
         reached += level;
-        seconds += (2.0 * model->net.alpha_ns + (double) width * model->net.message_ns) / NS;
+        seconds += (2.0 * model->net.alpha_ns + (width + 1.0) * model->net.message_ns) / NS;
     }
     return seconds;
 }

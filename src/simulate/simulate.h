@@ -54,8 +54,8 @@ struct rg_simulated {
     uint64_t largest_nbytes;
 };
 
-/* How long leaders take to agree on what is ready: each level of their tree collects one message
- * of every child, one after the other, and sends one to each. */
+/* How long leaders take to agree on what is ready: in each level of their tree the parent takes one
+ * message of every child and sends one to each, one after the other, and a child takes that. */
 double rg_simulate_agreement_s(const struct rg_model *model, int nhosts, int fan_out);
 /* The mean of the largest of n values with the normal distribution, in standard deviations: 0 of
  * one, within 7 % of 2 to 4, and within 2 % of more. */

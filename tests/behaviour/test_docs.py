@@ -113,7 +113,8 @@ def place(tmp_path):
     page = (ROOT / 'docs/pai.md').read_text()
     (tmp_path / 'job.json').write_text(re.search(r'```json\n(.*?)```', page, re.S)[1])
     page = (ROOT / 'docs/simulate.md').read_text()
-    (tmp_path / 'rdma.model').write_text(re.search(r'```text\n(.*?)```', page, re.S)[1])
+    for name, text in re.findall(r'```text\n# (\w+\.model)\n(.*?)```', page, re.S):
+        (tmp_path / name).write_text(text)
     bin_dir = PROGRAMS.reigen.parent
     env = environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path / 'state', API_TOKEN='x',
                       PATH=f'{bin_dir}:{os.environ["PATH"]}')

@@ -86,8 +86,8 @@ def test_a_broken_file_of_parameters_is_told_with_its_line(tmp_path):
 
 def test_the_page_s_comparison_with_horovod_is_what_it_prints(tmp_path):
     page = (built.ROOT / 'docs/simulate.md').read_text()
-    parameters = tmp_path / 'rdma.model'
-    parameters.write_text(re.search(r'```text\n(.*?)```', page, re.S)[1])
+    for name, text in re.findall(r'```text\n# (\w+\.model)\n(.*?)```', page, re.S):
+        (tmp_path / name).write_text(text)
     rows = re.findall(r'^\| (\S.*?) \| (\d+) ms \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|', page,
                       re.M)
     assert [row[0] for row in rows] == ['Inception V3', 'ResNet-101', 'VGG-16']
@@ -96,7 +96,7 @@ def test_the_page_s_comparison_with_horovod_is_what_it_prints(tmp_path):
         given = ['--model', names[name], '--hosts', '128', '--ranks-per-host', '4', '--bandwidth',
                  '25gbit', '--latency', '10us']
         given += ['--step-ms', step] if name == 'ResNet-101' else []
-        found = [simulated(*given, *more) for more in (
-            [], ['--parameters', parameters], ['--parameters', parameters, '--jitter', '3'])]
+        found = [simulated(*given, '--parameters', tmp_path / file, '--jitter', jitter)
+                 for file, jitter in (('tcp.model', 0), ('rdma.model', 0), ('rdma.model', 3))]
         assert [f'{f["rows"][0]["efficiency"] * 100:.1f}' for f in found] == efficiencies, name
         assert f'{found[0]["compute_ms"]:.0f}' == step

@@ -184,8 +184,8 @@ const struct rg_script_option rg_simulate_option_table[] = {
     { "bandwidth", "RATE", false, NULL,
       "The network's, for each host and direction, such as 25gbit.", .apply = apply_bandwidth },
     { "latency", "TIME", false, NULL,
-      "From one process to another one, such as 10us: half the time of a message of one byte to "
-      "another host and back.", .apply = apply_latency },
+      "From one host to another one, such as 10us: half of what ping says.",
+      .apply = apply_latency },
     { "parameters", "FILE", false, "@file",
       "The parameters of the cost model, as REIGEN_MODEL and reigen bench --fit have them. "
       "--bandwidth and --latency go before. Without a file they are assumed: 10 Gb/s, and a "
