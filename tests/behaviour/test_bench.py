@@ -156,6 +156,7 @@ def test_a_model_is_fitted_and_simulate_reads_it(tmp_path):
     (['--op', 'alltoall', '--in-place'], 'none of the operations of --op can'),
     (['--op', 'reducescatter', '--reduction', 'max'], 'no operation of --op has it'),
     (['--peer', 'nccl'], '--peer nccl: there is no such'),
+    (['--fit', 'x', '--group', '2'], 'leave out --group 2'),
     (['--group'], '--group: its value is missing'),
     (['--check=1'], '--check takes no value'),
     (['train.py'], 'it takes options only'),

@@ -292,6 +292,9 @@ static int judge(const struct rg_bench_options *o, struct rg_error *err)
     if (o->in_place && !in_place)
         return rg_error_set(err, EINVAL, "bench --in-place: none of the operations of --op can do "
                             "that; allreduce, broadcast and allgather-into can");
+    if (o->fit && o->group > 1)
+        return rg_error_set(err, EINVAL, "bench --fit: the model knows one tensor at a time; leave "
+                            "out --group %d", o->group);
     if (!fits)
         return rg_error_set(err, EINVAL, "bench --reduction %s: no operation of --op has it for a "
                             "type of --type; reducescatter has sum and average, adasum is for "
