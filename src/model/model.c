@@ -268,6 +268,19 @@ static uint64_t least_ns(const struct rg_model *model, const struct rg_model_tas
     return least;
 }
 
+/* What is nearly as quick as what takes this time. */
+static uint64_t nearly(uint64_t ns)
+{
+    return ns + ns / 16;
+}
+
+/* All bytes go to one neighbour, in one stream, which is kinder to TCP and to the processor than
+ * several that take turns. */
+static bool is_steady(int algorithm)
+{
+    return algorithm == RG_ALGORITHM_RING || algorithm == RG_ALGORITHM_CHAIN;
+}
+
 struct rg_model_choice rg_model_choose(const struct rg_model *model,
                                        const struct rg_model_task *task, enum rg_algorithm wanted)
 {
@@ -279,13 +292,16 @@ struct rg_model_choice rg_model_choose(const struct rg_model *model,
         uint64_t ns = free_choice || a == (int) wanted
                           ? least_ns(model, task, (enum rg_algorithm) a) : RG_MODEL_NEVER;
 
-        if (ns < least)
+        if (ns < least || (is_steady(a) && least < RG_MODEL_NEVER &&
+                           rg_model_ns(model, task, (enum rg_algorithm) a, RG_MODEL_CHUNK_MAX) <=
+                               nearly(least))) {
             best.algorithm = (enum rg_algorithm) a;
-        least = at_most(least, ns);
+            least = ns;
+        }
     }
     /* Each chunk costs the processor's time, which the job needs for other things. */
     best.ns = rg_model_ns(model, task, best.algorithm, best.chunk_nbytes);
-    while (best.ns > least + least / 16) {
+    while (best.ns > nearly(least)) {
         best.chunk_nbytes /= 2;
         best.ns = rg_model_ns(model, task, best.algorithm, best.chunk_nbytes);
     }

@@ -106,7 +106,7 @@ struct rg_model_choice {
     uint64_t ns;           /* predicted */
 };
 
-enum { RG_MODEL_CHUNK_MIN = 32 * 1024, RG_MODEL_CHUNK_MAX = 256 * 1024 };
+enum { RG_MODEL_CHUNK_MIN = 32 * 1024, RG_MODEL_CHUNK_MAX = 1024 * 1024 };
 
 /* Whether this algorithm does this kind of operation. */
 bool rg_algorithm_does(enum rg_algorithm algorithm, enum rg_model_kind kind);
@@ -114,9 +114,9 @@ bool rg_algorithm_does(enum rg_algorithm algorithm, enum rg_model_kind kind);
  * algorithm does not do it, or is AUTO. One member: 0. */
 uint64_t rg_model_ns(const struct rg_model *model, const struct rg_model_task *task,
                      enum rg_algorithm algorithm, size_t chunk_nbytes);
-/* The quickest way, or (wanted is not AUTO, and does it) that one with its best chunks. Of equal
- * times the algorithm that stands first above is taken, and the largest chunks by which it takes no
- * more than a sixteenth longer. */
+/* The quickest way, or (wanted is not AUTO, and does it) that one with its best chunks. A ring or
+ * a chain is taken if with the largest chunks it takes no more than a sixteenth longer, since its
+ * streams are steady; and so are large chunks in general, as they cost less of the processor. */
 struct rg_model_choice rg_model_choose(const struct rg_model *model,
                                        const struct rg_model_task *task, enum rg_algorithm wanted);
 /* All of an operation of a job, as coll/planes/exec.c composes it: an allreduce and a broadcast go

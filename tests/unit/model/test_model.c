@@ -98,6 +98,7 @@ static void the_choice_goes_from_few_messages_to_few_bytes(void **unused)
     (void) unused;
     assert_int_equal(chosen(RG_MODEL_ALLREDUCE, 8, 8), RG_ALGORITHM_DOUBLING);
     assert_int_equal(chosen(RG_MODEL_ALLREDUCE, 8, 1 << 20), RG_ALGORITHM_HALVING);
+    assert_int_equal(chosen(RG_MODEL_ALLREDUCE, 8, 64 << 20), RG_ALGORITHM_RING);
     assert_int_equal(chosen(RG_MODEL_ALLGATHER, 8, 1 << 10), RG_ALGORITHM_HALVING);
     assert_int_equal(chosen(RG_MODEL_BROADCAST, 8, 8), RG_ALGORITHM_TREE);
     assert_int_equal(chosen(RG_MODEL_BROADCAST, 8, 64 << 20), RG_ALGORITHM_CHAIN);
