@@ -116,8 +116,13 @@ def flags(tables: Tables) -> List[Row]:
 
 
 def scripts(tables: Tables) -> Iterator[Row]:
-    """The commands that stand in for scripts."""
+    """The commands that have a table of options, some of which stand in for scripts."""
     return (command for command in tables['commands'] if command['script'])
+
+
+def named(tables: Tables) -> Iterator[Row]:
+    """Those that stand in for scripts, and are called by their names, too."""
+    return (command for command in scripts(tables) if command['script']['name'])
 
 
 def function(command: Row) -> str:
@@ -162,6 +167,9 @@ def bash_value(option: Row) -> str:
                  f'{kind} -- "${{cur##*,}}"); ')
     elif kind:
         text += f'mapfile -t COMPREPLY < <(compgen {kind} -- "$cur"); '
+    elif is_list(option) and kind_of(option):
+        text += ('list=${cur%"${cur##*,}"}; mapfile -t COMPREPLY < <(compgen -P "$list" '
+                 f'-W \'{kind_of(option)}\' -- "${{cur##*,}}"); ')
     elif kind_of(option):
         text += f'''COMPREPLY=($(compgen -W '{kind_of(option)}' -- "$cur")); '''
     return text + 'return ;;\n'
@@ -189,7 +197,9 @@ def bash_script(command: Row) -> str:
         [ "${{COMPREPLY[0]%=}}" = "${{COMPREPLY[0]}}" ] ||
             compopt -o nospace 2>/dev/null ;;
 ''' + ('    *) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;\n' if script['operands'] else '') +
-            f'    esac\n}}\ncomplete -o filenames -F {function(command)} {script["name"]}\n')
+            '    esac\n}\n' +
+            (f'complete -o filenames -F {function(command)} {script["name"]}\n'
+             if script['name'] else ''))
 
 
 def bash(tables: Tables) -> str:
@@ -276,6 +286,8 @@ def zsh_script_option(option: Row) -> str:
             text += ':_sequence _parameters -g "*export*"'
         elif kind == '@dir':
             text += ':_sequence _files -/' if is_list(option) else ':_files -/'
+        elif is_list(option) and kind:
+            text += f':_values -s , WHAT {kind}'
         else:
             text += ':_files' if kind[:1] == '@' else f':({kind})' if kind else ': '
     return text + "' \\\n"
@@ -302,7 +314,7 @@ def zsh_command(command: Row) -> str:
 
 def zsh(tables: Tables) -> str:
     commands = tables['commands']
-    links = ''.join(f' {c["script"]["name"]}' for c in scripts(tables))
+    links = ''.join(f' {c["script"]["name"]}' for c in named(tables))
     return (f'#compdef reigen horovodrun{links}\n' +
             ''.join(map(zsh_script, scripts(tables))) + '''\
 _reigen_hosts() {
@@ -323,7 +335,7 @@ _reigen() {
     fi
     case $service in
 ''' + ''.join(f'    {c["script"]["name"]}) {function(c)}; return ;;\n'
-              for c in scripts(tables)) + '''\
+              for c in named(tables)) + '''\
     esac
     local -a commands own
     commands=(
@@ -397,6 +409,9 @@ def fish_script_option(command: str, option: Row) -> str:
                  else " -a '(__fish_complete_directories)'")
     elif kind == '@var':
         text += ''' -a '(__fish_complete_list , "set -nx")\''''
+    elif is_list(option) and kind:
+        words = kind.replace(' ', '/')
+        text += f''' -a '(__fish_complete_list , "string split / {words}")\''''
     elif kind and kind[0] != '@':
         text += f" -a '{kind}'"
     return text + f" -d '{fish_quoted(option['help'])}'\n"
@@ -404,9 +419,12 @@ def fish_script_option(command: str, option: Row) -> str:
 
 def fish_script(command: Row) -> str:
     script, under = command['script'], f"reigen -n '__fish_seen_subcommand_from {command['name']}'"
-    return ('' if script['operands'] else f'complete -c {script["name"]} -f\n') + ''.join(
-        fish_script_option(script['name'], option) + fish_script_option(under, option)
-        for option in script['options'])
+    name = script['name']
+    text = f'complete -c {name} -f\n' if name and not script['operands'] else ''
+    for option in script['options']:
+        text += fish_script_option(name, option) if name else ''
+        text += fish_script_option(under, option)
+    return text
 
 
 def fish_command(command: Row) -> str:

@@ -61,7 +61,8 @@ END
 # dpkg-shlibdeps reads the source package's description, of which it uses nothing here.
 mkdir "$work/debian"
 printf 'Source: reigen\n\nPackage: reigen\nArchitecture: any\n' >"$work/debian/control"
-needs=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/reigen root/usr/lib/libreigen.so |
+needs=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/reigen root/usr/bin/reigen-bench \
+    root/usr/lib/libreigen.so |
     sed -n 's/^shlibs:Depends=//p')
 [ -n "$needs" ] || exit 69 # dpkg-shlibdeps has said why
 cat >"$root/DEBIAN/control" <<END

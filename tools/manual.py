@@ -220,6 +220,10 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
              'examples': 'reigen help run', 'see': ('reigen-man',)},
 }
 
+#: What the pages of commands with a table of their own lead to, but for those that replace scripts.
+SEE = {'bench': ('reigen-run', 'reigen-doctor', 'reigen-simulate'),
+       'simulate': ('reigen-bench',)}
+
 
 def put(words: str) -> str:
     """Lines as they are: backslashes and leading dots and quotes have a meaning in troff, and
@@ -403,25 +407,31 @@ def page_horovodrun(tables: Tables) -> str:
     return page.text
 
 
-def script_pages(tables: Tables) -> List[str]:
-    return [f'reigen-{command["name"]}' for command in tables['commands'] if command['script']]
+def script_pages(tables: Tables, named: bool = False) -> List[str]:
+    """Of the commands with a table of their own; named: of those that stand in for scripts."""
+    return [f'reigen-{command["name"]}' for command in tables['commands']
+            if command['script'] and (command['script']['name'] or not named)]
 
 
 def page_script(tables: Tables, command: Dict[str, Any]) -> str:
     script = command['script']
     page = Page(tables, f'reigen-{command["name"]}')
-    page.text += (fill(f'{page.name}, {script["name"]}') + f'\\- {put(script["summary"])}\n'
+    also_named = f', {script["name"]}' if script['name'] else ''
+    page.text += (fill(page.name + also_named) + f'\\- {put(script["summary"])}\n'
                   f'.SH SYNOPSIS\n.B {script["under"]}reigen\n.B {command["name"]}\n'
-                  f'{put(script["usage"])}\n.br\n.B {script["under"]}{script["name"]}\n'
                   f'{put(script["usage"])}\n')
+    if also_named:
+        page.text += (f'.br\n.B {script["under"]}{script["name"]}\n'
+                      f'{put(script["usage"])}\n')
     page.section('DESCRIPTION', script['about'])
     page.section('OPTIONS')
     for option in script['options']:
         page.entry(option['left'], option['help'])
     page.section('EXIT STATUS', script['status'])
     page.examples(script['examples'].rstrip('\n'))
-    page.see('reigen', 'reigen-explain',
-             *(other for other in script_pages(tables) if other != page.name))
+    others = SEE.get(command['name']) or [other for other in script_pages(tables, named=True)
+                                          if other != page.name]
+    page.see('reigen', 'reigen-explain', *others)
     return page.text
 
 

@@ -98,7 +98,7 @@ def relink(build: Path, work: Path, target: str) -> Path:
             words.append(word)
     words = [w for w in words if w != target]
     words += ['-Wl,-z,relro', '-Wl,-z,now', '-Wl,-z,noexecstack']
-    if name == 'reigen':
+    if name in ('reigen', 'reigen-bench'):
         words.append('-pie')
     elif name == 'libreigen.so':
         # They also fit into a library once none of its names can be replaced from outside.
@@ -174,9 +174,11 @@ exec "$(dirname "$(readlink -f "$0")")/reigen" {} "$@"
 def programs(build: Path, work: Path, data: str) -> Tuple[Files, List[Path]]:
     """The compiled files by their place in the wheel, and those that need glibc."""
     linked = [relink(build, work, 'src/coll/libreigen.so'),
-              relink(build, work, 'src/cmd/reigen')]
+              relink(build, work, 'src/cmd/reigen'),
+              relink(build, work, 'src/cmd/reigen-bench')]
     files: Files = {'reigen/libreigen.so': (linked[0].read_bytes(), 0o755),
                     f'{data}/scripts/reigen': (linked[1].read_bytes(), 0o755),
+                    f'{data}/scripts/reigen-bench': (linked[2].read_bytes(), 0o755),
                     f'{data}/scripts/reigen-agent':
                         ((build / 'src/agent/reigen-agent').read_bytes(), 0o755)}
     for name, command in LINKS.items():

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "cmd/bench/bench.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"
 #include "cmd/compat/compat.h"
@@ -14,6 +15,7 @@
 #include "cmd/pai/command.h"
 #include "cmd/render/command.h"
 #include "cmd/run/run.h"
+#include "cmd/simulate/command.h"
 #include "cmd/wait/command.h"
 
 /* Of commands that find a job wherever it was started. */
@@ -65,6 +67,15 @@ const struct rg_command rg_commands[] = {
       "which data plane serves which operation. With --clean it also removes the containers that "
       "killed jobs of yours have left on their hosts.",
       rg_cmd_doctor, NULL },
+    { "bench", "[OPTION...]", NULL,
+      "Measure how long the runtime's operations take, by size, operation, type and plane, under "
+      "any launcher, beside MPI or gloo if asked; `reigen bench --help` lists its options.",
+      rg_cmd_bench, &rg_script_bench },
+    { "simulate", "--model NAME [OPTION...]", NULL,
+      "Predict how long a step of training takes on so many hosts and such a network, by the cost "
+      "model that the runtime chooses its algorithms by; `reigen simulate --help` lists its "
+      "options.",
+      rg_cmd_simulate, &rg_script_simulate },
     { "jobs", "[--all] [--json]", "--all --json",
       "List your jobs, wherever they were started. --all: and those that ended last.",
       rg_cmd_jobs, NULL },
@@ -114,8 +125,8 @@ const struct rg_command rg_commands[] = {
     { "explain", "[CODE]", "2 69 70 74 75 76 77 124 125 126 127 130 137 139 143",
       "Say what an exit code means, and what to do.", rg_cmd_explain, NULL },
     { "man", "[--roff] [PAGE]",
-      "--roff reigen run plan head horovodrun srun-docker rsh doctor jobs stop logs attach status "
-      "render pai wait-workers explain man completion sshd sshconfig run-dock-asuser "
+      "--roff reigen run plan head horovodrun srun-docker rsh doctor bench simulate jobs stop logs "
+      "attach status render pai wait-workers explain man completion sshd sshconfig run-dock-asuser "
       "install-scripts version "
       "help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
@@ -142,7 +153,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_install_scripts, NULL },
     { "version", "", NULL, "Print reigen's version.", cmd_version, NULL },
     { "help", "[COMMAND]",
-      "run plan head horovodrun srun-docker rsh doctor jobs stop logs attach status render "
+      "run plan head horovodrun srun-docker rsh doctor bench simulate jobs stop logs attach status "
+      "render "
       "pai wait-workers explain man completion sshd sshconfig run-dock-asuser install-scripts "
       "version",
       "Print this, or a command's help.", cmd_help, NULL },

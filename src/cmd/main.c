@@ -43,7 +43,7 @@ static const struct rg_command *find_link(const char *program)
     if (strcmp(name, "horovodrun") == 0)
         return find(name);
     for (const struct rg_command *c = rg_commands; c->name; c++)
-        if (c->script && strcmp(c->script->name, name) == 0)
+        if (c->script && c->script->name && strcmp(c->script->name, name) == 0)
             return c;
     return NULL;
 }

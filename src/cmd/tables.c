@@ -76,7 +76,7 @@ static json_t *script(const struct rg_script *s)
                                               "optional", o->optional, "completes", o->completes,
                                               "help", o->help));
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o}", "name", s->name, "under",
+    return json_pack("{s:s?, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o}", "name", s->name, "under",
                      s->under, "usage", s->usage, "summary", s->summary, "about", s->about,
                      "status", s->status, "examples", s->examples, "operands", s->operands,
                      "options", list);

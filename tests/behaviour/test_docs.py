@@ -53,6 +53,10 @@ WRITTEN_OUT = {
         'hosts/test_boot.py::test_ranks_of_two_hosts_meet_under_mpirun',
     'cd $SSH_KEY_DIR':
         'kubernetes/test_chart.py::test_the_originals_commands_train_on_three_nodes',
+    'mpirun -np 4 reigen bench --peer mpi,gloo':
+        'hosts/test_bench.py::test_mpi_and_gloo_side_by_side_on_two_hosts',
+    'reigen bench -H node1:4,node2:4 --max-bytes 64m':
+        'hosts/test_bench.py::test_reigen_bench_starts_itself_by_ssh',
 }
 #: Commands that no test runs, and why not.
 NOT_RUN = {
@@ -108,6 +112,9 @@ def place(tmp_path):
     (tmp_path / 'pod.yaml').write_text(re.search(r'```yaml\n(.*?)```', page, re.S)[1])
     page = (ROOT / 'docs/pai.md').read_text()
     (tmp_path / 'job.json').write_text(re.search(r'```json\n(.*?)```', page, re.S)[1])
+    page = (ROOT / 'docs/simulate.md').read_text()
+    for name, text in re.findall(r'```text\n# (\w+\.model)\n(.*?)```', page, re.S):
+        (tmp_path / name).write_text(text)
     bin_dir = PROGRAMS.reigen.parent
     env = environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path / 'state', API_TOKEN='x',
                       PATH=f'{bin_dir}:{os.environ["PATH"]}')
@@ -134,6 +141,8 @@ def run_reigen(place, words):
     if words[1] == 'doctor' and {'-H', '--on', '--config', '--image'} & set(words):
         own = ('--planes', '--json', '--clean')
         return dry(place, [w for w in words[2:] if w not in own] + ['--', 'true'])
+    if words[1] == 'bench':
+        words = [*words, '--iterations', '1', '--rounds', '1', '--max-bytes', '4k']
     done = place(*words)
     # Of a job that was never there; all options were right.
     return done.returncode == 0 or 'no such job' in done.stderr, done

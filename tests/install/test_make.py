@@ -144,7 +144,8 @@ def prefix(tmp_path_factory):
 
 def test_install_puts_every_part_under_the_prefix(prefix):
     found = {str(p.relative_to(prefix)) for p in prefix.rglob('*') if p.is_file()}
-    for wanted in (r'bin/reigen', r'bin/reigen-agent', r'bin/horovodrun',
+    for wanted in (r'bin/reigen', r'bin/reigen-agent', r'bin/reigen-bench',
+                   r'bin/horovodrun',
                    r'bin/srun_docker\.sh', r'bin/run_dock_asuser\.sh',
                    r'bin/create_mpisshconfig\.sh',
                    r'include/reigen/reigen\.h',

@@ -100,7 +100,7 @@ def test_every_library_of_the_build_is_in_it(wheels):
 def test_it_puts_no_names_of_slurms_users_into_everybodys_path(wheels):
     with zipfile.ZipFile(wheels[0]) as archive:
         scripts = {n.rpartition('/')[2] for n in archive.namelist() if '.data/scripts/' in n}
-    assert {'reigen', 'reigen-agent', 'horovodrun'} <= scripts
+    assert {'reigen', 'reigen-agent', 'reigen-bench', 'horovodrun'} <= scripts
     assert not [name for name in scripts if name.endswith('.sh')]
 
 
@@ -139,7 +139,8 @@ def test_its_programs_are_hardened(wheels, tmp_path):
         assert not re.search(r'GNU_STACK.* RWE ', header), path.name
         # TensorFlow's plug-in may name what only newer versions of it have.
         assert ('BIND_NOW' in header) != (path.name == 'libreigen_tensorflow.so'), path.name
-    assert {'reigen', 'reigen-agent', 'libreigen.so', 'libreigen_tensorflow.so'} <= seen
+    assert {'reigen', 'reigen-agent', 'reigen-bench', 'libreigen.so',
+            'libreigen_tensorflow.so'} <= seen
 
 
 def test_others_notices_and_the_bill_of_materials_are_in_it(wheels):

@@ -21,9 +21,10 @@ LAYERS = {
     'launch': {'base', 'wire', 'container', 'spec', 'launch'},
     'agent': {'base', 'wire', 'container', 'spec', 'agent'},
     'model': {'base', 'model'},
+    'simulate': {'base', 'model', 'simulate'},
     'coll': {'base', 'wire', 'model', 'coll'},
-    'cmd': {'base', 'wire', 'container', 'spec', 'render', 'launch', 'agent', 'model', 'coll',
-            'cmd'},
+    'cmd': {'base', 'wire', 'container', 'spec', 'render', 'launch', 'agent', 'model', 'simulate',
+            'coll', 'cmd'},
 }
 CODE = ('.c', '.h', '.py', '.sh')
 SPDX = 'SPDX-License-Identifier: Apache-2.0'

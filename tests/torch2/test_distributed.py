@@ -4,6 +4,7 @@
 The programs run many checks each, as most of the time goes into the start of the ranks.
 REIGEN_TORCH names another PyTorch's python.
 """
+import json
 import os
 import re
 import socket
@@ -99,6 +100,19 @@ def test_two_devices_can_have_two_backends():
               'g = d.new_group([0, 1]); d.barrier(g); o = torch.empty(6); '
               'd.all_gather_into_tensor(o, t); d.destroy_process_group(); print(o.sum().item())')
     assert run('torchrun', 2, '--no-python', PYTHON, '-c', script).split() == ['24.0', '24.0']
+
+
+def test_reigen_bench_measures_gloo_under_torchrun():
+    """torchrun tells its ranks to use a store of its own, where gloo's processes must not look."""
+    output = run('torchrun', 2, '--no-python', ROOT / '.venv/bin/reigen', 'bench', '--peer', 'gloo',
+                 '--python', PYTHON, '--op', 'all', '--max-bytes', '64', '--iterations', '3',
+                 '--rounds', '2', '--check', '--json', '-')
+    rows = json.loads(output)['rows']
+    for row in rows:
+        has = row['operation'] != 'join'
+        assert row['results']['reigen']['wrong'] == 0
+        assert (row['results']['gloo']['time_us'] is not None) == has, row
+    assert len({row['operation'] for row in rows}) == 9
 
 
 def test_importing_torch_loads_one_small_file_of_reigen():

@@ -4,8 +4,9 @@
  * table in cmd/commands.c, from which `reigen help`, the man pages and the shells' completion are
  * made.
  *
- * A command that is also installed under the name of a script that it replaces has a struct
- * rg_script: its words, and one view of its option table, so that no text can lack an option.
+ * A command with many options has a struct rg_script: its words, and one view of its option table,
+ * so that no text can lack an option. So has a command that is also installed under the name of a
+ * script that it replaces.
  *
  * Thread rule: constant tables. A run function is called by the main thread; it gets the name by
  * which it was called as argv[0], prints, and returns the exit code, or RG_COMMAND_HELP.
@@ -21,7 +22,7 @@
 struct rg_script_option; /* spec/options/member.h */
 
 struct rg_script {
-    const char *name;     /* the script's: "srun_docker.sh" */
+    const char *name;     /* the script's: "srun_docker.sh"; NULL: it stands in for none */
     const char *under;    /* what stands in front of it on a command line: "srun ", or "" */
     const char *usage;    /* what follows the name there */
     const char *summary;  /* a few words, without a full stop */
@@ -38,7 +39,7 @@ struct rg_command {
     const char *completes; /* as in struct rg_option */
     const char *summary;   /* one or more sentences */
     int (*run)(int argc, char **argv);
-    const struct rg_script *script; /* NULL: no script of old */
+    const struct rg_script *script; /* NULL: it has few options, or none */
 };
 
 #endif

@@ -75,6 +75,6 @@ int rg_print_to(const char *path, const struct rg_buf *text, const char *command
         r = -errno;
     if (r == 0)
         return 0;
-    rg_error_set(&err, -r, "-o %s: cannot write it: %s", path, strerror(-r));
+    rg_error_set(&err, -r, "%s: cannot write it: %s", path, strerror(-r));
     return rg_fail(&err, command);
 }

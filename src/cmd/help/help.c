@@ -152,11 +152,12 @@ void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *c
     const struct rg_script *script = command->script;
     rg_autofree char *usage = rg_strf("%sreigen %s %s", script->under, command->name,
                                       script->usage);
-    rg_autofree char *name = rg_strf("The same by the name %s.", script->name);
+    rg_autofree char *name = rg_strf("The same by the name %s.", script->name ? script->name : "");
 
     print_usage(text, usage ? usage : script->usage, columns);
     rg_wrap(text, script->about, 0, columns);
-    rg_wrap(text, name ? name : "", 0, columns);
+    if (script->name)
+        rg_wrap(text, name ? name : "", 0, columns);
     rg_buf_printf(text, "\nOptions\n");
     for (const struct rg_script_option *o = script->options; o->name; o++) {
         rg_autobuf struct rg_buf left = RG_BUF_INIT;
@@ -184,7 +185,8 @@ static int no_command(const struct rg_command *commands, const char *name)
 static const struct rg_command *find(const struct rg_command *commands, const char *name)
 {
     for (const struct rg_command *c = commands; c->name; c++)
-        if (strcmp(c->name, name) == 0 || (c->script && strcmp(c->script->name, name) == 0))
+        if (strcmp(c->name, name) == 0 ||
+            (c->script && c->script->name && strcmp(c->script->name, name) == 0))
             return c;
     return NULL;
 }

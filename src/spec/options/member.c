@@ -3,11 +3,13 @@
  * options are found alike. */
 #include "spec/options/member.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
 
 #define OPTIONS_MAX 64 /* of a script */
+#define NAME_NBYTES 64 /* of an option, with its command */
 
 static int add(struct rg_strv *list, size_t max, const char *what, const char *value,
                struct rg_error *err)
@@ -81,6 +83,28 @@ const struct rg_script_option *rg_script_option_find(const struct rg_script_opti
         return options;
     }
     return NULL;
+}
+
+int rg_script_option_take(const struct rg_script_option *options, const char *command,
+                          char *const *argv, int *i, void *object, struct rg_error *err)
+{
+    const char *value;
+    const struct rg_script_option *option = rg_script_option_find(options, argv[*i], &value);
+    char what[NAME_NBYTES];
+
+    if (!option)
+        return 0;
+    snprintf(what, sizeof(what), "%s --%s", command, option->name);
+    if (!option->arg && value)
+        return rg_error_set(err, EINVAL, "%s takes no value", what);
+    if (option->arg && !value && !option->optional)
+        value = argv[*i + 1] ? argv[++*i] : "";
+    if (option->arg && value && !*value)
+        return rg_error_set(err, EINVAL, "%s: its value is missing; write --%s %s", what,
+                            option->name, option->arg);
+    int r = option->apply ? option->apply(object, what, value, err)
+                          : rg_member_set(&option->member, object, what, value, err);
+    return r < 0 ? r : 1;
 }
 
 const char *rg_script_option_nearest(const struct rg_script_option *options, const char *word)

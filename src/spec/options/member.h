@@ -77,6 +77,13 @@ struct rg_script_option {
  * attached, else NULL. NULL: it is none. */
 const struct rg_script_option *rg_script_option_find(const struct rg_script_option *options,
                                                      const char *word, const char **ret_value);
+/*
+ * The option at argv[*i], with its value, which may be the next word: *i is then moved to that.
+ * command is put in front of it in errors ("bench --group"). 1: it is taken; 0: none of the table;
+ * -EINVAL, -ERANGE, -ENOMEM with err: its value is missing, or not good.
+ */
+int rg_script_option_take(const struct rg_script_option *options, const char *command,
+                          char *const *argv, int *i, void *object, struct rg_error *err);
 /* The name of the option that a word nearly has ("--daemn", "--hots=x"); NULL: none is near. */
 const char *rg_script_option_nearest(const struct rg_script_option *options, const char *word);
 

@@ -51,20 +51,22 @@ static void scripts_have_help_and_a_page_with_every_option(void **state)
         rg_autobuf struct rg_buf help = RG_BUF_INIT;
         rg_autofree char *name = rg_strf("reigen-%s", c->name);
         const struct rg_text *page = page_for(strcmp(c->name, "horovodrun") == 0 ? c->name : name);
-        assert_string_equal(page->also, s ? s->name : "");
+        assert_string_equal(page->also, s && s->name ? s->name : "");
         if (!s)
             continue;
         rg_help_script(&help, 80, c);
         assert_true(longest_line(rg_buf_text(&help)) <= 80);
         assert_true(longest_line(page->text) <= 80);
-        assert_contains(page->text, s->name);
-        assert_contains(rg_buf_text(&help), s->name);
+        if (s->name) {
+            assert_contains(page->text, s->name);
+            assert_contains(rg_buf_text(&help), s->name);
+        }
         for (const struct rg_script_option *o = s->options; o->name; o++) {
             rg_autobuf struct rg_buf left = RG_BUF_INIT;
             rg_script_option_print(&left, o);
             rg_autofree char *line = rg_strf("\n  %s", rg_buf_text(&left));
             assert_contains(rg_buf_text(&help), line);
-            rg_autofree char *bold = rg_strf("\n.B \\-\\-%.3s", o->name);
+            rg_autofree char *bold = rg_strf("\n.B \\-\\-%.2s", o->name);
             assert_contains(page->text, bold);
         }
     }

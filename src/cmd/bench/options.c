@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of `reigen bench`. All ranks read the same one, so that what one refuses all
+ * refuse, before any of them connects. */
+#include "cmd/bench/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/bench/peer.h"
+#include "reigen/reigen.h"
+#include "spec/options/options.h"
+
+#define WORDS_MAX 96
+#define SIZE_LIMIT (16ull << 30) /* of one tensor */
+
+const struct rg_bench_op_info rg_bench_ops[RG_BENCH_NOPS] = {
+    [RG_BENCH_ALLREDUCE] = { "allreduce", true, true, false, true },
+    [RG_BENCH_ALLGATHER] = { "allgather", true, false, true, false },
+    [RG_BENCH_BROADCAST] = { "broadcast", true, false, false, true },
+    [RG_BENCH_ALLTOALL] = { "alltoall", true, false, true, false },
+    [RG_BENCH_REDUCESCATTER] = { "reducescatter", true, true, true, false },
+    [RG_BENCH_ALLGATHER_INTO] = { "allgather-into", true, false, true, true },
+    [RG_BENCH_REDUCESCATTER_INTO] = { "reducescatter-into", true, true, true, false },
+    [RG_BENCH_BARRIER] = { "barrier", false, false, false, false },
+    [RG_BENCH_JOIN] = { "join", false, false, false, false },
+};
+
+const struct rg_bench_type_info rg_bench_types[] = {
+    [REIGEN_UINT8] = { "uint8", 1 },     [REIGEN_INT8] = { "int8", 1 },
+    [REIGEN_UINT16] = { "uint16", 2 },   [REIGEN_INT16] = { "int16", 2 },
+    [REIGEN_INT32] = { "int32", 4 },     [REIGEN_INT64] = { "int64", 8 },
+    [REIGEN_FLOAT16] = { "float16", 2 }, [REIGEN_FLOAT32] = { "float32", 4 },
+    [REIGEN_FLOAT64] = { "float64", 8 }, [REIGEN_BOOL] = { "bool", 1 },
+    [REIGEN_BFLOAT16] = { "bfloat16", 2 },
+};
+_Static_assert(rg_array_len(rg_bench_types) == REIGEN_NDTYPES, "a row for each type");
+
+const char *const rg_bench_reductions[] = {
+    [REIGEN_AVERAGE] = "average", [REIGEN_SUM] = "sum", [REIGEN_ADASUM] = "adasum",
+    [REIGEN_MIN] = "min",         [REIGEN_MAX] = "max", [REIGEN_PRODUCT] = "product", NULL
+};
+
+static const char *op_name(int i)
+{
+    return i < RG_BENCH_NOPS ? rg_bench_ops[i].name : NULL;
+}
+
+static const char *type_name(int i)
+{
+    return i < REIGEN_NDTYPES ? rg_bench_types[i].name : NULL;
+}
+
+static const char *reduction_name(int i)
+{
+    return rg_bench_reductions[i];
+}
+
+/* The number that a word has in a table; -EINVAL names what there is. */
+static int find_word(const char *what, const char *word, const char *(*name)(int), int *ret_i,
+                     struct rg_error *err)
+{
+    const char *words[WORDS_MAX] = { NULL };
+    rg_autobuf struct rg_buf all = RG_BUF_INIT;
+
+    for (int i = 0; name(i) && i < WORDS_MAX - 1; i++) {
+        if (strcmp(name(i), word) == 0) {
+            *ret_i = i;
+            return 0;
+        }
+        words[i] = name(i);
+        rg_buf_printf(&all, "%s%s", i ? ", " : "", name(i));
+    }
+    const char *near = rg_str_nearest(word, words);
+    if (near)
+        return rg_error_set(err, EINVAL, "%s %.80s: there is no such; did you mean %s?", what, word,
+                            near);
+    return rg_error_set(err, EINVAL, "%s %.80s: there is no such; give some of %s", what, word,
+                        rg_buf_text(&all));
+}
+
+/* "A,B", or "all". */
+static int set_words(const char *what, const char *value, const char *(*name)(int), bool *set,
+                     struct rg_error *err)
+{
+    rg_autostrv struct rg_strv items = RG_STRV_INIT;
+    int r = rg_items_parse(what, value, 0, &items, err), i;
+
+    if (r == 0 && items.count == 0)
+        return rg_error_set(err, EINVAL, "%s: its value is empty", what);
+    for (i = 0; name(i); i++)
+        set[i] = false;
+    for (size_t k = 0; r == 0 && k < items.count; k++) {
+        if (strcmp(items.v[k], "all") == 0)
+            for (i = 0; name(i); i++)
+                set[i] = true;
+        else if ((r = find_word(what, items.v[k], name, &i, err)) == 0)
+            set[i] = true;
+    }
+    return r;
+}
+
+static int apply_op(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    return set_words(what, value, op_name, ((struct rg_bench_options *) object)->ops, err);
+}
+
+static int apply_type(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    return set_words(what, value, type_name, ((struct rg_bench_options *) object)->types, err);
+}
+
+static int apply_reduction(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    return find_word(what, value, reduction_name, &((struct rg_bench_options *) object)->reduction,
+                     err);
+}
+
+static int apply_seconds(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    struct rg_bench_options *options = object;
+    char *end;
+    double seconds = strtod(value, &end);
+
+    if (end == value || *end || !(seconds > 0) || seconds > 3600)
+        return rg_error_set(err, EINVAL, "%s %.80s: give a time in seconds above 0 and up to 3600, "
+                            "such as 0.5", what, value);
+    options->seconds = seconds;
+    options->iterations = 0;
+    return 0;
+}
+
+static int apply_peer(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    struct rg_bench_options *options = object;
+    rg_autostrv struct rg_strv items = RG_STRV_INIT;
+    int r = rg_items_parse(what, value, RG_BENCH_PEERS_MAX, &items, err), i;
+
+    for (size_t k = 0; r == 0 && k < items.count; k++) {
+        r = find_word(what, items.v[k], rg_bench_peer_name, &i, err);
+        if (r == 0 && !rg_strv_has(&options->peers, items.v[k]))
+            r = rg_strv_add(&options->peers, items.v[k]) < 0 ? rg_error_memory(err) : 0;
+    }
+    return r;
+}
+
+#define TO(kind, name, min, max) NULL, RG_MEMBER(kind, struct rg_bench_options, name, min, max)
+
+const struct rg_script_option rg_bench_option_table[] = {
+    { "op", "NAME,...", false,
+      "allreduce allgather broadcast alltoall reducescatter allgather-into reducescatter-into "
+      "barrier join all",
+      "The operations; default: allreduce. allgather-into and reducescatter-into put their result "
+      "into memory of the caller's. all: every one.", .apply = apply_op },
+    { "type", "NAME,...", false,
+      "uint8 int8 uint16 int16 int32 int64 float16 float32 float64 bool bfloat16 all",
+      "The types of the elements; default: float32. all: every one.", .apply = apply_type },
+    { "reduction", "NAME", false, "sum average min max product adasum",
+      "What allreduce and reducescatter do; default: sum.", .apply = apply_reduction },
+    { "min-bytes", "SIZE", false, NULL, "The smallest tensor; default: 4 bytes. SIZE may end in k, "
+      "m or g.", TO(SIZE, min_nbytes, 0, 0) },
+    { "max-bytes", "SIZE", false, NULL, "The largest tensor; default: 16m.",
+      TO(SIZE, max_nbytes, 0, 0) },
+    { "factor", "N", false, NULL, "Each size is N times the one before; default: 4.",
+      TO(INT, factor, 2, 1 << 20) },
+    { "seconds", "S", false, NULL,
+      "Time for each row and for each peer in it; default: 0.2.", .apply = apply_seconds },
+    { "iterations", "N", false, NULL,
+      "Do each operation N times in each round, however long that takes, in the place of "
+      "--seconds.", TO(INT, iterations, 1, 1 << 30) },
+    { "warmup", "N", false, NULL,
+      "Do each operation N times before it is timed; default: 3.", TO(INT, warmup, 0, 1 << 30) },
+    { "rounds", "N", false, NULL,
+      "Take turns N times; default: 5. A rank's time is the median of its rounds' means.",
+      TO(INT, rounds, 1, RG_BENCH_ROUNDS_MAX) },
+    { "in-place", NULL, false, NULL,
+      "Let the result take the place of the input, for operations that can.",
+      TO(FLAG, in_place, 0, 0) },
+    { "group", "N", false, NULL,
+      "N tensors of each size at a time, handed over together; default: 1.",
+      TO(INT, group, 1, RG_BENCH_GROUP_MAX) },
+    { "plane", "NAME,...", false, "shm tcp mpi",
+      "Use these data planes alone, as REIGEN_PLANES does.", TO(WORD, planes, 1, 0) },
+    { "check", NULL, false, NULL,
+      "Before a row is timed, do its operation once, look at every element of the result on every "
+      "rank, and count those that are wrong. Exit code 1: there were some.",
+      TO(FLAG, check, 0, 0) },
+    { "peer", "NAME,...", false, "gloo mpi",
+      "Measure others beside Reigen, in turns: gloo is torch.distributed's, mpi the MPI of the "
+      "mpirun that has started the ranks.", .apply = apply_peer },
+    { "python", "PROGRAM", false, "@file",
+      "The Python of --peer gloo, which has PyTorch; default: the one that Reigen was installed "
+      "for, else python3.", TO(WORD, python, 1, 0) },
+    { "mpi-library", "FILE", false, "@file",
+      "The library of --peer mpi; default: the libmpi that fits the launcher.",
+      TO(WORD, mpi_library, 1, 0) },
+    { "json", "FILE", false, "@file",
+      "Write all figures to FILE as one JSON document. -: to standard output, in the place of the "
+      "table.", TO(WORD, json, 1, 0) },
+    { "html", "FILE", false, "@file", "Write a page with plots to FILE.", TO(WORD, html, 1, 0) },
+    { "fit", "FILE", false, "@file",
+      "Find the parameters of the cost model that explain what was measured, say how well they do, "
+      "and write them to FILE, for reigen simulate and REIGEN_MODEL. Where FILE is there, begin "
+      "with what it has.", TO(WORD, fit, 1, 0) },
+    { "help", NULL, false, NULL, "Print this.", TO(FLAG, help, 0, 0) },
+    { .name = NULL }
+};
+
+void rg_bench_options_init(struct rg_bench_options *options)
+{
+    *options = (struct rg_bench_options){ .reduction = REIGEN_SUM, .min_nbytes = 4,
+                                          .max_nbytes = 16 << 20, .factor = 4, .seconds = 0.2,
+                                          .warmup = 3, .rounds = 5, .group = 1,
+                                          .peers = RG_STRV_INIT };
+    options->ops[RG_BENCH_ALLREDUCE] = true;
+    options->types[REIGEN_FLOAT32] = true;
+}
+
+void rg_bench_options_fini(struct rg_bench_options *options)
+{
+    rg_strv_fini(&options->peers);
+}
+
+static int unknown(const char *word, struct rg_error *err)
+{
+    const char *near = rg_script_option_nearest(rg_bench_option_table, word);
+
+    if (*word != '-')
+        return rg_error_set(err, EINVAL, "bench %.80s: it takes options only; to run a command, "
+                            "write: reigen run -- %.80s", word, word);
+    if (near)
+        return rg_error_set(err, EINVAL, "bench %.80s: unknown option; did you mean --%s?", word,
+                            near);
+    return rg_error_set(err, EINVAL, "bench %.80s: unknown option", word);
+}
+
+/* An option of reigen run's at argv[*i], with its values, which are moved past. False: none. */
+static bool take_run_option(char **argv, int *i, struct rg_strv *run_words)
+{
+    const char *word = argv[*i], *text = word + strspn(word, "-");
+    rg_autofree char *name = strndup(text, strcspn(text, "="));
+    const struct rg_option *option = *word == '-' && name ? rg_option_find(name) : NULL;
+
+    if (!option)
+        return false;
+    int nvalues = strchr(word, '=') || !option->arg ? 0 : option->arg2 ? 2 : 1;
+    rg_strv_add(run_words, word);
+    for (; nvalues > 0 && argv[*i + 1]; nvalues--)
+        rg_strv_add(run_words, argv[++*i]);
+    return true;
+}
+
+static bool is_float(int type)
+{
+    return type == REIGEN_FLOAT16 || type == REIGEN_FLOAT32 || type == REIGEN_FLOAT64 ||
+           type == REIGEN_BFLOAT16;
+}
+
+bool rg_bench_fits(const struct rg_bench_options *options, int op, int type)
+{
+    int reduction = options->reduction;
+
+    if (!rg_bench_ops[op].reduces)
+        return true;
+    if (reduction == REIGEN_ADASUM)
+        return op == RG_BENCH_ALLREDUCE && is_float(type);
+    if (op != RG_BENCH_ALLREDUCE && reduction != REIGEN_SUM && reduction != REIGEN_AVERAGE)
+        return false;
+    return reduction != REIGEN_AVERAGE || type != REIGEN_BOOL;
+}
+
+/* What no single option shows. */
+static int judge(const struct rg_bench_options *o, struct rg_error *err)
+{
+    bool in_place = false, fits = false;
+
+    for (int op = 0; op < RG_BENCH_NOPS; op++) {
+        in_place |= o->ops[op] && rg_bench_ops[op].in_place;
+        for (int type = 0; type < REIGEN_NDTYPES; type++)
+            fits |= o->ops[op] && o->types[type] && rg_bench_fits(o, op, type);
+    }
+    if (o->min_nbytes > o->max_nbytes)
+        return rg_error_set(err, EINVAL, "bench --min-bytes %llu: it is more than --max-bytes, "
+                            "which is %llu", (unsigned long long) o->min_nbytes,
+                            (unsigned long long) o->max_nbytes);
+    if (o->max_nbytes > SIZE_LIMIT / (uint64_t) o->group)
+        return rg_error_set(err, EINVAL, "bench --max-bytes %llu: with --group %d that is more "
+                            "than 16 GiB of tensors on each rank; give less of one",
+                            (unsigned long long) o->max_nbytes, o->group);
+    if (o->in_place && !in_place)
+        return rg_error_set(err, EINVAL, "bench --in-place: none of the operations of --op can do "
+                            "that; allreduce, broadcast and allgather-into can");
+    if (o->fit && o->group > 1)
+        return rg_error_set(err, EINVAL, "bench --fit: the model knows one tensor at a time; leave "
+                            "out --group %d", o->group);
+    if (!fits)
+        return rg_error_set(err, EINVAL, "bench --reduction %s: no operation of --op has it for a "
+                            "type of --type; reducescatter has sum and average, adasum is for "
+                            "allreduce of floating types, and bool has no average",
+                            rg_bench_reductions[o->reduction]);
+    return 0;
+}
+
+int rg_bench_options_parse(char **argv, struct rg_bench_options *options,
+                           struct rg_strv *run_words, struct rg_error *err)
+{
+    int r = 0;
+
+    for (int i = 1; r >= 0 && argv[i] && !options->help; i++) {
+        r = rg_script_option_take(rg_bench_option_table, "bench", argv, &i, options, err);
+        if (r == 0 && !take_run_option(argv, &i, run_words))
+            r = unknown(argv[i], err);
+    }
+    r = r < 0 ? r : 0;
+    if (r == 0 && rg_strv_status(run_words) < 0)
+        r = rg_error_memory(err);
+    return r == 0 && !options->help ? judge(options, err) : r;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `reigen bench` is asked to measure: its table of options, from which --help, the man page
+ * and completion are made, and the tables of operations, types and reductions by their names.
+ *
+ * Thread rule: constant tables; a struct belongs to one thread.
+ */
+#ifndef RG_CMD_BENCH_OPTIONS_H
+#define RG_CMD_BENCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "spec/options/member.h"
+
+#define RG_BENCH_GROUP_MAX 4096
+#define RG_BENCH_ROUNDS_MAX 1000
+#define RG_BENCH_PEERS_MAX 4
+
+/* Every operation of the C API that moves data or waits for others. */
+enum rg_bench_op {
+    RG_BENCH_ALLREDUCE,
+    RG_BENCH_ALLGATHER,
+    RG_BENCH_BROADCAST,
+    RG_BENCH_ALLTOALL,
+    RG_BENCH_REDUCESCATTER,
+    RG_BENCH_ALLGATHER_INTO,
+    RG_BENCH_REDUCESCATTER_INTO,
+    RG_BENCH_BARRIER,
+    RG_BENCH_JOIN,
+    RG_BENCH_NOPS
+};
+
+struct rg_bench_op_info {
+    const char *name;
+    bool data;       /* it has a tensor */
+    bool reduces;    /* it has a reduction; adasum: the allreduce alone */
+    bool by_rank;    /* its larger buffer has a part for each rank */
+    bool in_place;   /* out may be in */
+};
+extern const struct rg_bench_op_info rg_bench_ops[RG_BENCH_NOPS];
+
+/* By enum reigen_dtype: the name, and the bytes of one element. */
+struct rg_bench_type_info {
+    const char *name;
+    unsigned nbytes;
+};
+extern const struct rg_bench_type_info rg_bench_types[];
+
+/* By enum reigen_op; NULL ends it. */
+extern const char *const rg_bench_reductions[];
+
+/* Words are borrowed from argv. */
+struct rg_bench_options {
+    bool ops[RG_BENCH_NOPS];
+    bool types[32];          /* by enum reigen_dtype */
+    int reduction;           /* enum reigen_op */
+    uint64_t min_nbytes, max_nbytes;
+    int factor;              /* from one size to the next */
+    int iterations;          /* of each round; 0: as many as take `seconds` in all rounds */
+    double seconds;
+    int warmup, rounds;
+    int group;               /* tensors at a time */
+    bool in_place, check;
+    const char *planes;      /* as REIGEN_PLANES; NULL: as it is */
+    struct rg_strv peers;    /* names, in the order of the command line */
+    const char *python;      /* of the peer gloo; NULL: the one beside this program */
+    const char *mpi_library; /* of the peer mpi; NULL: it is looked for */
+    const char *json, *html, *fit; /* files; "-": standard output */
+    bool help;
+};
+
+extern const struct rg_script_option rg_bench_option_table[];
+
+/* Whether the runtime has this operation, with the options' reduction, for this type. Combinations
+ * that it has not are left out, as long as any is left. */
+bool rg_bench_fits(const struct rg_bench_options *options, int op, int type);
+
+/* Fill in the defaults. */
+void rg_bench_options_init(struct rg_bench_options *options);
+void rg_bench_options_fini(struct rg_bench_options *options);
+
+/*
+ * Read argv (argv[0] is skipped). What is no option of ours but one of reigen run's goes, with its
+ * value, to run_words (for `reigen bench -np 2`); empty when there was none. 0; -EINVAL, -ERANGE,
+ * -ENOMEM with err, which names value, cause and remedy.
+ */
+int rg_bench_options_parse(char **argv, struct rg_bench_options *options,
+                           struct rg_strv *run_words, struct rg_error *err);
+
+#endif

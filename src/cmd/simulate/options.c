@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rates, times and numbers of hosts, as people write them. */
+#include "cmd/simulate/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/str.h"
+#include "simulate/simulate.h"
+
+#define COMMAND "simulate"
+#define FILE_NBYTES_MAX 65536
+#define BITS_PER_S_MIN 1e3
+#define BITS_PER_S_MAX 1e14
+#define LATENCY_S_MAX 4.0 /* what 32 bits hold of nanoseconds */
+#define STEP_MS_MAX 1e8
+
+/* A number with one of these units behind it, which the caller has in the order of *ret_unit. */
+static bool parse_unit(const char *value, const char *const *units, double *ret_number,
+                       size_t *ret_unit)
+{
+    char *end;
+    double number = strtod(value, &end);
+
+    if (end == value || !isfinite(number))
+        return false;
+    for (size_t i = 0; units[i]; i++) {
+        if (strcasecmp(end, units[i]) == 0) {
+            *ret_number = number;
+            *ret_unit = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int apply_bandwidth(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    static const char *const units[] = { "kbit", "mbit", "gbit", "tbit", NULL };
+    struct rg_simulate_options *o = object;
+    double number;
+    size_t unit;
+
+    if (!parse_unit(value, units, &number, &unit))
+        return rg_error_set(err, EINVAL, "%s %.80s: give bits per second, such as 25gbit or "
+                            "100mbit", what, value);
+    number *= pow(1000, 1 + (double) unit);
+    if (number < BITS_PER_S_MIN || number > BITS_PER_S_MAX)
+        return rg_error_set(err, ERANGE, "%s %.80s: give 1kbit to 100tbit", what, value);
+    o->bits_per_s = (uint64_t) number;
+    return 0;
+}
+
+static int apply_latency(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    static const char *const units[] = { "s", "ms", "us", "ns", NULL };
+    struct rg_simulate_options *o = object;
+    double number;
+    size_t unit;
+
+    if (!parse_unit(value, units, &number, &unit))
+        return rg_error_set(err, EINVAL, "%s %.80s: give a time, such as 10us or 0.5ms", what,
+                            value);
+    number *= pow(1000, -(double) unit);
+    if (number < 0 || number > LATENCY_S_MAX)
+        return rg_error_set(err, ERANGE, "%s %.80s: give 0ns to 4s", what, value);
+    o->latency_ns = (uint64_t) llrint(number * 1e9);
+    o->has_latency = true;
+    return 0;
+}
+
+static int apply_number(const char *what, const char *value, double max, double *ret_number,
+                        struct rg_error *err)
+{
+    char *end;
+    double number = strtod(value, &end);
+
+    if (end == value || *end || !(number >= 0) || number > max)
+        return rg_error_set(err, EINVAL, "%s %.80s: give a number from 0 to %g", what, value, max);
+    *ret_number = number;
+    return 0;
+}
+
+static int apply_step(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    struct rg_simulate_options *o = object;
+    int r = apply_number(what, value, STEP_MS_MAX, &o->step_ms, err);
+
+    if (r == 0 && o->step_ms == 0)
+        return rg_error_set(err, EINVAL, "%s %.80s: a step takes more than that", what, value);
+    return r;
+}
+
+static int apply_jitter(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    double percent = 0;
+    int r = apply_number(what, value, 100, &percent, err);
+
+    if (r == 0)
+        ((struct rg_simulate_options *) object)->jitter = percent / 100;
+    return r;
+}
+
+static int apply_type(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    static const struct { const char *name; unsigned nbytes; } types[] = {
+        { "float32", 4 }, { "float16", 2 }, { "bfloat16", 2 }, { "float64", 8 }
+    };
+    struct rg_simulate_options *o = object;
+
+    for (size_t i = 0; i < rg_array_len(types); i++) {
+        if (strcmp(value, types[i].name) == 0) {
+            o->type = types[i].name;
+            o->element_nbytes = types[i].nbytes;
+            return 0;
+        }
+    }
+    return rg_error_set(err, EINVAL, "%s %.80s: gradients are float32, float16, bfloat16 or "
+                        "float64", what, value);
+}
+
+static int add_hosts(struct rg_simulate_options *o, const char *what, int64_t n,
+                     struct rg_error *err)
+{
+    if (o->nrows == RG_SIMULATE_ROWS_MAX)
+        return rg_error_set(err, E2BIG, "%s: more than %d numbers of hosts", what,
+                            RG_SIMULATE_ROWS_MAX);
+    o->hosts[o->nrows++] = (int) n;
+    return 0;
+}
+
+/* "8", or "2..4096": each number twice the one before, and the last one. */
+static int apply_range(struct rg_simulate_options *o, const char *what, const char *text,
+                       struct rg_error *err)
+{
+    const char *dots = strstr(text, "..");
+    rg_autofree char *head = strndup(text, dots ? (size_t) (dots - text) : strlen(text));
+    int64_t first, last;
+    int r = head ? rg_parse_int(what, head, 1, RG_SIMULATE_RANKS_MAX, &first, err)
+                 : rg_error_memory(err);
+
+    if (r < 0)
+        return r;
+    if (!dots)
+        return add_hosts(o, what, first, err);
+    r = rg_parse_int(what, dots + 2, first, RG_SIMULATE_RANKS_MAX, &last, err);
+    for (int64_t n = first; r == 0; n = 2 * n < last ? 2 * n : last) {
+        r = add_hosts(o, what, n, err);
+        if (n == last)
+            break;
+    }
+    return r;
+}
+
+static int apply_hosts(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    struct rg_simulate_options *o = object;
+    rg_autostrv struct rg_strv items = RG_STRV_INIT;
+    int r = rg_items_parse(what, value, RG_SIMULATE_ROWS_MAX, &items, err);
+
+    o->nrows = 0;
+    for (size_t i = 0; r == 0 && i < items.count; i++)
+        r = apply_range(o, what, items.v[i], err);
+    if (r == 0 && o->nrows == 0)
+        return rg_error_set(err, EINVAL, "%s: its value is empty", what);
+    return r;
+}
+
+#define TO(kind, name, min, max) NULL, RG_MEMBER(kind, struct rg_simulate_options, name, min, max)
+
+const struct rg_script_option rg_simulate_option_table[] = {
+    { "model", "NAME", false, "resnet50 resnet101 vgg16 inception3 bert-large",
+      "What is trained: resnet50, resnet101, vgg16, inception3 or bert-large.",
+      TO(WORD, workload, 1, 0) },
+    { "hosts", "N,...", false, NULL,
+      "Numbers of hosts, with a row for each. A..B doubles from A to B; default: 1..1024.",
+      .apply = apply_hosts },
+    { "ranks-per-host", "N", false, NULL, "Ranks on each host, which share its network; "
+      "default: 1.", TO(INT, ranks_per_host, 1, 4096) },
+    { "bandwidth", "RATE", false, NULL,
+      "The network's, for each host and direction, such as 25gbit.", .apply = apply_bandwidth },
+    { "latency", "TIME", false, NULL,
+      "From one host to another one, such as 10us: half of what ping says.",
+      .apply = apply_latency },
+    { "parameters", "FILE", false, "@file",
+      "The parameters of the cost model, as REIGEN_MODEL and reigen bench --fit have them. "
+      "--bandwidth and --latency go before. Without a file they are assumed: 10 Gb/s, and a "
+      "processor of these years.", TO(WORD, parameters, 1, 0) },
+    { "step-ms", "MS", false, NULL,
+      "The time that one rank alone takes for a step. Default: by the rate that was published for "
+      "one GPU, where one is known; the output says which.", .apply = apply_step },
+    { "type", "NAME", false, "float32 float16 bfloat16 float64",
+      "The type of gradients; default: float32.", .apply = apply_type },
+    { "fusion-threshold", "SIZE", false, NULL,
+      "The most bytes that go as one, as REIGEN_FUSION_THRESHOLD says; default: 128m.",
+      TO(SIZE, fusion_nbytes, 0, 0) },
+    { "jitter", "PERCENT", false, NULL,
+      "The standard deviation of a rank's step, in per cent of it: all wait for the slowest. "
+      "Default: 0.", .apply = apply_jitter },
+    { "fan-out", "N", false, NULL,
+      "Leaders of hosts agree by a tree, each node of which has N children. Default: they all "
+      "speak with the first one.", TO(INT, fan_out, 2, RG_SIMULATE_RANKS_MAX) },
+    { "json", "FILE", false, "@file",
+      "Write all figures to FILE as one JSON document. -: to standard output, in the place of the "
+      "table.", TO(WORD, json, 1, 0) },
+    { "help", NULL, false, NULL, "Print this.", TO(FLAG, help, 0, 0) },
+    { .name = NULL }
+};
+
+void rg_simulate_options_init(struct rg_simulate_options *options)
+{
+    *options = (struct rg_simulate_options){ .ranks_per_host = 1, .element_nbytes = 4,
+                                             .type = "float32", .fusion_nbytes = 128 << 20 };
+    for (int n = 1; n <= 1024; n *= 2)
+        options->hosts[options->nrows++] = n;
+}
+
+static int judge(const struct rg_simulate_options *o, struct rg_error *err)
+{
+    if (!o->workload)
+        return rg_error_set(err, EINVAL, "simulate: name what is trained, such as --model "
+                            "resnet50");
+    for (int i = 0; i < o->nrows; i++) {
+        if ((int64_t) o->hosts[i] * o->ranks_per_host > RG_SIMULATE_RANKS_MAX)
+            return rg_error_set(err, ERANGE, "simulate --hosts %d: with %d ranks on each that is "
+                                "more than %d ranks", o->hosts[i], o->ranks_per_host,
+                                RG_SIMULATE_RANKS_MAX);
+    }
+    return 0;
+}
+
+int rg_simulate_options_parse(char **argv, struct rg_simulate_options *options,
+                              struct rg_error *err)
+{
+    int r = 0;
+
+    for (int i = 1; r >= 0 && argv[i] && !options->help; i++) {
+        r = rg_script_option_take(rg_simulate_option_table, COMMAND, argv, &i, options, err);
+        const char *near = r == 0 && argv[i][0] == '-'
+                               ? rg_script_option_nearest(rg_simulate_option_table, argv[i]) : NULL;
+        if (r == 0)
+            r = rg_error_set(err, EINVAL, "simulate %.80s: %s%s%s%s", argv[i],
+                             argv[i][0] == '-' ? "unknown option" : "it takes options only",
+                             near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
+    }
+    return r < 0 ? r : options->help ? 0 : judge(options, err);
+}
+
+static int read_file(const char *path, struct rg_model *model, struct rg_error *err)
+{
+    char text[FILE_NBYTES_MAX];
+    FILE *file = fopen(path, "re");
+
+    if (!file)
+        return rg_error_set(err, errno, "simulate --parameters %.600s: %s; reigen bench --fit FILE "
+                            "writes one", path, strerror(errno));
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    bool whole = feof(file) && !ferror(file);
+    fclose(file);
+    if (!whole)
+        return rg_error_set(err, EINVAL, "simulate --parameters %.600s: it cannot be read, or is "
+                            "longer than %d bytes", path, FILE_NBYTES_MAX);
+    text[n] = '\0';
+    return rg_model_parse(path, text, model, err);
+}
+
+int rg_simulate_options_model(const struct rg_simulate_options *options,
+                              struct rg_model *ret_model, struct rg_error *err)
+{
+    struct rg_model model = rg_model_assumed;
+    int r = options->parameters ? read_file(options->parameters, &model, err) : 0;
+
+    if (r < 0)
+        return r;
+    if (options->bits_per_s) {
+        double ps = 8e12 / (double) options->bits_per_s;
+        model.net.beta_ps = ps < UINT32_MAX ? (uint32_t) (ps + 0.5) : UINT32_MAX;
+    }
+    if (options->has_latency)
+        model.net.alpha_ns = (uint32_t) options->latency_ns;
+    *ret_model = model;
+    return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is trained: published networks, as the list of their tensors of parameters, each with the
+ * arithmetic that its layer does for one sample. The lists are computed from the shapes of the
+ * layers, as the papers and the models of torchvision and Hugging Face have them, and a test holds
+ * their sums against the published numbers of parameters.
+ *
+ *      resnet50, resnet101   He et al., arXiv:1512.03385, with the stride in the 3x3 convolution
+ *      vgg16                 Simonyan, Zisserman, arXiv:1409.1556, configuration D
+ *      inception3            Szegedy et al., arXiv:1512.00567, without the auxiliary classifier
+ *      bert-large            Devlin et al., arXiv:1810.04805, sequences of 512 tokens
+ *
+ * Thread rule: functions of their arguments alone; none blocks.
+ */
+#ifndef RG_SIMULATE_WORKLOAD_H
+#define RG_SIMULATE_WORKLOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct rg_workload_tensor {
+    uint64_t count;  /* parameters */
+    double flops;    /* of its layer's forward pass, for one sample; 0 beside a weight */
+};
+
+struct rg_workload {
+    const char *name;
+    struct rg_workload_tensor *tensors; /* owned, in the order of the forward pass */
+    size_t ntensors, capacity;
+    uint64_t nparameters;
+    double flops;
+    /* A published rate of one accelerator, or 0 where none is known here: samples a second with
+     * this batch, and where that stands. */
+    double rate;
+    int batch;
+    const char *source;
+};
+
+/* The name of number i; NULL behind the last. */
+const char *rg_workload_name(int i);
+/* 0; -EINVAL with err, which lists the names; -ENOMEM. */
+int rg_workload_make(const char *name, struct rg_workload *ret_workload, struct rg_error *err);
+void rg_workload_fini(struct rg_workload *workload);
+
+#endif

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reigen simulate: its figures, and what it says of mistakes."""
+import json
+import re
+import subprocess
+import time
+
+import pytest
+
+import built
+from built import PROGRAMS
+
+
+def simulate(*arguments):
+    return subprocess.run([PROGRAMS.reigen, 'simulate', *map(str, arguments)], text=True,
+                          capture_output=True, timeout=60, env=built.environment())
+
+
+def simulated(*arguments):
+    done = simulate(*arguments, '--json', '-')
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_row_for_each_number_of_hosts():
+    found = simulated('--model', 'resnet50', '--hosts', '1,4..20,4096', '--ranks-per-host', '8',
+                      '--bandwidth', '25gbit', '--latency', '10us')
+    assert found['parameters'] == 25557032 and found['gradient_bytes'] == 4 * 25557032
+    rows = found['rows']
+    assert [r['hosts'] for r in rows] == [1, 4, 8, 16, 20, 4096]
+    assert [r['ranks'] for r in rows] == [8, 32, 64, 128, 160, 32768]
+    for row in rows:
+        assert row['step_ms'] >= row['compute_ms'] and 0 < row['efficiency'] <= 1
+        assert abs(row['exposed'] - (1 - row['compute_ms'] / row['step_ms'])) < 1e-9
+        assert row['samples_per_s'] == pytest.approx(64 * row['ranks'] / row['step_ms'] * 1e3)
+    assert rows[0]['algorithm'] == 'memory' and rows[-1]['algorithm'] != 'memory'
+    assert 'net.beta_ps             320' in found['network']
+
+
+def test_the_table_says_what_was_assumed():
+    done = simulate('--model', 'vgg16', '--hosts', '2')
+    assert done.returncode == 0, done.stderr
+    assert '138.36 million parameters' in done.stdout and '154 samples/s' in done.stdout
+    assert done.stdout.splitlines()[-1].split()[:2] == ['2', '2']
+
+
+def test_less_bandwidth_and_more_jitter_take_longer():
+    def step(*more):
+        row, = simulated('--model', 'vgg16', '--hosts', '16', *more)['rows']
+        return row['step_ms']
+    assert step('--bandwidth', '1gbit') > 2 * step('--bandwidth', '10gbit')
+    assert step('--jitter', '10') > step()
+    assert step('--type', 'bfloat16') < step()
+
+
+def test_a_hundred_thousand_ranks_in_two_seconds():
+    began = time.monotonic()
+    row, = simulated('--model', 'inception3', '--hosts', '12500', '--ranks-per-host', '8')['rows']
+    assert row['ranks'] == 100000 and time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize('arguments, said', [
+    ([], 'name what is trained, such as --model resnet50'),
+    (['--model', 'resnet5'], 'did you mean resnet50?'),
+    (['--model', 'bert-large'], 'give the time that one rank'),
+    (['--model', 'vgg16', '--bandwidth', '25'], '--bandwidth 25: give bits per second'),
+    (['--model', 'vgg16', '--latency', '10'], '--latency 10: give a time'),
+    (['--model', 'vgg16', '--hosts', '0'], '--hosts'),
+    (['--model', 'vgg16', '--hosts', '8..4'], '--hosts'),
+    (['--model', 'vgg16', '--hosts', '50000', '--ranks-per-host', '8'], 'more than 100000 ranks'),
+    (['--model', 'vgg16', '--parameters', '/nowhere'], 'reigen bench --fit FILE writes one'),
+    (['--model', 'vgg16', '--latncy', '1us'], 'did you mean --latency?'),
+])
+def test_mistakes_name_the_value_and_the_remedy(arguments, said):
+    done = simulate(*arguments)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert not done.stdout
+
+
+def test_a_broken_file_of_parameters_is_told_with_its_line(tmp_path):
+    path = tmp_path / 'model'
+    path.write_text('net.alpha_ns 1000\nnet.alpha 5\n')
+    done = simulate('--model', 'vgg16', '--parameters', path)
+    assert done.returncode == 2 and str(path) in done.stderr and '2' in done.stderr, done.stderr
+
+
+def test_the_page_s_comparison_with_horovod_is_what_it_prints(tmp_path):
+    page = (built.ROOT / 'docs/simulate.md').read_text()
+    for name, text in re.findall(r'```text\n# (\w+\.model)\n(.*?)```', page, re.S):
+        (tmp_path / name).write_text(text)
+    rows = re.findall(r'^\| (\S.*?) \| (\d+) ms \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|', page,
+                      re.M)
+    assert [row[0] for row in rows] == ['Inception V3', 'ResNet-101', 'VGG-16']
+    names = {'Inception V3': 'inception3', 'ResNet-101': 'resnet101', 'VGG-16': 'vgg16'}
+    for name, step, *efficiencies in rows:
+        given = ['--model', names[name], '--hosts', '128', '--ranks-per-host', '4', '--bandwidth',
+                 '25gbit', '--latency', '10us']
+        given += ['--step-ms', step] if name == 'ResNet-101' else []
+        found = [simulated(*given, '--parameters', tmp_path / file, '--jitter', jitter)
+                 for file, jitter in (('tcp.model', 0), ('rdma.model', 0), ('rdma.model', 3))]
+        assert [f'{f["rows"][0]["efficiency"] * 100:.1f}' for f in found] == efficiencies, name
+        assert f'{found[0]["compute_ms"]:.0f}' == step
