@@ -152,7 +152,7 @@ def test_the_doctor_tells_of_gpus_driver_nccl_links_and_network(reigen, smi, tmp
 
 def tried(reigen, smi, **more):
     """What the doctor says after it has tried GPUs that are not there (tests/standin)."""
-    env = smi(LD_LIBRARY_PATH=PROGRAMS.build / 'tests/standin', **more)
+    env = smi(**{'LD_LIBRARY_PATH': PROGRAMS.build / 'tests/standin', **more})
     return [f for f in findings(reigen('doctor', '--json', env=env, timeout=90))
             if f[0] in ('gpu-copies', 'gpu-peers', 'gpu-health')]
 
@@ -164,6 +164,8 @@ def test_the_doctor_tries_each_gpu(reigen, smi):
     assert all(re.fullmatch(r'GPU \d: \d+\.\d GB/s to it, \d+\.\d GB/s from it.*', c)
                for c in copies), found
     assert ('gpu-peers', 'ok', "4 of 12 ways from one GPU to another's memory are open") in found
+    # Of the health of those that are well nothing is said; what nvidia-smi tells of GPU 2 is so.
+    assert [f[2][:5] for f in found if f[0] == 'gpu-health'] == ['GPU 2'], found
 
 
 def test_the_doctor_names_a_gpu_that_fails(reigen, smi):
@@ -176,6 +178,21 @@ def test_the_doctor_names_a_gpu_that_fails(reigen, smi):
     found = tried(reigen, smi, CUDA_VISIBLE_DEVICES='')
     assert ('gpu-health', 'warn', 'the GPUs cannot be used: the driver: CUDA_ERROR_NO_DEVICE') \
         in found
+
+
+def test_the_doctor_says_why_no_gpu_was_tried(reigen, smi, tmp_path):
+    """Each cause once, and no other one beside it: the GPUs are not late."""
+    def healths():
+        return [f[2] for f in tried(reigen, smi, LD_LIBRARY_PATH=tmp_path)
+                if not f[2].startswith('GPU 2: 2 memory errors')]
+    (tmp_path / 'libcuda.so.1').write_text('no library')
+    found = healths()
+    assert len(found) == 1 and 'libcuda.so.1' in found[0], found
+    assert found[0].startswith('the GPUs cannot be used: the driver: ')
+    python = tmp_path / 'python3'
+    python.write_text('#!/bin/sh\nexit 3\n')
+    python.chmod(0o755)
+    assert healths() == ['the GPUs cannot be used: what tries them ended too early (3)']
 
 
 def test_the_doctor_says_nothing_of_nccl_where_there_is_no_gpu(reigen, tmp_path):

@@ -344,16 +344,22 @@ static void try_gpus(void)
 {
     const char *script = getenv(RG_DOCTOR_GPUS_SCRIPT);
     char path[PATH_MAX], text[8192] = "";
+    bool tried = false;
+    int r;
 
     if (!script || (!find("python3", path) && !find("python", path)))
         return;
-    rg_capture((const char *const[]){ path, "-c", script, NULL }, NULL, false,
-               RG_DOCTOR_GPUS_MS, text, sizeof(text));
-    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+    r = rg_capture((const char *const[]){ path, "-c", script, NULL }, NULL, false,
+                   RG_DOCTOR_GPUS_MS, text, sizeof(text));
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+        tried = tried || rg_str_starts(line, "gpu-tried");
         if (rg_str_starts(line, "gpu-"))
             rg_buf_printf(&out, "%.240s\n", line);
-    if (!strstr(text, "gpu-tried"))
+    }
+    if (r == -ETIMEDOUT)
         rg_buf_printf(&out, "gpu-bad - late\n");
+    else if (!tried)
+        rg_buf_printf(&out, "gpu-bad - what tries them ended too early (%d)\n", r);
 }
 
 static void put_gpus(void)

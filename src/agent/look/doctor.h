@@ -27,6 +27,8 @@
  *      gpu-copy I MBPS MBPS            how fast 32 MiB of pinned memory go to GPU I, and from it
  *      gpu-peers N ALL                 pairs of GPUs of which the one can reach the other's memory
  *      gpu-bad I TEXT | gpu-bad - TEXT GPU I cannot be used; all; late: it does not come to its end
+ *      gpu-tried N                     all of that is there, of N GPUs; 0 also where this Python
+ *                                      cannot call the driver
  *      nccl NAME                       the file that the system's libnccl.so.2 is a link to
  *      peermem 1                       the kernel has nvidia_peermem
  *      resolve NAME ADDRESS | resolve NAME -

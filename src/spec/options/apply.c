@@ -246,9 +246,7 @@ APPLY(bind_to)
 
     if (i < 0)
         return i;
-    bool core = i == 1 || i == 3 || i == 7 || i == 8;
-
-    bool gpu = i == 10;
+    bool core = i == 1 || i == 3 || i == 7 || i == 8, gpu = i == 10;
 
     request->job.bind = i == 0 || i == 6 || gpu ? RG_BIND_NONE
                         : core ? RG_BIND_CORE : RG_BIND_SOCKET;
@@ -258,8 +256,8 @@ APPLY(bind_to)
         return rg_error_memory(err);
     if (strcasestr(value, ":overload-allowed"))
         request->job.oversubscribe = true;
-    if (i > 2 && i != 4 && !gpu && rg_request_note(request, "%s %s: taken as %s", what, object,
-                                words[request->job.bind]) < 0)
+    if (i > 2 && i != 4 && !gpu &&
+        rg_request_note(request, "%s %s: taken as %s", what, object, words[request->job.bind]) < 0)
         return rg_error_memory(err);
     return 0;
 }

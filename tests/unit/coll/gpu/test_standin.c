@@ -4,14 +4,17 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
+#include "base/time.h"
 #include "coll/gpu/device.h"
 #include "coll/gpu/gpu.h"
 #include "reigen/reigen.h"
 
 enum { NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_READY = 600,
        ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900, OUT_OF_MEMORY = 2 };
+enum { FORKS_S = 10 };
 
 /* In a child, as a driver cannot be started anew: what fn returns, or 1000 + a signal. */
 static int in_child(int (*fn)(void))
@@ -68,10 +71,13 @@ static void a_stream_that_waits_for_an_event_sees_what_was_before_it(void **stat
     assert_int_equal(in_child(orders), 0);
 }
 
-static void sleep_long(void *arg)
+static _Atomic bool may_go;
+
+static void stand(void *arg)
 {
     (void) arg;
-    usleep(300000);
+    while (!atomic_load(&may_go))
+        usleep(1000);
 }
 
 /* The event is recorded once more, elsewhere, and that place is reached first. */
@@ -81,11 +87,12 @@ static int recorded_again(void)
     void *event;
     int bad = cuStreamCreate(&waits, 1) || cuStreamCreate(&quick, 1) || cuEventCreate(&event, 2);
 
-    bad |= standin_put(slow, sleep_long, NULL) || cuEventRecord(event, slow);
+    bad |= standin_put(slow, stand, NULL) || cuEventRecord(event, slow);
     bad |= cuStreamWaitEvent(waits, event, 0) || cuEventRecord(event, quick);
     bad |= cuStreamSynchronize(quick) || cuEventQuery(event);
     usleep(50000);
     bad |= cuStreamQuery(waits) != NOT_READY;
+    atomic_store(&may_go, true);
     bad |= cuStreamSynchronize(slow) || cuStreamSynchronize(waits);
     return bad != 0;
 }
@@ -227,17 +234,19 @@ static void *keep_marking(void *arg)
 static int forks(void)
 {
     struct standin_stream *stream = device_open(0);
+    uint64_t until_ns = rg_now_ns() + FORKS_S * RG_NS_PER_S;
     struct rg_gpu_mark *mark = NULL;
     pthread_t threads[2];
     int status = 0, bad = rg_gpu_mark(0, stream, &mark, NULL);
 
     for (int i = 0; i < 2; i++)
         bad |= pthread_create(&threads[i], NULL, keep_marking, stream);
-    for (int i = 0; i < 300 && !bad; i++) {
+    /* A fork under ThreadSanitizer takes a second on a machine that is busy. */
+    for (int i = 0; i < 300 && !bad && rg_now_ns() < until_ns; i++) {
         pid_t pid = fork();
 
         if (pid == 0) {
-            alarm(20);
+            alarm(120);
             rg_gpu_mark_unref(mark);
             _exit(0);
         }

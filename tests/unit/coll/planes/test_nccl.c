@@ -6,9 +6,13 @@
  */
 #include "unit.h"
 
+#include <stdatomic.h>
+#include <sys/mman.h>
+
 #include "coll/gpu/tensor.h"
 
 #define COUNT_MAX 30000
+#define PATIENCE_MS 60000
 
 /* ------------------------------------------------------------ every operation */
 
@@ -525,14 +529,18 @@ static int pieces(struct rank *rank)
     return bad;
 }
 
-/* Rank 1's stream is busy, so rank 0's first piece waits for it among the planes for the host: the
- * pieces after it are copied meanwhile. When it has come, copies go both ways at once. */
-static void sleep_long(void *arg)
+/* Whether rank 0 lets rank 1's stream go on; between the ranks. */
+static _Atomic bool *may_go;
+
+static void stand(void *arg)
 {
     (void) arg;
-    usleep(1500000);
+    for (int ms = 0; ms < PATIENCE_MS && !atomic_load(may_go); ms++)
+        usleep(1000);
 }
 
+/* Rank 1's stream stands, so rank 0's first piece waits for it among the planes for the host: the
+ * pieces after it are copied meanwhile. When it has come, copies go both ways at once. */
 static int overlapped(struct rank *rank)
 {
     enum { COUNT = 6 << 20 }; /* six pieces */
@@ -545,14 +553,15 @@ static int overlapped(struct rank *rank)
     cuStreamSynchronize(stream);
     bad |= check(reigen_barrier() == 0);
     if (rank->me == 1)
-        bad |= check(standin_put(stream, sleep_long, NULL) == 0);
+        bad |= check(standin_put(stream, stand, NULL) == 0);
     bad |= check(reigen_allreduce_async("o", t.at, t.at, REIGEN_FLOAT32, &shape, 1, NULL,
                                         &handle) == 0);
-    for (int ms = 0; ms < 1200 && rank->me == 0 && standin_copies(STANDIN_COPIES_FROM) < 3; ms++)
-        usleep(1000);
     if (rank->me == 0) {
+        for (int ms = 0; ms < PATIENCE_MS && standin_copies(STANDIN_COPIES_FROM) < 3; ms++)
+            usleep(1000);
         bad |= check(standin_copies(STANDIN_COPIES_FROM) == 3);
         bad |= check(standin_copies(STANDIN_COPIES_TO) == 0);
+        atomic_store(may_go, true);
     }
     bad |= check(reigen_wait(handle, -1) == 0);
     bad = bad || check(tensor_compare(stream, t.at, REIGEN_FLOAT32, COUNT, tensor_reduced,
@@ -570,9 +579,12 @@ static int overlapped(struct rank *rank)
 static void copies_both_ways_and_the_planes_work_at_the_same_time(void **state)
 {
     (void) state;
+    may_go = mmap(NULL, sizeof(*may_go), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(may_go != MAP_FAILED);
     ranks_setenv("REIGEN_PLANES", "shm,tcp");
     ranks_setenv("STANDIN_COPY_US", "200000"); /* longer than the planes are at a piece */
     assert_int_equal(ranks_run(2, ranks_port(), overlapped, NULL), 0);
+    munmap((void *) may_go, sizeof(*may_go));
     ranks_setenv("STANDIN_COPY_US", NULL);
     ranks_setenv("REIGEN_PLANES", NULL);
 }
