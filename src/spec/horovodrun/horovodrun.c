@@ -288,7 +288,7 @@ APPLY(cooldown)
 #define NO_TOPOLOGY "how data travels is chosen by operation and size; this does nothing"
 #define NO_MPI "ranks are started by Reigen itself, not by mpirun; this does nothing"
 #define NO_CONTROLLER "the ranks talk through Reigen's own runtime; this does nothing"
-#define NO_GPU "this version moves data between processors' memories only; this does nothing"
+#define ONE_STREAM "NCCL has one stream for each process set here; this does nothing"
 
 /* The column of what becomes of a value: who takes it, or which member of the job's description. */
 #define NONE NULL, { .kind = RG_MEMBER_NONE }
@@ -438,7 +438,8 @@ static const struct rg_hvd_option options[] = {
     {"tcp", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_ON, NULL, NULL, "NCCL_IB_DISABLE", NONE,
      "between hosts TCP is what is used; this does nothing", "Accepted, as above."},
     {"num-nccl-streams", NULL, "library_options.num_nccl_streams", RG_HVD_LIBRARY, RG_HVD_COUNT,
-     "N", NULL, "HOROVOD_NUM_NCCL_STREAMS", NONE, NO_GPU, "Accepted; NCCL is not used."},
+     "N", NULL, "HOROVOD_NUM_NCCL_STREAMS", NONE, ONE_STREAM,
+     "Accepted; each process set has one stream."},
     {"thread-affinity", NULL, "library_options.thread_affinity", RG_HVD_LIBRARY, RG_HVD_COUNT,
      "CORE", NULL, "HOROVOD_THREAD_AFFINITY", NONE, NULL,
      "Handed on to the ranks as HOROVOD_THREAD_AFFINITY."},
