@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'python/ranks'))
 import gpu  # noqa: E402  before the others
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from reigen.distributed import _work  # noqa: E402
+from reigen.distributed import _stream, _work  # noqa: E402
 from reigen.torch import _device  # noqa: E402
 
 _device._raw_stream = None  # of the stand-in's streams it knows nothing
@@ -132,6 +132,16 @@ def futures(me):
     assert future.wait()[0] is not None and told.is_set()
     assert work.wait() and work.is_completed() and work.is_success()
     holds(tensor, 3)
+    # What fails in the thread that completes a future is told by it.
+    _stream._streams.clear()
+    made, torch.cuda.Stream = torch.cuda.Stream, no_stream
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    fails(future.wait, 'the GPU has failed')
+    torch.cuda.Stream = made
+
+
+def no_stream(device):
+    raise RuntimeError(f'the GPU has failed: {device}')
 
 
 def refusals(me):

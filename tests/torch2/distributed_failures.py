@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong over the backend "reigen" is told, on every rank, and what can go on goes on.
 
-usage: distributed_failures.py MODE FILE   three ranks; late, forks, sockets, backward: two
+usage: distributed_failures.py MODE FILE   three ranks; late, forks, sockets: two
 FILE: a name for further stores
 """
 import datetime
@@ -15,7 +15,6 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.utils.checkpoint
 from torch.utils.data import DataLoader
 
 
@@ -218,121 +217,6 @@ def sockets(me):
     dist.barrier()
 
 
-def checkpointed(me):
-    """A backward pass in a backward pass, both with buckets of one model."""
-    class Half(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            torch.manual_seed(0)
-            self.a, self.b, self.c = (torch.nn.Linear(12, 12) for _ in range(3))
-
-        def forward(self, x):
-            x = torch.utils.checkpoint.checkpoint(self.b, self.a(x), use_reentrant=True)
-            return self.c(x)
-
-    model = torch.nn.parallel.DistributedDataParallel(Half(), bucket_cap_mb=0.0001)
-    for _ in range(3):
-        model.zero_grad()
-        model(torch.full((2, 12), me + 1.0)).sum().backward()
-    torch.testing.assert_close(model.module.c.bias.grad, torch.full((12,), 2.0))
-
-
-class Hooked(torch.nn.Module):
-    """A DDP model whose hook runs when the buckets of its second half are complete."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(12, 12) for _ in range(40))
-        self.hook = None
-
-    def forward(self, x):
-        for place, layer in enumerate(self.layers):
-            x = layer(x)
-            if place == 20 and self.hook is not None:
-                x.register_hook(self.hook)
-        return x
-
-
-def hooked(hook=None, group=None):
-    model = Hooked()
-    wrapped = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.0001,
-                                                        process_group=group)
-    wrapped(torch.ones(2, 12)).sum().backward()  # the first pass has its buckets elsewhere
-    wrapped.zero_grad()
-    model.hook = hook
-    return wrapped
-
-
-def backward(me):
-    """What DDP asks for in a backward pass begins at its end, and has no need of it."""
-    from reigen.distributed import _engine, _late, _work
-    ran = []
-    run = _late.Late.run
-    _late.Late.run = lambda work: (ran.append(work._key), run(work))[1]
-
-    def train(model):
-        model(torch.full((2, 12), me + 1.0)).sum().backward()
-        bias = model.module.layers[39].bias.grad
-        torch.testing.assert_close(bias, torch.full((12,), 2.0))
-        assert not _work.waiting
-
-    seen = []
-    model = hooked(lambda grad: seen.append(len(_work.waiting)))
-    ran.clear()
-    # The machine may be busy with other things.
-    soon, _late._LATE_S, _engine.SOON_MS = (_late._LATE_S, _engine.SOON_MS), 60, 60000
-    train(model)
-    assert seen[0] > 15 and len(ran) == 40, (seen, len(ran))  # more than may wait at a time
-    checkpointed(me)
-    _late._LATE_S, _engine.SOON_MS = soon
-
-    # Another operation in the pass: those that wait begin before it.
-    def reduce(grad):
-        tensor = torch.ones(3)
-        dist.all_reduce(tensor)
-        assert (tensor == 2).all() and not _work.waiting
-    train(hooked(reduce))
-
-    # Rank 0 waits in its pass for something else, which rank 1 does after some that wait.
-    gloo = dist.new_group(backend='gloo')
-
-    def wait(grad):
-        for future in [work.get_future() for work in _work.waiting] if me else ():
-            future.wait()
-        dist.barrier(gloo)
-    train(hooked(wait))
-
-    # A pass that fails: what waits begins all the same, and so the other rank's pass ends.
-    def fail(grad):
-        raise KeyError('of the hook')
-    model = hooked(fail)
-    fails(lambda: train(model), 'of the hook', kind=KeyError)
-    assert _work.waiting
-    futures = [work.get_future() for work in _work.waiting]
-    for future in futures:
-        future.wait()
-    assert not _work.waiting
-    train(hooked())
-
-    # Nobody comes.
-    short = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1))
-    model = hooked(group=short)
-    if me == 0:
-        took = fails(lambda: train(model), 'Timed out')
-        assert 0.9 < took < 20, took
-    dist.barrier()
-
-    # A group that is destroyed with some that wait.
-    model = hooked(fail)
-    fails(lambda: train(model), 'of the hook', kind=KeyError)
-    future = _work.waiting[-1].get_future()
-    dist.destroy_process_group()
-    fails(future.wait, 'destroyed')
-    assert not _work.waiting
-    dist.init_process_group('reigen', init_method=f'file://{sys.argv[2]}', rank=me, world_size=2)
-
-
 def horovod(me):
     import horovod.torch as hvd
     assert hvd.is_initialized() and hvd.size() == dist.get_world_size()
@@ -346,12 +230,10 @@ def main():
     if sys.argv[1] == 'horovod':
         import horovod.torch as hvd
         hvd.init()
-    if sys.argv[1] == 'backward':
-        os.environ['REIGEN_OVERLAP'] = '0'  # as where the ranks fill the cores
     dist.init_process_group('reigen', timeout=datetime.timedelta(seconds=60))
     me = dist.get_rank()
-    modes = (mistakes, killed, late, abort, again, forks, sockets, backward, horovod)
-    {f.__name__: f for f in modes}[sys.argv[1]](me)
+    {f.__name__: f for f in (mistakes, killed, late, abort, again, forks, sockets, horovod)}[
+        sys.argv[1]](me)
     dist.destroy_process_group()
     if sys.argv[1] == 'horovod':
         assert hvd.is_initialized()

@@ -65,8 +65,7 @@ def test_ddp_fsdp2_zero_and_dtensor_train(launcher, np):
 
 
 @pytest.mark.parametrize('mode, np', [('mistakes', 3), ('late', 2), ('abort', 3), ('horovod', 2),
-                                      ('again', 3), ('forks', 2), ('sockets', 2),
-                                      ('backward', 2)])
+                                      ('again', 3), ('forks', 2), ('sockets', 2)])
 def test_what_goes_wrong_is_told_and_the_rest_goes_on(mode, np, tmp_path):
     assert 'all told' in run('torchrun', np, HERE / 'distributed_failures.py', mode,
                              tmp_path / 'store')

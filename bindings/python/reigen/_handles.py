@@ -27,6 +27,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 from reigen import _core
 from reigen._core import AGAIN, EXISTS, SLICE_MS
 from reigen._lib import lib, quick
+from reigen.errors import HorovodInternalError
 
 _request_wait = lib.reigen_request_wait
 _request_test = quick.reigen_request_test
@@ -162,11 +163,16 @@ class Deferred(Pending):
         self.started = False
 
     def start(self) -> int:
-        rc = _start(self.pending)
+        try:
+            rc = _start(self.pending)
+            text = _core.last_error() if rc < 0 else ''
+        except HorovodInternalError as error:
+            # Whoever starts it now is not who asked for it, and waits for something else.
+            rc, text = -error.errno, str(error)
         if rc != EXISTS:
             self.started = True
             if rc < 0:
-                self.pending = Finished(rc, _core.last_error(), None)
+                self.pending = Finished(rc, text, None)
         return rc
 
     def test(self) -> int:

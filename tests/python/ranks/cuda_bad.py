@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rank with a GPU may meet. Argument: which case; test_python_cuda.py tells the rest."""
+import contextlib
 import os
 import sys
 import traceback
@@ -38,6 +39,19 @@ def memory():
     hvd.shutdown()
 
 
+@contextlib.contextmanager
+def no_memory():
+    """The device has none for results."""
+    def refuse(*_):
+        raise gpu.OutOfMemory('CUDA out of memory')
+
+    _device.empty, before = refuse, _device.empty
+    try:
+        yield
+    finally:
+        _device.empty = before
+
+
 def shutdown():
     """What is in flight then is told of, and after another init all works again."""
     for turn in range(3):
@@ -51,9 +65,14 @@ def shutdown():
         late = hvd.allreduce_async(torch.ones(5).cuda(), name='late', op=hvd.Sum)
         hvd.barrier()
         hvd.synchronize(hvd.allreduce_async(torch.ones(6).cuda(), name='late', op=hvd.Sum))
+        lost = hvd.allgather_async(torch.ones(5).cuda(), name='lost')
+        hvd.barrier()
+        hvd.synchronize(hvd.allgather_async(torch.ones(6).cuda(), name='lost'))
         size, rank = hvd.size(), hvd.rank()
-        hvd.shutdown()
+        with no_memory():
+            hvd.shutdown()
         assert (hvd.synchronize(late).cpu() == size).all()
+        checks.raises(HorovodInternalError, lambda: hvd.synchronize(lost), 'out of memory')
         if rank == 0:
             checks.raises(HorovodInternalError, lambda: hvd.synchronize(handle), 'shut down')
 

@@ -107,6 +107,19 @@ class Stream:
                                           ctypes.c_size_t(tensor.numel() * tensor.element_size()),
                                           _void(self.cuda_stream)))
 
+    @contextlib.contextmanager
+    def held(self, limit=60):
+        """What is put on the stream inside begins after this; a limit is for who waits for it."""
+        go = threading.Event()
+        hold = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: go.wait(limit))
+        with _context(self.index):
+            _must(_driver.standin_put(_void(self.cuda_stream), hold, None))
+        try:
+            yield
+        finally:
+            go.set()
+            self.synchronize()
+
     def destroy(self):
         self.gone = True
         with _context(self.index):

@@ -2,6 +2,7 @@
 """What scripts do wrong, or in unusual ways: an exception or the right result, and the job goes
 on. Nothing hangs and nothing crashes."""
 import copy
+import errno
 import gc
 import sys
 import threading
@@ -12,6 +13,7 @@ import checks
 import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
 from reigen import _handles
+from reigen._core import EXISTS
 
 CALLS = {
     'allreduce': hvd.allreduce, 'allreduce_': hvd.allreduce_,
@@ -118,6 +120,28 @@ def check_threads_share_the_names_of_operations_without_one():
 def check_handles_that_do_not_exist():
     assert hvd.synchronize(10 ** 9) is None
     checks.raises(ValueError, lambda: hvd.poll(10 ** 9), 'handle')
+
+
+class Refused(_handles.Pending):
+    """It has to wait for its turn, and is refused when that comes: its GPU has failed meanwhile."""
+
+    slot = 'a turn of its own'
+    tries = 0
+
+    def start(self):
+        self.tries += 1
+        if self.tries == 1:
+            return EXISTS
+        raise HorovodInternalError('the GPU has failed', errno.EIO)
+
+
+def check_a_start_that_fails_later_is_told_to_who_waits_for_it():
+    handle = _handles.submit(Refused())
+    first = hvd.allreduce_async(torch.ones(3), op=hvd.Sum, name='first')
+    assert not hvd.poll(first)  # it helps others, of which it has nothing to tell
+    assert hvd.synchronize(first)[0].item() == total() == hvd.size()
+    error = checks.raises(HorovodInternalError, lambda: hvd.synchronize(handle), 'has failed')
+    assert error.errno == errno.EIO and not _handles.deferred
 
 
 def check_names_of_other_types_and_long_ones():

@@ -3,7 +3,7 @@
 
     torch.distributed.init_process_group('reigen')
 
-and an unchanged DDP or FSDP script trains over Reigen, on CPUs. PyTorch finds the backend by itself
+and an unchanged DDP or FSDP script trains over Reigen. PyTorch finds the backend by itself
 where Reigen is installed; elsewhere (as with PYTHONPATH alone) this package has to be imported.
 Also "cpu:reigen,cuda:nccl". docs/distributed.md tells what there is.
 """

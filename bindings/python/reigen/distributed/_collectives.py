@@ -10,12 +10,11 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
-from reigen.distributed import _engine, _late, _p2p, _sparse
+from reigen.distributed import _engine, _p2p, _sparse
 from reigen.distributed._engine import (ALLGATHER, ALLREDUCE, AVERAGE, BROADCAST, MAX, MIN, PRODUCT,
                                         REDUCESCATTER, SUM, UINT8, Engine)
-from reigen.distributed._work import (DONE, Done, Many, Pending, begin_all, failure, waiting,
-                                       write)
 from reigen.distributed._stream import OnStream
+from reigen.distributed._work import DONE, Done, Many, Pending, failure, write
 from reigen.torch import _device
 from reigen.torch._device import HOST
 from reigen.torch._tensor import CODES
@@ -127,8 +126,6 @@ class Collectives:
     def _alive(self) -> Engine:
         if self._aborted:
             raise failure('This process group has been aborted or destroyed.')
-        if waiting:
-            begin_all()
         return self._engine
 
     def _reduction(self, opts: Any, tensor: torch.Tensor) -> Tuple[Any, Any]:
@@ -178,9 +175,6 @@ class Collectives:
         if opts is not None and not opts.asyncOp:
             self._engine.run(ALLREDUCE, code, tensor.numel(), how, address, address, tensors)
             return DONE
-        if not self._engine.overlaps and self._coalesced is None and _late.wanted():
-            return _late.Late(self._engine, self._engine.reserve(ALLREDUCE, code, tensor.numel(),
-                                                                 how), address, tensors)
         handle = self._engine.start(ALLREDUCE, code, tensor.numel(), how, address, address)
         return self._note(Pending((handle,), tensors, tensors, self._engine))
 

@@ -10,21 +10,19 @@ import ctypes
 import errno
 import itertools
 import time
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from reigen import _lib
 from reigen._core import AGAIN, EXISTS, SLICE_MS, last_error
 from reigen._lib import Options, lib, quick
 from reigen._observe import diagnose
-from reigen.distributed import _late, _work
-from reigen.distributed._work import begin_all, failure, waiting
+from reigen.distributed import _work
+from reigen.distributed._work import failure
 from reigen.torch import _cores, _device
 from reigen.torch._device import HOST
 
 #: Names that the operations of a kind take turns at; a power of two.
 RING = 64
-#: The others of an operation that begins late come within so long, or its successors begin too.
-SOON_MS = 50
 #: Requests that are kept.
 CACHE_MAX = 2048
 
@@ -59,8 +57,6 @@ class Engine:
             keep: Any) -> None:
         """An allreduce or broadcast of count elements, and wait. how: (reduction, prescale), or a
         broadcast's root, a place in the group. keep: what the memory is."""
-        if waiting:
-            begin_all()
         key = (next(self._turns[kind]) & (RING - 1), kind, code, count, how)
         request = self._requests.get(key) or self._create(key)
         try:
@@ -69,30 +65,10 @@ class Engine:
                 return
             self._rest(key, request, rc, source, target)
         except BaseException:
-            self._give_up(key, request, keep)
+            if not lib.reigen_request_test(request):
+                _stuck.append((request, keep))
+                self._requests.pop(key, None)
             raise
-
-    def reserve(self, kind: int, code: int, count: int, how: Any) -> Any:
-        """The place of an operation that begins later, by run_reserved() or start_reserved()."""
-        return (next(self._turns[kind]) & (RING - 1), kind, code, count, how)
-
-    def run_reserved(self, key: Any, address: int, keep: Any, slow: Callable[[], None]) -> None:
-        """As run(), in place. slow is called once where the others do not come soon."""
-        request = self._requests.get(key) or self._create(key)
-        try:
-            rc = _run(request, address, address, SOON_MS)
-            if rc == AGAIN:
-                slow()
-            if rc != 0:
-                self._rest(key, request, rc, address, address)
-        except BaseException:
-            self._give_up(key, request, keep)
-            raise
-
-    def _give_up(self, key: Any, request: int, keep: Any) -> None:
-        if not lib.reigen_request_test(request):
-            _stuck.append((request, keep))
-            self._requests.pop(key, None)
 
     def _rest(self, key: Any, request: int, rc: int, source: int, target: int) -> None:
         """The rest of run() where the first slice did not end well."""
@@ -143,7 +119,6 @@ class Engine:
 
     def free(self) -> None:
         """Free the requests; none is in flight."""
-        _late.drop(self)
         while self._requests:
             lib.reigen_request_free(self._requests.popitem()[1])
 
@@ -178,12 +153,7 @@ class Engine:
               index: int = HOST) -> int:
         """As run(), but gives a handle; also for ALLGATHER and REDUCESCATTER of equal parts of
         count elements, to target. index: the CUDA device that the memory is on."""
-        if waiting:
-            begin_all()
-        return self.start_reserved(self.reserve(kind, code, count, how), source, target, index)
-
-    def start_reserved(self, key: Any, source: int, target: int, index: int = HOST) -> int:
-        turn, kind, code, count, how = key
+        turn = next(self._turns[kind]) & (RING - 1)
         handle, shape = ctypes.c_int64(), ctypes.c_int64(count)
         options = ctypes.byref(self._how(kind, how))
         name, ret = self._names[turn], ctypes.byref(handle)
@@ -204,8 +174,6 @@ class Engine:
         """An alltoall of so many elements to each rank; its result is the runtime's."""
         if max(splits, default=0) > _INT32_MAX:
             raise failure(f'alltoall: {max(splits)} elements are more than {_INT32_MAX} to a rank')
-        if waiting:
-            begin_all()
         turn = next(self._turns[ALLTOALL]) & (RING - 1)
         handle, shape = ctypes.c_int64(), ctypes.c_int64(sum(splits))
         rows = (ctypes.c_int32 * self.size)(*splits)

@@ -16,7 +16,7 @@ from typing import Any, List
 import torch
 from torch._C import _distributed_c10d as c10d
 
-from reigen.distributed import _late, _world
+from reigen.distributed import _world
 from reigen.distributed._collectives import Collectives
 from reigen.distributed._engine import Engine
 from reigen.distributed._work import Many
@@ -59,7 +59,6 @@ class _Life:
         others, which end too."""
         if not self._aborted:
             self._aborted = True
-            _late.drop(self._engine)
             if self._place.process_set == 0:
                 _world.abort()
             else:

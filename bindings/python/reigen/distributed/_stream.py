@@ -32,14 +32,6 @@ class OnStream(Pending):
         self._ended_on: Any = None
         self._ending = threading.Lock()
 
-    def _there(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        # Of a device that has failed since the outcome is to be told: so this must not fail.
-        _device.use(self._index)
-        try:
-            return call(*arguments)
-        finally:
-            _device.leave()
-
     def _record(self) -> None:
         """The current stream uses the tensors: who allocates must know, if it is another one."""
         if _device.stream_of(self._index) != self._submitted_on:
@@ -50,7 +42,7 @@ class OnStream(Pending):
 
     def _end(self, told: bool = False) -> None:
         if not self._over and (self._future is None or told):
-            self._there(self._end_in_order, told)
+            _device.within(self._index, self._end_in_order, told)
 
     def _end_in_order(self, told: bool) -> None:
         with self._ending:
@@ -63,7 +55,7 @@ class OnStream(Pending):
             super()._end(told)
 
     def _await(self, timeout: Any) -> None:
-        self._there(super()._await, timeout)
+        _device.within(self._index, super()._await, timeout)
 
     def _drive(self) -> None:
         """The device is at work while the host goes on."""
@@ -90,6 +82,15 @@ class OnStream(Pending):
         """complete() does it: here is a thread of C's."""
 
     def complete(self) -> None:
+        try:
+            self._complete_in_order()
+        except RuntimeError as error:
+            # The device has failed, perhaps: PyTorch says so, and who waits is to be told.
+            self._error = self._error or error
+            if not self._future.done():
+                self._future.set_exception(self._error)
+
+    def _complete_in_order(self) -> None:
         if self._index not in _streams:
             _streams[self._index] = torch.cuda.Stream(self._index)
         with torch.cuda.stream(_streams[self._index]):

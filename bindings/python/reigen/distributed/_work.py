@@ -36,8 +36,6 @@ _dropped: Deque[c10d.Work] = collections.deque(maxlen=64)
 #: Works whose futures reigen_on_done completes, by the number that C hands back.
 _told: Dict[int, 'Pending'] = {}
 _numbers = itertools.count(1)
-#: Operations that have not begun, in their order; _late.py tells of them.
-waiting: Deque[Any] = collections.deque()
 #: How long who asks for a future drives an operation, where no core is idle.
 _DRIVE_US = 10000
 #: How often the deadlines of futures are looked at, and how many idle threads are kept for them.
@@ -276,15 +274,7 @@ class Pending(c10d.Work):
             over = self._over
         if over:
             self.complete()
-        else:
-            self._tell()
-        return future
-
-    def _new_future(self) -> torch.futures.Future:
-        return torch.futures.Future()
-
-    def _tell(self) -> None:
-        """Have the future completed at the end."""
+            return future
         number = next(_numbers)
         _told[number] = self
         self._open = len(self._handles)
@@ -292,7 +282,11 @@ class Pending(c10d.Work):
             if lib.reigen_on_done(handle, _on_done, number) < 0:
                 _on_done_safe(number, handle, -1)
         if not self._over:
-            watch.need()
+            _watch.need()
+        return future
+
+    def _new_future(self) -> torch.futures.Future:
+        return torch.futures.Future()
 
     def _told_of_end(self) -> None:
         """In a thread of C's."""
@@ -345,16 +339,13 @@ class _Tellers:
 
 
 class _Watch:
-    """A thread that looks at the deadlines of futures, and at what waiting holds, as long as there
-    are any."""
+    """A thread that looks at the deadlines of futures, as long as there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._there = False
 
     def need(self) -> None:
-        if self._there:  # it looks once more before it says that it is not
-            return
         with self._lock:
             there, self._there = self._there, True
         if not there:
@@ -366,33 +357,19 @@ class _Watch:
             for work in list(_told.values()):
                 work.expire()
             work = None
-            if waiting and waiting[0].is_late():
-                begin_all()
             with self._lock:
-                self._there = False
-                if not _told and not waiting:
+                if not _told:
+                    self._there = False
                     return
-                self._there = True
 
 
-_tellers, watch = _Tellers(), _Watch()
-
-
-def begin_all() -> None:
-    """What waits begins, in the background."""
-    while waiting:
-        try:
-            work = waiting.popleft()
-        except IndexError:
-            return  # another thread has been quicker
-        work.begin()
+_tellers, _watch = _Tellers(), _Watch()
 
 
 def _forked() -> None:
-    global _tellers, watch
-    _tellers, watch = _Tellers(), _Watch()
+    global _tellers, _watch
+    _tellers, _watch = _Tellers(), _Watch()
     _told.clear()
-    waiting.clear()
 
 
 _core.after_fork.append(_forked)

@@ -21,7 +21,7 @@ tensors are recorded for it (record_stream), as the allocator would look at the 
 For those who submit by themselves: of() and common() tell where tensors are, submit() takes a
 _handles.Pending, enter() and leave() surround calls of C.
 """
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 import torch
 
@@ -90,9 +90,14 @@ def leave() -> None:
     _use(HOST, None)
 
 
-def use(index: int) -> None:
-    """As enter(), for calls that are to tell themselves what has happened to the device."""
+def within(index: int, call: Callable[..., Any], *arguments: Any) -> Any:
+    """What the call gives, with this device and its current stream. As it is to tell what has
+    happened to a device that has failed, this is not told before it."""
     _use(index, stream_of(index))
+    try:
+        return call(*arguments)
+    finally:
+        leave()
 
 
 def there(index: int, call: Callable[[], Any]) -> Callable[[], Any]:
@@ -135,17 +140,17 @@ class Streams:
     backward() computes each gradient on the stream of its forward."""
 
     def __init__(self):
-        self._streams: Dict[int, Any] = {}  # by address
+        self._streams: Dict[Tuple[int, int], Any] = {}  # by device and address
 
     def note(self, index: int) -> None:
         """A tensor is there in the order of this thread's current stream."""
-        address = stream_of(index)
-        if address not in self._streams:
-            self._streams[address] = (index, torch.cuda.current_stream(index))
+        key = index, stream_of(index)
+        if key not in self._streams:
+            self._streams[key] = torch.cuda.current_stream(index)
 
     def gather(self) -> None:
         """The current stream waits for the others, and they are forgotten."""
-        for address, (index, stream) in self._streams.items():
+        for (index, address), stream in self._streams.items():
             if address != stream_of(index):
                 torch.cuda.current_stream(index).wait_stream(stream)
         self._streams.clear()
@@ -163,14 +168,6 @@ class OnDevice(_handles.Pending):
         self._stream = stream_of(index)
         self.slot, self.known = pending.slot, pending.known
 
-    def _there(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        # Of a device that has failed since the outcome is to be told, so enter() is not for this.
-        _use(self._index, stream_of(self._index))
-        try:
-            return call(*arguments)
-        finally:
-            leave()
-
     def start(self) -> int:
         enter(self._index, self._stream)
         try:
@@ -185,7 +182,7 @@ class OnDevice(_handles.Pending):
         self._pending.seen()
 
     def wait(self, timeout_ms: int) -> int:
-        return self._there(self._pending.wait, timeout_ms)
+        return within(self._index, self._pending.wait, timeout_ms)
 
     def error(self) -> str:
         return self._pending.error()
@@ -197,11 +194,11 @@ class OnDevice(_handles.Pending):
                 tensor.record_stream(stream)
         if not self._pending.allocates:
             return self._pending.result(rc)
-        return self._there(self._pending.result, rc)
+        return within(self._index, self._pending.result, rc)
 
     def release(self) -> None:
         if self._pending.allocates:
-            self._there(self._pending.release)
+            within(self._index, self._pending.release)
         else:
             self._pending.release()
         self._keep = ()
@@ -241,7 +238,17 @@ def _before_shutdown() -> None:
     with _handles.settling:
         for handle, outcome in list(_handles.told.items()):
             if isinstance(outcome, OnDevice):
-                _handles.told[handle] = _handles.Pending.settled(outcome, outcome.wait(0))
+                _handles.told[handle] = _last_words(outcome)
+
+
+def _last_words(outcome: OnDevice) -> _handles.Pending:
+    """The outcome without the runtime. That there is no memory for it, or no device any more, is
+    for whoever asks for it: this rank leaves the job all the same."""
+    try:
+        return _handles.Pending.settled(outcome, outcome.wait(0))
+    except RuntimeError as error:
+        outcome.release()
+        return _handles.Finished(_core.BROKEN, str(error), None)
 
 
 _core.before_shutdown.append(_before_shutdown)
