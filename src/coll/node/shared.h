@@ -43,6 +43,10 @@
 enum rg_entry_mode {
     RG_ENTRY_INLINE = 1, /* every rank puts its payload in its slot; each rank reduces for itself */
     RG_ENTRY_STREAM = 2, /* carried out by exec, in the order of the log */
+    /* several nodes: the leader reduces what is in the slots, and exchanges that with other leaders
+     * if it may (negotiate/order.h); the result is in its slot when the log says so. Else as a
+     * stream */
+    RG_ENTRY_DIRECT = 3,
 };
 
 /* Free lists of blocks inside an arena, by size class: offsets + 1, 0 ends a list. The link is

@@ -351,6 +351,7 @@ const struct rg_plane_ops rg_plane_tcp = {
     .name = "tcp",
     .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
     .memories = 1u << RG_MEMORY_HOST,
+    .is_tcp = true,
     .open = open_tcp,
     .score = score,
     .post = post,

@@ -9,9 +9,12 @@
 #include "base/buf.h"
 #include "base/time.h"
 #include "coll/negotiate/order.h"
+#include "coll/progress/direct.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/submit.h"
 #include "coll/progress/watch.h"
+
+#define ROUNDS 32 /* of direct operations alone, between two looks at everything else */
 
 /* What the communication thread found of the node, and its driver has not passed on yet. */
 enum looked { LOOKED_NOT = 0, LOOKED_MOVES, LOOKED_BLOCKED };
@@ -30,6 +33,9 @@ struct offer {
 
 struct rg_multi {
     struct rg_order *order;
+    struct rg_direct *direct;
+    unsigned rounds;
+    bool hurried;
     uint64_t ready_position;      /* in the ready ring */
     struct rg_run_item decided[RG_RUN_MAX]; /* a fused run that is not complete */
     int ndecided;
@@ -131,9 +137,20 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
     decide(progress, item, more && !error);
 }
 
+static void on_void(void *arg, uint32_t id, bool again)
+{
+    rg_direct_void(arg, id, again);
+}
+
+static void on_expect(void *arg, uint32_t id, uint32_t seq)
+{
+    rg_direct_expect(arg, id, seq);
+}
+
 static void on_joined(void *arg, int last_rank)
 {
     flush(arg);
+    rg_direct_all_joined(arg);
     decide(arg, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
 }
 
@@ -204,6 +221,8 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
     const struct rg_order_events events = {
         .on_decided = on_decided,
         .on_joined = on_joined,
+        .on_void = on_void,
+        .on_expect = on_expect,
         .on_died = on_died,
         .on_shutdown = on_shutdown,
         .on_waiting = on_waiting,
@@ -216,6 +235,8 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
     progress->multi = calloc(1, sizeof(*progress->multi));
     if (!progress->multi)
         return rg_error_set(err, ENOMEM, "out of memory");
+    if (rg_direct_create(progress, &progress->multi->direct) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
     int r = rg_order_create(progress->team, progress->config, &events, deadline_ns,
                             &progress->multi->order, err);
 
@@ -224,18 +245,43 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
     return r;
 }
 
+void rg_multi_note(struct rg_progress *progress, const struct rg_run_item *item, uint64_t since_ns)
+{
+    struct offer *offer = &progress->multi->offers[item->id];
+
+    offer->epoch = item->epoch;
+    atomic_store(&offer->since_ns, since_ns);
+}
+
+struct rg_direct *rg_multi_direct(const struct rg_progress *progress)
+{
+    return progress->multi ? progress->multi->direct : NULL;
+}
+
+static int offer_join(struct rg_progress *progress, const struct rg_run_item *item)
+{
+    int r = rg_order_offer_join(progress->multi->order, (int) item->epoch - 1);
+
+    rg_direct_node_joined(progress);
+    return r;
+}
+
+/* Exchange it directly, or offer it. 0, -EAGAIN: later, or -errno. */
 static int offer(struct rg_progress *progress, const struct rg_run_item *item)
 {
     const struct rg_view *view = &progress->view;
     const struct rg_entry *entry = &view->entries[item->id];
+    int r;
 
     if (item->flags & RG_RUN_JOINED)
-        return rg_order_offer_join(progress->multi->order, (int) item->epoch - 1);
+        return offer_join(progress, item);
     /* Whoever wrote the key has stored a version after it. The way from there to here leads through
      * another process, which orders the two, but is not seen by a checker of this one's threads. */
     atomic_load(&entry->version);
-    progress->multi->offers[item->id].epoch = item->epoch;
-    atomic_store(&progress->multi->offers[item->id].since_ns, rg_now_ns());
+    r = rg_direct_begin(progress, item);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    rg_multi_note(progress, item, rg_now_ns());
     return rg_order_offer(progress->multi->order, entry->key, &entry->sig,
                           item->flags & RG_RUN_FAILED ? view->errors[item->id][item->epoch & 1]
                                                       : NULL);
@@ -282,21 +328,40 @@ void rg_multi_look(struct rg_progress *progress, bool blocked)
         atomic_store(&progress->multi->looked, blocked ? LOOKED_BLOCKED : LOOKED_MOVES);
 }
 
-bool rg_multi_drive(struct rg_progress *progress)
+/* What has arrived on the node. True when there was anything. */
+static bool offer_all(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
     struct rg_run_item item;
     bool moved = false;
 
-    if (!multi)
-        return false;
     while (rg_runlog_read(&progress->view.ready, multi->ready_position, &item)) {
+        int r = offer(progress, &item);
+
+        if (r == -EAGAIN)
+            return moved;
         multi->ready_position++;
         moved = true;
-        if (offer(progress, &item) < 0)
+        if (r < 0)
             rg_view_abort(&progress->view, ENOMEM, -1,
                           "an operation could not be offered to the other hosts");
     }
+    return moved;
+}
+
+bool rg_multi_drive(struct rg_progress *progress)
+{
+    struct rg_multi *multi = progress->multi;
+    bool moved, thorough;
+
+    if (!multi)
+        return false;
+    moved = offer_all(progress);
+    thorough = multi->hurried || ++multi->rounds % ROUNDS == 0;
+    multi->hurried = false;
+    moved |= rg_direct_progress(progress, thorough);
+    if (!thorough && rg_direct_in_flight(progress))
+        return moved;
     announce(progress);
     if (progress->observer)
         progress->observer->ops->drive(progress);
@@ -308,18 +373,34 @@ bool rg_multi_drive(struct rg_progress *progress)
     return moved;
 }
 
+void rg_multi_hurry(struct rg_progress *progress)
+{
+    if (progress->multi)
+        progress->multi->hurried = true;
+}
+
+int rg_multi_failure(struct rg_progress *progress, struct rg_error *err)
+{
+    return progress->multi ? rg_direct_failure(progress, err) : 0;
+}
+
 bool rg_multi_has_work(struct rg_progress *progress)
 {
     struct rg_run_item item;
 
-    return progress->multi && rg_runlog_read(&progress->view.ready, progress->multi->ready_position,
-                                             &item);
+    return progress->multi &&
+           (rg_direct_in_flight(progress) ||
+            rg_runlog_read(&progress->view.ready, progress->multi->ready_position, &item));
 }
 
 int rg_multi_wait_fds(struct rg_progress *progress, int *ret_fds, unsigned *ret_events, int max)
 {
-    return progress->multi ? rg_order_wait_fds(progress->multi->order, ret_fds, ret_events, max)
-                           : 0;
+    int n = 0;
+
+    if (!progress->multi)
+        return 0;
+    n = rg_order_wait_fds(progress->multi->order, ret_fds, ret_events, max);
+    return n + rg_direct_wait_fds(progress, ret_fds + n, ret_events + n, max - n);
 }
 
 struct rg_order *rg_multi_order(const struct rg_progress *progress)
@@ -331,12 +412,15 @@ void rg_multi_after_fork(struct rg_progress *progress)
 {
     if (progress->multi)
         rg_order_after_fork(progress->multi->order);
+    rg_direct_after_fork(progress);
 }
 
 void rg_multi_destroy(struct rg_multi *multi)
 {
     if (!multi)
         return;
+    /* The data first: who hears GOODBYE expects no more. */
+    rg_direct_destroy(multi->direct, RG_CLOSE_MS);
     if (multi->order)
         rg_order_destroy(multi->order, RG_CLOSE_MS);
     free(multi->adopted);

@@ -33,7 +33,7 @@ static size_t elements(const int64_t *shape, int ndim, int from)
     return count;
 }
 
-static struct rg_scale scale_of(const struct rg_signature *sig, int size)
+struct rg_scale rg_run_scale(const struct rg_signature *sig, int size)
 {
     struct rg_scale scale = { sig->prescale, sig->postscale, 1 };
 
@@ -97,7 +97,7 @@ static struct rg_coll zeros_of(const struct rg_progress *progress, const struct 
                              .count = sig->group_size > 1 && !entry->members
                                           ? (size_t) sig->group_count
                                           : elements(own->shape, own->ndim, 0),
-                             .scale = scale_of(sig, progress->team->size),
+                             .scale = rg_run_scale(sig, progress->team->size),
                              .memory = sig->memory,
                              .stream = sig->memory == RG_MEMORY_CUDA ? progress->run->lane.stream
                                                                      : NULL,

@@ -149,7 +149,7 @@ static void offering_twice_or_an_unknown_number_is_refused(void **state)
     assert_int_equal(rg_decider_offer_id(decider, 0, 0), -EPROTO);
     assert_int_equal(rg_decider_offer(decider, 0, "x", &sig, ""), 0);
     assert_int_equal(rg_decider_offer(decider, 0, "x", &sig, ""), -EPROTO);
-    assert_int_equal(rg_decider_evicted(decider, 7), -EPROTO);
+    assert_int_equal(rg_decider_evicted(decider, 7, 1), -EPROTO);
     rg_decider_destroy(decider);
 }
 
@@ -162,8 +162,8 @@ static void joined_nodes_count_as_arrived_for_allreduces_only(void **state)
     gather.kind = REIGEN_ALLGATHER;
     rg_decider_offer(decider, 0, "allreduce.a", &sum, "");
     expect_none(decider);
-    assert_int_equal(rg_decider_join(decider, 1, 3), 0);
-    assert_int_equal(rg_decider_join(decider, 1, 3), -EPROTO);
+    assert_int_equal(rg_decider_join(decider, 1, 3, true), 0);
+    assert_int_equal(rg_decider_join(decider, 1, 3, true), -EPROTO);
     assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).text, "");
     expect_none(decider);
     rg_decider_offer(decider, 0, "allgather.b", &gather, "");
@@ -171,7 +171,7 @@ static void joined_nodes_count_as_arrived_for_allreduces_only(void **state)
                         "Allgather is not supported with Join at this time. Specify "
                         "sparse_to_dense=True if using DistributedOptimizer");
     expect_none(decider);
-    assert_int_equal(rg_decider_join(decider, 0, 1), 0);
+    assert_int_equal(rg_decider_join(decider, 0, 1, true), 0);
     assert_int_equal(expect(decider, RG_ORDER_JOINED).rank, 1);
     expect_none(decider);
     /* All are back. */
@@ -216,7 +216,8 @@ static void ever_new_names_do_not_pile_up(void **state)
         rg_decider_offer(decider, 1, name, &sig, "");
         while (rg_decider_next(decider, &frame) > 0)
             if (frame.type == RG_ORDER_EVICT)
-                assert_int_equal(rg_decider_evicted(decider, frame.id), 0);
+                for (int node = 0; node < 2; node++)
+                    assert_int_equal(rg_decider_evicted(decider, frame.id, 1), 0);
         assert_true(rg_decider_count(decider) < 40);
     }
     rg_decider_destroy(decider);
@@ -241,7 +242,8 @@ static void an_offer_by_a_number_called_in_is_still_understood(void **state)
     }
     assert_int_equal(evicted, 1);
     assert_int_equal(rg_decider_offer_id(decider, 1, evicted), 0);
-    assert_int_equal(rg_decider_evicted(decider, evicted), 0);
+    for (int node = 0; node < 2; node++)
+        assert_int_equal(rg_decider_evicted(decider, evicted, 1), 0);
     assert_int_equal(rg_decider_offer(decider, 0, "allreduce.0", &sig, ""), 0);
     frame = expect(decider, RG_ORDER_DECIDED_NEW);
     assert_string_equal(frame.name, "allreduce.0");

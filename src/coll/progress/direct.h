@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small operations between nodes that are not agreed on each time (negotiate/order.h). The leader
+ * takes what all ranks of its node have submitted, reduces it in the order of ranks, exchanges it
+ * with the other leaders (far/far.h), and puts the result into its own slot and an item into the
+ * node's log; every rank copies it out when it comes to that. Where a node is one rank and the
+ * operation one tensor nothing is copied: the user's buffers are exchanged.
+ *
+ * A slot is used again for the epoch after the next, which a rank announces only when it has ended
+ * the one between, for which all must have ended this one (inline.h).
+ *
+ * All of it does nothing where there is one node, and on ranks that are no leaders, but for
+ * rg_direct_by_slots and rg_direct_take.
+ *
+ * Thread rule: under `drive`. Nothing blocks but rg_direct_destroy.
+ */
+#ifndef RG_COLL_PROGRESS_DIRECT_H
+#define RG_COLL_PROGRESS_DIRECT_H
+
+#include "coll/progress/state.h"
+
+struct rg_direct;
+
+/* 0 or -ENOMEM. progress->multi is there. */
+int rg_direct_create(struct rg_progress *progress, struct rg_direct **ret_direct);
+/* NULL is fine. */
+void rg_direct_destroy(struct rg_direct *direct, int timeout_ms);
+void rg_direct_after_fork(struct rg_progress *progress);
+
+/* What has arrived on this node: 1: it is in flight, or done; 0: it is to be offered; -EAGAIN: not
+ * yet; -ENOMEM. */
+int rg_direct_begin(struct rg_progress *progress, const struct rg_run_item *item);
+/* As order.h's events of these names. */
+void rg_direct_void(struct rg_progress *progress, uint32_t id, bool again);
+void rg_direct_expect(struct rg_progress *progress, uint32_t id, uint32_t seq);
+/* All ranks of this node have joined: zeros are lent. And all ranks of the job. */
+void rg_direct_node_joined(struct rg_progress *progress);
+void rg_direct_all_joined(struct rg_progress *progress);
+
+/* Send and receive; all: look at everything. True when something moved. */
+bool rg_direct_progress(struct rg_progress *progress, bool all);
+/* Why it cannot go on, once: -errno with err; else 0. */
+int rg_direct_failure(struct rg_progress *progress, struct rg_error *err);
+bool rg_direct_in_flight(const struct rg_progress *progress);
+int rg_direct_wait_fds(struct rg_progress *progress, int *ret_fds, unsigned *ret_events, int max);
+/* Nothing is in flight any more, and nothing is begun; the operations are for others to end. What
+ * was sent still goes. */
+void rg_direct_stop(struct rg_progress *progress);
+/* The same, and it does not. */
+void rg_direct_give_up(struct rg_progress *progress);
+
+/* Whether it goes through the ranks' slots. Any thread of any rank. */
+static inline bool rg_direct_by_slots(const struct rg_progress *progress, const struct rg_op *op)
+{
+    return progress->view.n > 1 || op->n > 1;
+}
+
+/* The log says that the result is there: have it. op: NULL where this rank had joined. */
+void rg_direct_take(struct rg_progress *progress, struct rg_op *op);
+
+#endif
