@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <utlist.h>
 
 #include "base/time.h"
 #include "coll/far/far_links.h"
@@ -16,6 +17,7 @@
 #define LEVELS_MAX 18                        /* of REIGEN_SIZE_MAX leaders */
 #define TURNS_MAX 8                          /* receives of one socket before the next is looked at */
 
+enum { LEVEL_CALL = 255 };
 enum { LEVEL_IN = 0 }; /* then one for each step of the doubling, then the result's */
 
 /* A frame that came before it was waited for. */
@@ -43,6 +45,7 @@ struct rg_far {
     uint64_t early_nbytes;
     int nearly;             /* frames */
     int nops;               /* in flight */
+    struct rg_far_op *folding; /* that wait for who is folded into this one */
     bool dead, connects;
     int nlinks;
     int by_level[LEVELS_MAX + 2]; /* the link on which frames of this level come; -1: they do not */
@@ -154,6 +157,21 @@ int rg_far_expect(struct rg_far *far, uint32_t id, uint32_t seq)
     return 0;
 }
 
+/* It has been followed. */
+static void drop_call(struct rg_far *far, struct use *use)
+{
+    struct early **link = &use->early;
+
+    while (*link && (*link)->frame.level != LEVEL_CALL)
+        link = &(*link)->next;
+    if (*link) {
+        struct early *early = *link;
+
+        *link = early->next;
+        free_early(far, early);
+    }
+}
+
 /* ------------------------------------------------------------ one operation */
 
 /* Where nothing was put in, zeros are sent. */
@@ -237,13 +255,41 @@ static void await(struct rg_far *far, struct rg_far_op *op, int level)
 {
     op->level = level;
     far->links[far->by_level[level]].nawaited++;
+    if (level == LEVEL_IN)
+        DL_APPEND(far->folding, op);
+}
+
+static void await_no_more(struct rg_far *far, struct rg_far_op *op)
+{
+    far->links[far->by_level[op->level]].nawaited--;
+    if (op->level == LEVEL_IN)
+        DL_DELETE(far->folding, op);
+}
+
+/* Who is folded sends first, and hears of nothing before. */
+static void call(struct rg_far *far, struct rg_far_op *op)
+{
+    const struct rg_far_frame frame = { .id = op->id, .seq = op->seq, .level = LEVEL_CALL,
+                                        .round = op->round };
+
+    op->called = true;
+    rg_far_link_put(&far->links[far->by_level[LEVEL_IN]], &frame, NULL, op);
+}
+
+static void call_all(struct rg_far *far)
+{
+    struct rg_far_op *op;
+
+    DL_FOREACH(far->folding, op)
+        if (!op->called)
+            call(far, op);
 }
 
 /* Its frame has been combined: send what comes next, and wait for the next one. False: that was the
  * last. */
 static bool go_to_next_level(struct rg_far *far, struct rg_far_op *op)
 {
-    far->links[far->by_level[op->level]].nawaited--;
+    await_no_more(far, op);
     if (far->is_folded || op->level == far->nsteps)
         return false;
     await(far, op, op->level + 1);
@@ -282,7 +328,7 @@ int rg_far_post(struct rg_far *far, struct rg_far_op *op)
         return -ENOMEM;
     op->nbytes = op->count * rg_dtype_nbytes(op->dtype);
     op->now = op->in;
-    op->unsent = false;
+    op->unsent = op->called = false;
     op->active = true;
     use->op = op;
     use->next = op->seq;
@@ -295,6 +341,9 @@ int rg_far_post(struct rg_far *far, struct rg_far_op *op)
         if (op->level != LEVEL_IN)
             put(far, op, &far->links[far->by_level[op->level]], op->level);
     }
+    if (op->level == LEVEL_IN && !op->in)
+        call(far, op);
+    drop_call(far, use);
     return catch_up(far, op);
 }
 
@@ -305,7 +354,7 @@ void rg_far_drop(struct rg_far *far, struct rg_far_op *op)
     if (!op->active)
         return;
     settle(far, op);
-    far->links[far->by_level[op->level]].nawaited--;
+    await_no_more(far, op);
     op->active = false;
     far->nops--;
     use->op = NULL;
@@ -352,8 +401,13 @@ static int keep(struct rg_far *far, struct use *use, const struct rg_far_frame *
 }
 
 /* Whether frames of this level come by this link. */
-static bool may_come(const struct rg_far *far, const struct rg_far_link *link, int level)
+static bool may_come(const struct rg_far *far, const struct rg_far_link *link,
+                     const struct rg_far_frame *frame)
 {
+    int level = frame->level == LEVEL_CALL ? level_out(far) : frame->level;
+
+    if (frame->level == LEVEL_CALL && (!far->is_folded || frame->nbytes))
+        return false;
     return level <= level_out(far) && far->by_level[level] >= 0 &&
            &far->links[far->by_level[level]] == link;
 }
@@ -366,7 +420,7 @@ static int take(struct rg_far *far, const struct rg_far_link *link,
 
     if (!use)
         return -ENOMEM;
-    if (!may_come(far, link, frame->level))
+    if (!may_come(far, link, frame))
         return -EPROTO;
     if (use->next && frame->seq < use->next)
         return 0; /* void */
@@ -375,6 +429,8 @@ static int take(struct rg_far *far, const struct rg_far_link *link,
     op = use->op;
     if (!op || op->seq != frame->seq)
         return keep(far, use, frame, payload);
+    if (frame->level == LEVEL_CALL)
+        return 0;
     if (frame->nbytes != op->nbytes || frame->level < op->level)
         return -EPROTO;
     if (frame->level > op->level)
@@ -449,6 +505,8 @@ int rg_far_progress(struct rg_far *far, bool all, bool *ret_moved, struct rg_err
 
     if (far->dead)
         return 0;
+    if (all)
+        call_all(far);
     rg_far_flush(far);
     for (int i = 0; i < far->nlinks && r == 0 && !far->dead; i++)
         r = look_at(far, &far->links[i], all, ret_moved, err);

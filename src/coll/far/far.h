@@ -14,7 +14,8 @@
  *
  * On a socket each frame is a header of 16 bytes (u32 number, u32 use, u32 bytes of payload, u8
  * level, u8 round of joins, u16 zero; little-endian) and the payload. Level 0 is a folded leader's
- * part, i + 1 the doubling's step i, the last one the result for who was folded.
+ * part, i + 1 the doubling's step i, the last one the result for who was folded. Level 255, without
+ * a payload, calls a folded leader that has not come, as it may not know of this use (on_early).
  *
  * Sockets are opened when they are first needed: the lower rank dials, the higher one finds the
  * connection in the team's listener. What a socket does not take at once is copied, so an operation
@@ -55,6 +56,8 @@ struct rg_far_op {
     int level;             /* whose frame it waits for */
     bool unsent;           /* a frame of it still points to its memory */
     bool active;
+    bool called;           /* the folded leader, which has not come */
+    struct rg_far_op *prev, *next; /* of those that wait for it */
 };
 
 struct rg_far_events {

@@ -63,7 +63,8 @@ struct rg_order_events {
     void (*on_joined)(void *arg, int last_rank);
     /* A rank has called reigen_shutdown. Once, at all leaders (the one that announced it too). */
     void (*on_shutdown)(void *arg, int rank);
-    /* A direct use that this leader has begun is void: drop it, and, if `again`, offer it. */
+    /* A direct use that this leader has begun is void: drop it, and, if `again`, offer it. NULL, at
+     * the coordinator: nothing goes directly. */
     void (*on_void)(void *arg, uint32_t id, bool again);
     /* The next use of this number is seq; those before are over or void. */
     void (*on_expect)(void *arg, uint32_t id, uint32_t seq);

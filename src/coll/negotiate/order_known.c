@@ -16,6 +16,7 @@ struct entry {
     bool retired;
     bool direct;          /* its uses go directly ... */
     bool is_void;         /* ... but not this one */
+    bool void_next;       /* the use after the one that has begun is void */
     uint32_t next;        /* the use that comes, or has begun; 0: none ever went directly */
     enum rg_begun begun;
     UT_hash_handle hh;
@@ -225,6 +226,16 @@ bool rg_known_done(struct rg_known *known, uint32_t id, struct rg_use *ret_next)
     return entry->retired;
 }
 
+bool rg_known_void_is_due(struct rg_known *known, uint32_t id)
+{
+    struct entry *entry = find(known, id);
+    bool due = entry && entry->void_next && !entry->begun;
+
+    if (due)
+        entry->void_next = false;
+    return due;
+}
+
 int rg_known_void(struct rg_known *known, struct rg_use use)
 {
     struct entry *entry = find(known, use.id);
@@ -232,6 +243,11 @@ int rg_known_void(struct rg_known *known, struct rg_use use)
 
     if (entry && entry->is_void && use.seq + 1 == entry->next)
         return RG_BEGUN_VOID;
+    /* Whoever made it void has seen the end of the use before; here it is still to come. */
+    if (entry && entry->begun && use.seq == entry->next + 1) {
+        entry->void_next = true;
+        return RG_BEGUN_VOID;
+    }
     if (!entry || entry->next == 0 || use.seq != entry->next)
         return -EPROTO;
     begun = (int) entry->begun;

@@ -19,7 +19,7 @@ enum rg_begun {
     RG_BEGUN_NOT = 0,
     RG_BEGUN_OWN,   /* ranks of this node have submitted it */
     RG_BEGUN_ZEROS, /* they have joined */
-    RG_BEGUN_VOID,  /* it was void before */
+    RG_BEGUN_VOID,  /* it was void before, or will be */
 };
 
 struct rg_use {
@@ -55,8 +55,10 @@ int rg_known_lend(struct rg_known *known, struct rg_use use, struct rg_signature
  * is free now. */
 bool rg_known_done(struct rg_known *known, uint32_t id, struct rg_use *ret_next);
 /* This use is void: enum rg_begun, as which it had begun here, or -EPROTO: it is none that can be
- * void. */
+ * void. Where the use before it has begun and is not over: RG_BEGUN_VOID, and when that is over,
+ * rg_known_void_is_due says once that this is to be called again. */
 int rg_known_void(struct rg_known *known, struct rg_use use);
+bool rg_known_void_is_due(struct rg_known *known, uint32_t id);
 /* The number is called in. True: nothing of it is in flight; *ret_next as above. */
 bool rg_known_retire(struct rg_known *known, uint32_t id, struct rg_use *ret_next);
 bool rg_known_is_retired(const struct rg_known *known, uint32_t id);

@@ -372,6 +372,10 @@ void rg_order_direct_done(struct rg_order *order, uint32_t id)
 
     if (order->decider)
         rg_decider_used(order->decider, id, next.seq - 1);
+    if (rg_known_void_is_due(order->known, id)) {
+        on_void(order, next);
+        next.seq++;
+    }
     if (retired)
         say_of(order, RG_ORDER_EVICTED, next);
     tell_clear(order);

@@ -133,17 +133,17 @@ static void reduce_slots(const struct rg_view *view, const struct rg_run_item *i
         rg_reduce(far->dtype, far->op, far->out, srcs, view->n, far->count, &before);
 }
 
-/* One rank, one tensor: where the user has it. */
-static void take_buffers(const struct rg_op *op, struct rg_far_op *far)
+/* It can go: 1, and whether by slots; -EAGAIN: some rank is just about to fill its own. */
+static int has_come(struct rg_progress *progress, const struct rg_run_item *item, bool *ret_by_slots)
 {
-    const struct rg_scale before = { far->scale.pre, 1.0, 1 };
+    const struct rg_op *op = atomic_load(&progress->by_entry[item->id]);
+    const struct rg_view *view = &progress->view;
+    bool own = op && op->epoch == item->epoch;
 
-    far->in = op->tensors[0].in;
-    far->out = op->tensors[0].out;
-    if (far->count && before.pre != 1.0) {
-        rg_reduce(far->dtype, far->op, far->out, &far->in, 1, far->count, &before);
-        far->in = far->out;
-    }
+    if (view->n == 1 && !own)
+        return -EAGAIN;
+    *ret_by_slots = view->n > 1 || rg_direct_by_slots(progress, op);
+    return !*ret_by_slots || all_filled(view, item) ? 1 : -EAGAIN;
 }
 
 int rg_direct_begin(struct rg_progress *progress, const struct rg_run_item *item)
@@ -151,17 +151,16 @@ int rg_direct_begin(struct rg_progress *progress, const struct rg_run_item *item
     struct rg_direct *direct = rg_multi_direct(progress);
     const struct rg_view *view = &progress->view;
     const struct rg_entry *entry = &view->entries[item->id];
-    const struct rg_op *op = atomic_load(&progress->by_entry[item->id]);
-    bool by_slots = view->n > 1 || entry->sig.group_size > 1;
     uint32_t id = 0, seq = 0;
+    bool by_slots = false;
     struct use *use;
     int r;
 
     if (entry->mode != RG_ENTRY_DIRECT || item->flags & RG_RUN_FAILED || direct->dead)
         return 0;
-    if (by_slots ? !all_filled(view, item) : !op || op->epoch != item->epoch)
-        return -EAGAIN;
-    r = rg_order_direct(rg_multi_order(progress), entry->key, &entry->sig, &id, &seq);
+    r = has_come(progress, item, &by_slots);
+    if (r == 1)
+        r = rg_order_direct(rg_multi_order(progress), entry->key, &entry->sig, &id, &seq);
     if (r != 1)
         return r;
     use = new_use(direct, id);
@@ -173,10 +172,14 @@ int rg_direct_begin(struct rg_progress *progress, const struct rg_run_item *item
     use->far.seq = seq;
     use->far.round = direct->round;
     describe(progress, &entry->sig, &use->far);
-    if (by_slots)
+    if (by_slots) {
         reduce_slots(view, item, &use->far);
-    else
-        take_buffers(op, &use->far);
+    } else {
+        const struct rg_op *op = atomic_load(&progress->by_entry[item->id]);
+
+        use->far.in = op->tensors[0].in;
+        use->far.out = op->tensors[0].out;
+    }
     rg_multi_note(progress, item, use->since_ns);
     r = rg_far_post(direct->far, &use->far);
     if (r < 0)

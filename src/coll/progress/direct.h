@@ -4,7 +4,7 @@
  * takes what all ranks of its node have submitted, reduces it in the order of ranks, exchanges it
  * with the other leaders (far/far.h), and puts the result into its own slot and an item into the
  * node's log; every rank copies it out when it comes to that. Where a node is one rank and the
- * operation one tensor nothing is copied: the user's buffers are exchanged.
+ * operation one tensor nothing is copied, mostly: the user's buffers are exchanged.
  *
  * A slot is used again for the epoch after the next, which a rank announces only when it has ended
  * the one between, for which all must have ended this one (inline.h).
@@ -49,10 +49,12 @@ void rg_direct_stop(struct rg_progress *progress);
 /* The same, and it does not. */
 void rg_direct_give_up(struct rg_progress *progress);
 
-/* Whether it goes through the ranks' slots. Any thread of any rank. */
+/* Whether it goes through the ranks' slots. A use may still become void, and then the input is
+ * needed once more: it must not be overwritten before the last step. Any thread of any rank. */
 static inline bool rg_direct_by_slots(const struct rg_progress *progress, const struct rg_op *op)
 {
-    return progress->view.n > 1 || op->n > 1;
+    return progress->view.n > 1 || op->n > 1 || op->scale.pre != 1.0 ||
+           (op->one.in == op->one.out && progress->view.nnodes > 2);
 }
 
 /* The log says that the result is there: have it. op: NULL where this rank had joined. */

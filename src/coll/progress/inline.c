@@ -43,9 +43,10 @@ enum rg_entry_mode rg_inline_choose(void *arg, const struct rg_notice *notice)
         return RG_ENTRY_STREAM;
     if (!between_nodes)
         return rg_exec_takes_shortcut(progress->exec, &coll) ? RG_ENTRY_INLINE : RG_ENTRY_STREAM;
+    /* Only leaders know by which plane they would go: the coordinator never grants what another
+     * plane is to carry. */
     return rg_signature_is_direct(sig) && notice->nbytes <= RG_INLINE_MAX &&
-                   progress->view.n <= RG_INLINE_RANKS_MAX &&
-                   rg_exec_goes_by_tcp(progress->exec, &coll)
+                   progress->view.n <= RG_INLINE_RANKS_MAX
                ? RG_ENTRY_DIRECT : RG_ENTRY_STREAM;
 }
 

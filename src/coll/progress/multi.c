@@ -9,6 +9,8 @@
 #include "base/buf.h"
 #include "base/time.h"
 #include "coll/negotiate/order.h"
+#include "coll/node/signature.h"
+#include "coll/planes/exec.h"
 #include "coll/progress/direct.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/submit.h"
@@ -216,9 +218,20 @@ static void on_stall_reply(void *arg, int node, const char *text)
         progress->observer->ops->heard(progress, node, text);
 }
 
+/* Small allreduces among leaders are for sockets, by the planes' scores. */
+static bool goes_directly(struct rg_progress *progress)
+{
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = 1, .scale = { 1.0, 1.0, 1 } };
+    bool least = rg_exec_goes_by_tcp(progress->exec, &coll);
+
+    coll.count = RG_SIGNATURE_DIRECT_MAX / rg_dtype_nbytes(coll.dtype);
+    return least && rg_exec_goes_by_tcp(progress->exec, &coll);
+}
+
 int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct rg_error *err)
 {
-    const struct rg_order_events events = {
+    struct rg_order_events events = {
         .on_decided = on_decided,
         .on_joined = on_joined,
         .on_void = on_void,
@@ -232,6 +245,8 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
         .arg = progress,
     };
 
+    if (!goes_directly(progress))
+        events.on_void = NULL;
     progress->multi = calloc(1, sizeof(*progress->multi));
     if (!progress->multi)
         return rg_error_set(err, ENOMEM, "out of memory");
