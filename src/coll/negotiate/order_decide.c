@@ -203,6 +203,27 @@ static int set_error(struct record *record, const char *text)
     return 0;
 }
 
+static void drop_if_unused(struct rg_decider *decider, struct record *record)
+{
+    if (record->id == 0 && !record->active)
+        record_free(decider, record);
+}
+
+/* When every leader has answered what it was asked by this number, it may stand for another name. */
+static void release_number(struct rg_decider *decider, struct record *record)
+{
+    if (!record->evicting || record->nevicted < decider->options.nnodes)
+        return;
+    for (int i = 0; i < decider->options.nnodes; i++)
+        if (record->asked[i])
+            return;
+    decider->by_id[record->id] = NULL;
+    decider->nnumbered--;
+    record->id = 0;
+    record->evicting = record->direct = false;
+    drop_if_unused(decider, record);
+}
+
 /* All have joined, when nothing of before is in flight any more. */
 static int end_round(struct rg_decider *decider)
 {
@@ -327,7 +348,10 @@ static int offer(struct rg_decider *decider, int node, struct record *record,
     record->asked[node] = false;
     if (decider->options.on_offered)
         decider->options.on_offered(decider->options.arg, node, record->name);
-    return r < 0 ? r : check_complete(decider, record);
+    if (r == 0)
+        r = check_complete(decider, record);
+    release_number(decider, record);
+    return r;
 }
 
 int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
@@ -413,13 +437,16 @@ int rg_decider_refuse(struct rg_decider *decider, int node, const char *name, ui
 int rg_decider_lack(struct rg_decider *decider, int node, uint32_t id, uint32_t seq)
 {
     struct record *record = numbered(decider, id);
+    int r;
 
     if (!record || seq + 1 < record->seq)
         return 0;
     if (record->direct && seq >= record->seq)
         return make_void(decider, node, record, seq);
     record->asked[node] = false;
-    return check_complete(decider, record);
+    r = check_complete(decider, record);
+    release_number(decider, record);
+    return r;
 }
 
 void rg_decider_waiting(struct rg_decider *decider, int node, uint32_t id, uint32_t seq)
@@ -517,12 +544,6 @@ static void call_in_numbers(struct rg_decider *decider)
     }
 }
 
-static void drop_if_unused(struct rg_decider *decider, struct record *record)
-{
-    if (record->id == 0 && !record->active)
-        record_free(decider, record);
-}
-
 int rg_decider_evicted(struct rg_decider *decider, uint32_t id, uint32_t seq)
 {
     struct record *record = numbered(decider, id);
@@ -533,13 +554,8 @@ int rg_decider_evicted(struct rg_decider *decider, uint32_t id, uint32_t seq)
         decider->seqs[id] = seq;
     if (record->seq > decider->seqs[id])
         decider->seqs[id] = record->seq;
-    if (++record->nevicted < decider->options.nnodes)
-        return 0;
-    decider->by_id[id] = NULL;
-    decider->nnumbered--;
-    record->id = 0;
-    record->evicting = record->direct = false;
-    drop_if_unused(decider, record);
+    record->nevicted++;
+    release_number(decider, record);
     return 0;
 }
 

@@ -97,6 +97,7 @@ static int learn(struct rg_known *known, const struct rg_order_frame *frame)
         return -EPROTO;
     if (entry && entry == other) {
         entry->sig = frame->sig;
+        entry->retired = false;
         return 0;
     }
     if (entry)
