@@ -178,7 +178,7 @@ static int turn(struct leader *leader, bool all)
 
         for (int i = 0; i < n; i++)
             pfds[i] = (struct pollfd){ fds[i], (short) events[i], 0 };
-        poll(pfds, (nfds_t) n, 5);
+        poll(pfds, (nfds_t) n, 1);
     }
     return r;
 }
@@ -230,7 +230,7 @@ static void who_has_joined_lends_zeros_to_what_others_begin(void **state)
 {
     (void) state;
     for (int n = 2; n <= 6; n++)
-        for (int absent = 0; absent < n; absent += 2)
+        for (int absent = 0; absent < n; absent++)
             assert_int_equal(sockets_run(n, run_random, &absent), 0);
 }
 

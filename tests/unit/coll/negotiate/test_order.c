@@ -9,7 +9,9 @@
 #include "coll/negotiate/order.h"
 #include "coll/negotiate/order_decide.h"
 #include "coll/negotiate/order_frames.h"
+#include "coll/negotiate/order_known.h"
 #include "coll/negotiate/peers.h"
+#include "coll/node/signature.h"
 #include "coll/sockets.h"
 #include "wire/codec.h"
 
@@ -248,6 +250,306 @@ static void an_offer_by_a_number_called_in_is_still_understood(void **state)
     frame = expect(decider, RG_ORDER_DECIDED_NEW);
     assert_string_equal(frame.name, "allreduce.0");
     rg_decider_destroy(decider);
+}
+
+/* ------------------------------------------------------------ direct uses */
+
+/* A decider by which allreduce.a has number 1 and goes directly from use 1 on. */
+static struct rg_decider *new_direct(int nnodes, int capacity)
+{
+    struct rg_decider_options options = { .nnodes = nnodes,
+                                          .leaders = leaders,
+                                          .capacity = capacity,
+                                          .direct = true };
+    struct rg_signature sig = allreduce_of(4);
+    struct rg_decider *decider;
+    struct rg_order_frame frame;
+
+    assert_int_equal(rg_decider_create(&options, &decider), 0);
+    for (int node = 0; node < nnodes; node++)
+        assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
+    frame = expect(decider, RG_ORDER_DECIDED_NEW);
+    assert_int_equal(frame.id, 1);
+    assert_int_equal(frame.seq, 1);
+    assert_int_equal(frame.flags, RG_ORDER_DIRECT);
+    expect_none(decider);
+    return decider;
+}
+
+static void refuse(struct rg_decider *decider, int node, const struct rg_signature *sig,
+                   uint32_t seq)
+{
+    assert_int_equal(rg_decider_refuse(decider, node, "allreduce.a", 1, seq), 0);
+    assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", sig, ""), 0);
+}
+
+static void only_small_allreduces_and_barriers_go_directly(void **state)
+{
+    struct rg_signature small = allreduce_of(16384), large = allreduce_of(16385), other = small;
+
+    (void) state;
+    assert_true(rg_signature_is_direct(&small));
+    assert_false(rg_signature_is_direct(&large));
+    other.op = REIGEN_ADASUM;
+    assert_false(rg_signature_is_direct(&other));
+    other = small;
+    other.memory = RG_MEMORY_CUDA;
+    assert_false(rg_signature_is_direct(&other));
+    other = small;
+    other.kind = REIGEN_BROADCAST;
+    assert_false(rg_signature_is_direct(&other));
+    other.kind = REIGEN_BARRIER;
+    assert_true(rg_signature_is_direct(&other));
+    other = small;
+    other.group_size = 3;
+    other.group_count = 16385;
+    assert_false(rg_signature_is_direct(&other));
+}
+
+static void what_one_refuses_is_void_and_decided_when_all_have_answered(void **state)
+{
+    struct rg_decider *decider = new_direct(3, 16);
+    struct rg_signature sig = allreduce_of(4), other = allreduce_of(5);
+    struct rg_order_frame frame;
+
+    (void) state;
+    /* Uses 1 to 6 went directly; node 2 means something else by the seventh. */
+    for (uint32_t seq = 1; seq < 7; seq++)
+        rg_decider_used(decider, 1, seq);
+    refuse(decider, 2, &other, 7);
+    frame = expect(decider, RG_ORDER_VOID);
+    assert_int_equal(frame.id, 1);
+    assert_int_equal(frame.seq, 7);
+    expect_none(decider);
+    /* Node 0 had begun it, and offers by number; node 1 lacks it, and comes to it later. */
+    assert_int_equal(rg_decider_offer_id(decider, 0, 1), 0);
+    assert_int_equal(rg_decider_lack(decider, 1, 1, 7), 0);
+    expect_none(decider);
+    assert_int_equal(rg_decider_offer_id(decider, 1, 1), 0);
+    frame = expect(decider, RG_ORDER_DECIDED_NEW);
+    assert_int_equal(frame.id, 0);
+    assert_non_null(strstr(frame.text, "Mismatched ALLREDUCE tensor shapes"));
+    expect_none(decider);
+    /* It goes on as it was. */
+    for (int node = 0; node < 3; node++)
+        assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
+    frame = expect(decider, RG_ORDER_DECIDED);
+    assert_int_equal(frame.flags, RG_ORDER_DIRECT);
+    assert_int_equal(frame.seq, 8);
+    rg_decider_destroy(decider);
+}
+
+static void a_joined_node_answers_before_a_void_use_is_decided(void **state)
+{
+    struct rg_decider *decider = new_direct(3, 16);
+    struct rg_signature sig = allreduce_of(4);
+
+    (void) state;
+    /* Node 1 has joined with its own part in flight, node 2 with none. */
+    assert_int_equal(rg_decider_join(decider, 1, 2, false), 0);
+    assert_int_equal(rg_decider_join(decider, 2, 4, true), 0);
+    refuse(decider, 0, &sig, 1);
+    expect(decider, RG_ORDER_VOID);
+    assert_int_equal(rg_decider_lack(decider, 2, 1, 1), 0);
+    expect_none(decider);
+    assert_int_equal(rg_decider_offer_id(decider, 1, 1), 0);
+    assert_string_equal(expect(decider, RG_ORDER_DECIDED).name, "allreduce.a");
+    rg_decider_destroy(decider);
+}
+
+static void no_round_of_joins_ends_while_something_is_in_flight(void **state)
+{
+    struct rg_decider *decider = new_direct(2, 16);
+
+    (void) state;
+    assert_int_equal(rg_decider_clear(decider, 0), -EPROTO);
+    assert_int_equal(rg_decider_join(decider, 0, 1, false), 0);
+    assert_int_equal(rg_decider_join(decider, 1, 2, true), 0);
+    expect_none(decider);
+    assert_int_equal(rg_decider_clear(decider, 0), 0);
+    assert_int_equal(expect(decider, RG_ORDER_JOINED).rank, 2);
+    rg_decider_destroy(decider);
+}
+
+static void who_takes_long_is_waited_for_by_those_who_say_so(void **state)
+{
+    struct rg_decider *decider = new_direct(3, 16);
+    struct rg_signature gather = allreduce_of(4);
+    struct rg_error err = RG_ERROR_INIT;
+    bool missing[3];
+
+    (void) state;
+    assert_int_equal(rg_decider_missing(decider, "allreduce.a", missing), 0);
+    rg_decider_waiting(decider, 0, 1, 1);
+    rg_decider_waiting(decider, 2, 1, 1);
+    assert_int_equal(rg_decider_missing(decider, "allreduce.a", missing), 1);
+    assert_true(missing[1] && !missing[0] && !missing[2]);
+    /* Node 1 waits in an allgather of this name. */
+    gather.kind = REIGEN_ALLGATHER;
+    assert_int_equal(rg_decider_offer(decider, 1, "allgather.a", &gather, ""), 0);
+    for (int node = 0; node < 3; node++)
+        rg_decider_blocked(decider, node, true);
+    assert_true(rg_decider_crossed(decider, rg_now_ns() + RG_NS_PER_S, &err));
+    assert_string_equal(err.text, "a: Mismatched operations: One rank did an ALLREDUCE, but "
+                                  "another rank did an ALLGATHER. (rank 0: ALLREDUCE, rank 2: "
+                                  "ALLGATHER)");
+    /* It is over: nobody waits. */
+    rg_decider_used(decider, 1, 1);
+    assert_int_equal(rg_decider_missing(decider, "allreduce.a", missing), 0);
+    rg_decider_destroy(decider);
+}
+
+static void a_number_is_kept_until_nobody_owes_an_answer(void **state)
+{
+    struct rg_decider *decider = new_direct(2, 1);
+    struct rg_signature sig = allreduce_of(4);
+    struct rg_order_frame frame;
+    uint32_t evicted = 0;
+    char name[32];
+
+    (void) state;
+    for (int i = 0; !evicted && i < 20; i++) {
+        snprintf(name, sizeof(name), "allgather.%d", i);
+        sig.kind = REIGEN_ALLGATHER;
+        rg_decider_offer(decider, 0, name, &sig, "");
+        rg_decider_offer(decider, 1, name, &sig, "");
+        while (rg_decider_next(decider, &frame) > 0)
+            if (frame.type == RG_ORDER_EVICT && frame.id == 1)
+                evicted = frame.id;
+    }
+    assert_int_equal(evicted, 1);
+    /* Node 1 has joined, and uses it no more; what node 0 has begun is void. */
+    sig = allreduce_of(4);
+    assert_int_equal(rg_decider_join(decider, 1, 2, true), 0);
+    assert_int_equal(rg_decider_evicted(decider, 1, 5), 0);
+    assert_int_equal(rg_decider_lack(decider, 1, 1, 5), 0);
+    assert_int_equal(expect(decider, RG_ORDER_VOID).seq, 5);
+    assert_int_equal(rg_decider_offer(decider, 0, "allreduce.a", &sig, ""), 0);
+    assert_int_equal(rg_decider_evicted(decider, 1, 6), 0);
+    frame = expect(decider, RG_ORDER_DECIDED_NEW);
+    assert_string_equal(frame.name, "allreduce.a");
+    /* With a new number, or the old one: no use that was void comes again. */
+    assert_true(frame.id != 1 || frame.seq >= 6);
+    rg_decider_destroy(decider);
+}
+
+static void ways_that_part_again_and_again_are_agreed_on(void **state)
+{
+    struct rg_decider *decider = new_direct(2, 16);
+    struct rg_order_frame frame;
+    int ndirect = 0;
+
+    (void) state;
+    for (int use = 0; use < 100; use++) {
+        struct rg_signature sig = allreduce_of(5 + use % 7);
+
+        for (int node = 0; node < 2; node++) {
+            if (use == 0 || frame.flags & RG_ORDER_DIRECT)
+                rg_decider_refuse(decider, node, "allreduce.a", 1, use == 0 ? 1 : frame.seq);
+            assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
+        }
+        do {
+            assert_int_equal(rg_decider_next(decider, &frame), 1);
+        } while (frame.type == RG_ORDER_VOID);
+        ndirect += (frame.flags & RG_ORDER_DIRECT) != 0;
+    }
+    assert_in_range(ndirect, 2, 8);
+    rg_decider_destroy(decider);
+}
+
+static void after_a_shutdown_what_not_all_have_begun_is_void(void **state)
+{
+    struct rg_decider *decider = new_direct(2, 16);
+
+    (void) state;
+    assert_int_equal(rg_decider_shutdown(decider, 1), 0);
+    assert_int_equal(expect(decider, RG_ORDER_SHUTDOWN).rank, 1);
+    assert_int_equal(rg_decider_have(decider, 0, 1, 4), 0);
+    assert_int_equal(rg_decider_frozen(decider, 0), 0);
+    assert_int_equal(rg_decider_frozen(decider, 0), -EPROTO);
+    expect_none(decider);
+    assert_int_equal(rg_decider_have(decider, 1, 1, 3), 0);
+    assert_int_equal(rg_decider_frozen(decider, 1), 0);
+    assert_int_equal(expect(decider, RG_ORDER_VOID).seq, 4);
+    expect(decider, RG_ORDER_ENDED);
+    expect_none(decider);
+    rg_decider_destroy(decider);
+}
+
+/* ------------------------------------------------------------ what a leader knows */
+
+static void ignore_decision(void *arg, const char *name, const struct rg_signature *sig,
+                            const char *text, bool more)
+{
+    (void) arg, (void) name, (void) sig, (void) text, (void) more;
+}
+
+static void learn(struct rg_known *known, uint32_t id, uint32_t seq, const char *name)
+{
+    struct rg_order_frame frame = { .type = RG_ORDER_DECIDED_NEW, .id = id, .seq = seq,
+                                    .flags = RG_ORDER_DIRECT, .name = name, .text = "",
+                                    .sig = allreduce_of(4) };
+
+    assert_int_equal(rg_known_decided(known, &frame, ignore_decision, NULL, NULL), 0);
+}
+
+static void a_use_is_begun_once_and_is_over_or_void(void **state)
+{
+    struct rg_signature sig = allreduce_of(4), other = allreduce_of(5);
+    struct rg_use use, refused;
+    struct rg_known *known;
+
+    (void) state;
+    assert_int_equal(rg_known_create(&known), 0);
+    assert_int_equal(rg_known_begin(known, "a", &sig, &use), 0);
+    learn(known, 3, 10, "a");
+    assert_int_equal(rg_known_begin(known, "a", &other, &use), 0);
+    assert_int_equal(rg_known_number(known, "a", &other, &refused), 0);
+    assert_true(refused.id == 3 && refused.seq == 10);
+    assert_int_equal(rg_known_begin(known, "a", &sig, &use), 1);
+    assert_true(use.id == 3 && use.seq == 10);
+    assert_int_equal(rg_known_begin(known, "a", &sig, &use), -EAGAIN);
+    assert_int_equal(rg_known_nbegun(known, true), 1);
+    /* Who has seen its end refuses the next one. */
+    assert_int_equal(rg_known_void(known, (struct rg_use) { 3, 11 }), RG_BEGUN_VOID);
+    assert_int_equal(rg_known_void(known, (struct rg_use) { 3, 12 }), -EPROTO);
+    assert_false(rg_known_void_is_due(known, 3));
+    assert_false(rg_known_done(known, 3, &use));
+    assert_int_equal(use.seq, 11);
+    assert_true(rg_known_void_is_due(known, 3));
+    assert_int_equal(rg_known_void(known, use), RG_BEGUN_NOT);
+    assert_int_equal(rg_known_void(known, use), RG_BEGUN_VOID);
+    assert_int_equal(rg_known_begin(known, "a", &sig, &use), 0);
+    assert_int_equal(rg_known_number(known, "a", &sig, &refused), 3);
+    assert_int_equal(rg_known_nbegun(known, false), 0);
+    rg_known_destroy(known);
+}
+
+static void a_number_that_is_called_in_lends_nothing(void **state)
+{
+    struct rg_signature sig = allreduce_of(4), lent;
+    struct rg_use use, refused;
+    struct rg_known *known;
+
+    (void) state;
+    assert_int_equal(rg_known_create(&known), 0);
+    learn(known, 3, 10, "a");
+    assert_int_equal(rg_known_lend(known, (struct rg_use) { 3, 11 }, &lent), 0);
+    assert_int_equal(rg_known_lend(known, (struct rg_use) { 3, 10 }, &lent), 1);
+    assert_int_equal(rg_known_nbegun(known, true), 0);
+    assert_int_equal(rg_known_nbegun(known, false), 1);
+    assert_false(rg_known_retire(known, 3, &use));
+    assert_true(rg_known_done(known, 3, &use));
+    assert_int_equal(use.seq, 11);
+    assert_int_equal(rg_known_lend(known, use, &lent), -ESTALE);
+    assert_int_equal(rg_known_begin(known, "a", &sig, &use), 0);
+    assert_int_equal(rg_known_number(known, "a", &sig, &refused), 0);
+    assert_int_equal(refused.seq, 11);
+    /* The same number may come back to it. */
+    learn(known, 3, 12, "a");
+    assert_int_equal(rg_known_begin(known, "a", &sig, &use), 1);
+    assert_int_equal(use.seq, 12);
+    rg_known_destroy(known);
 }
 
 static void frames_refuse_every_cut_and_damage(void **state)
@@ -667,6 +969,16 @@ int main(void)
         cmocka_unit_test(what_is_ready_together_is_fused_up_to_the_threshold),
         cmocka_unit_test(ever_new_names_do_not_pile_up),
         cmocka_unit_test(an_offer_by_a_number_called_in_is_still_understood),
+        cmocka_unit_test(only_small_allreduces_and_barriers_go_directly),
+        cmocka_unit_test(what_one_refuses_is_void_and_decided_when_all_have_answered),
+        cmocka_unit_test(a_joined_node_answers_before_a_void_use_is_decided),
+        cmocka_unit_test(no_round_of_joins_ends_while_something_is_in_flight),
+        cmocka_unit_test(who_takes_long_is_waited_for_by_those_who_say_so),
+        cmocka_unit_test(a_number_is_kept_until_nobody_owes_an_answer),
+        cmocka_unit_test(ways_that_part_again_and_again_are_agreed_on),
+        cmocka_unit_test(after_a_shutdown_what_not_all_have_begun_is_void),
+        cmocka_unit_test(a_use_is_begun_once_and_is_over_or_void),
+        cmocka_unit_test(a_number_that_is_called_in_lends_nothing),
         cmocka_unit_test(frames_refuse_every_cut_and_damage),
         cmocka_unit_test(all_leaders_see_the_same_stream_whatever_the_order_of_arrival),
         cmocka_unit_test(joins_stall_questions_and_shutdown_reach_all),
