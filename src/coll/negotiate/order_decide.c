@@ -31,6 +31,7 @@ struct record {
     uint32_t seq;              /* ... from this one on; those before are over or void */
     uint32_t used_seq;         /* the last one that ended on this node */
     int nvoids, holdoff;
+    bool void_queued;          /* VOID is not told yet */
     struct slow slow;
     /* The operation in flight. */
     bool active, queued;
@@ -209,10 +210,11 @@ static void drop_if_unused(struct rg_decider *decider, struct record *record)
         record_free(decider, record);
 }
 
-/* When every leader has answered what it was asked by this number, it may stand for another name. */
+/* When every leader has heard and answered what was said by this number, it may stand for another
+ * name. */
 static void release_number(struct rg_decider *decider, struct record *record)
 {
-    if (!record->evicting || record->nevicted < decider->options.nnodes)
+    if (!record->evicting || record->void_queued || record->nevicted < decider->options.nnodes)
         return;
     for (int i = 0; i < decider->options.nnodes; i++)
         if (record->asked[i])
@@ -417,6 +419,7 @@ static int make_void(struct rg_decider *decider, int node, struct record *record
     if (!record->direct || seq < record->seq)
         return 0;
     record->direct = false;
+    record->void_queued = true;
     record->seq = seq + 1;
     record->nvoids++;
     for (int i = 0; i < nnodes; i++)
@@ -658,6 +661,16 @@ static void tell_decision(struct rg_decider *decider, struct record *record,
     decider->told = record;
 }
 
+static void told_void(struct rg_decider *decider, uint32_t id)
+{
+    struct record *record = numbered(decider, id);
+
+    if (!record)
+        return;
+    record->void_queued = false;
+    release_number(decider, record);
+}
+
 int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame)
 {
     struct rg_order_frame frame = { 0 };
@@ -681,7 +694,10 @@ int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame
         frame.rank = item.number;
     else
         frame.id = item.number;
-    frame.seq = item.type == RG_ORDER_VOID ? item.seq : frame.seq;
+    if (item.type == RG_ORDER_VOID) {
+        frame.seq = item.seq;
+        told_void(decider, item.number);
+    }
     *ret_frame = frame;
     return 1;
 }

@@ -399,7 +399,8 @@ static void who_takes_long_is_waited_for_by_those_who_say_so(void **state)
     rg_decider_destroy(decider);
 }
 
-static void a_number_is_kept_until_nobody_owes_an_answer(void **state)
+/* Other names are used until number 1 is called in. */
+static struct rg_decider *new_called_in(void)
 {
     struct rg_decider *decider = new_direct(2, 1);
     struct rg_signature sig = allreduce_of(4);
@@ -407,7 +408,6 @@ static void a_number_is_kept_until_nobody_owes_an_answer(void **state)
     uint32_t evicted = 0;
     char name[32];
 
-    (void) state;
     for (int i = 0; !evicted && i < 20; i++) {
         snprintf(name, sizeof(name), "allgather.%d", i);
         sig.kind = REIGEN_ALLGATHER;
@@ -418,8 +418,40 @@ static void a_number_is_kept_until_nobody_owes_an_answer(void **state)
                 evicted = frame.id;
     }
     assert_int_equal(evicted, 1);
+    return decider;
+}
+
+static void a_number_is_kept_until_its_void_use_is_told(void **state)
+{
+    struct rg_decider *decider = new_called_in();
+    struct rg_signature sig = allreduce_of(4), gather = sig;
+    struct rg_order_frame frame;
+
+    (void) state;
+    gather.kind = REIGEN_ALLGATHER;
+    /* This one is decided first, and gets a number when that is told. */
+    for (int node = 0; node < 2; node++)
+        assert_int_equal(rg_decider_offer(decider, node, "allgather.new", &gather, ""), 0);
+    assert_int_equal(rg_decider_evicted(decider, 1, 1), 0);
+    for (int node = 0; node < 2; node++)
+        refuse(decider, node, &sig, 1);
+    assert_int_equal(rg_decider_evicted(decider, 1, 1), 0);
+    frame = expect(decider, RG_ORDER_DECIDED_NEW);
+    assert_string_equal(frame.name, "allgather.new");
+    assert_int_not_equal(frame.id, 1);
+    assert_int_equal(expect(decider, RG_ORDER_VOID).id, 1);
+    assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).name, "allreduce.a");
+    rg_decider_destroy(decider);
+}
+
+static void a_number_is_kept_until_nobody_owes_an_answer(void **state)
+{
+    struct rg_decider *decider = new_called_in();
+    struct rg_signature sig = allreduce_of(4);
+    struct rg_order_frame frame;
+
+    (void) state;
     /* Node 1 has joined, and uses it no more; what node 0 has begun is void. */
-    sig = allreduce_of(4);
     assert_int_equal(rg_decider_join(decider, 1, 2, true), 0);
     assert_int_equal(rg_decider_evicted(decider, 1, 5), 0);
     assert_int_equal(rg_decider_lack(decider, 1, 1, 5), 0);
@@ -974,6 +1006,7 @@ int main(void)
         cmocka_unit_test(a_joined_node_answers_before_a_void_use_is_decided),
         cmocka_unit_test(no_round_of_joins_ends_while_something_is_in_flight),
         cmocka_unit_test(who_takes_long_is_waited_for_by_those_who_say_so),
+        cmocka_unit_test(a_number_is_kept_until_its_void_use_is_told),
         cmocka_unit_test(a_number_is_kept_until_nobody_owes_an_answer),
         cmocka_unit_test(ways_that_part_again_and_again_are_agreed_on),
         cmocka_unit_test(after_a_shutdown_what_not_all_have_begun_is_void),
