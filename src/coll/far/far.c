@@ -15,7 +15,7 @@
 
 #define EARLY_NBYTES_MAX (UINT64_C(1) << 30) /* kept of what comes before its use begins here */
 #define LEVELS_MAX 18                        /* of REIGEN_SIZE_MAX leaders */
-#define TURNS_MAX 8                          /* receives of one socket before the next is looked at */
+#define TURNS_MAX 8 /* receives of one socket before the next is looked at */
 
 enum { LEVEL_CALL = 255 };
 enum { LEVEL_IN = 0 }; /* then one for each step of the doubling, then the result's */
@@ -183,7 +183,7 @@ static void put(struct rg_far *far, struct rg_far_op *op, struct rg_far_link *li
                                   .level = (uint8_t) level, .round = op->round };
 
     (void) far;
-    rg_far_link_put(link, &frame, op->now ? op->now : zeros, op);
+    rg_far_link_put(link, &frame, op->now ? op->now : zeros, &op->unsent);
 }
 
 void rg_far_flush(struct rg_far *far)
@@ -273,7 +273,7 @@ static void call(struct rg_far *far, struct rg_far_op *op)
                                         .round = op->round };
 
     op->called = true;
-    rg_far_link_put(&far->links[far->by_level[LEVEL_IN]], &frame, NULL, op);
+    rg_far_link_put(&far->links[far->by_level[LEVEL_IN]], &frame, NULL, &op->unsent);
 }
 
 static void call_all(struct rg_far *far)

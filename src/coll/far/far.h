@@ -12,10 +12,9 @@
  * The uses of a number are counted: each frame says of which use it is. A frame that comes before
  * its use has begun here is kept; one of a use that is over is skipped.
  *
- * On a socket each frame is a header of 16 bytes (u32 number, u32 use, u32 bytes of payload, u8
- * level, u8 round of joins, u16 zero; little-endian) and the payload. Level 0 is a folded leader's
- * part, i + 1 the doubling's step i, the last one the result for who was folded. Level 255, without
- * a payload, calls a folded leader that has not come, as it may not know of this use (on_early).
+ * Frames are those of far_frame.h. Level 0 is a folded leader's part, i + 1 the doubling's step i,
+ * the last one the result for who was folded. Level 255, without a payload, calls a folded leader
+ * that has not come, as it may not know of this use (on_early).
  *
  * Sockets are opened when they are first needed: the lower rank dials, the higher one finds the
  * connection in the team's listener. What a socket does not take at once is copied, so an operation
@@ -31,12 +30,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "coll/far/far_frame.h"
 #include "coll/ground/types.h"
 #include "coll/team/team.h"
-
-#define RG_FAR_NBYTES_MAX 65536     /* payload of an operation */
-#define RG_FAR_IDS_MAX (1u << 20)   /* numbers are below */
-#define RG_FAR_HEADER_NBYTES 16
 
 struct rg_far;
 
@@ -61,8 +57,8 @@ struct rg_far_op {
 };
 
 struct rg_far_events {
-    /* The result is in out, and the op is the caller's again; also from within rg_far_post. May call
-     * rg_far_post and rg_far_expect. */
+    /* The result is in out, and the op is the caller's again; also from within rg_far_post. May
+     * call rg_far_post and rg_far_expect. */
     void (*on_done)(void *arg, struct rg_far_op *op);
     /* Another leader has begun this use, this one has not. May call rg_far_post. */
     void (*on_early)(void *arg, uint32_t id, uint32_t seq, uint8_t round);

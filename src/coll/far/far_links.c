@@ -157,7 +157,7 @@ static bool sends_nothing(const struct rg_far_link *link)
 }
 
 void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
-                     const void *payload, struct rg_far_op *op)
+                     const void *payload, bool *unsent)
 {
     uint8_t *header;
 
@@ -170,8 +170,8 @@ void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
     link->iov[link->niov++] = (struct iovec){ header, RG_FAR_HEADER_NBYTES };
     if (frame->nbytes)
         link->iov[link->niov++] = (struct iovec){ (void *) (uintptr_t) payload, frame->nbytes };
-    link->ops[link->nframes++] = op;
-    op->unsent = true;
+    link->unsent[link->nframes++] = unsent;
+    *unsent = true;
 }
 
 /* What is left of the frames behind the first nbytes is copied. */
@@ -185,7 +185,7 @@ static void keep(struct rg_far_link *link, size_t nbytes)
         nbytes -= skip;
     }
     for (int i = 0; i < link->nframes; i++)
-        link->ops[i]->unsent = false;
+        *link->unsent[i] = false;
     link->nframes = link->niov = 0;
     if (rg_buf_status(&link->out) < 0)
         lose(link, rg_buf_status(&link->out));
@@ -261,7 +261,8 @@ int rg_far_link_next(struct rg_far_link *link, struct rg_far_frame *ret_frame,
     *ret_frame = (struct rg_far_frame){ .id = le32toh(words[0]), .seq = le32toh(words[1]),
                                         .nbytes = le32toh(words[2]), .level = at[12],
                                         .round = at[13] };
-    if (ret_frame->nbytes > RG_FAR_NBYTES_MAX || ret_frame->id >= RG_FAR_IDS_MAX || at[14] || at[15])
+    if (ret_frame->nbytes > RG_FAR_NBYTES_MAX || ret_frame->id >= RG_FAR_IDS_MAX || at[14] ||
+        at[15])
         return -EPROTO;
     if (have < RG_FAR_HEADER_NBYTES + ret_frame->nbytes)
         return 0;

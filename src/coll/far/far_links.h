@@ -11,17 +11,13 @@
 #include <sys/uio.h>
 
 #include "base/buf.h"
-#include "coll/far/far.h"
+#include "coll/far/far_frame.h"
 #include "coll/net/handshake.h"
+#include "coll/team/team.h"
 
 enum { RG_FAR_BATCH = 32 }; /* frames that leave in one system call */
 
 enum rg_far_link_state { RG_FAR_NONE, RG_FAR_DIALLING, RG_FAR_OPEN, RG_FAR_LOST };
-
-struct rg_far_frame {
-    uint32_t id, seq, nbytes;
-    uint8_t level, round;
-};
 
 struct rg_far_link {
     enum rg_far_link_state state;
@@ -38,7 +34,7 @@ struct rg_far_link {
     struct rg_buf out;
     struct iovec iov[2 * RG_FAR_BATCH];
     uint8_t headers[RG_FAR_BATCH][RG_FAR_HEADER_NBYTES];
-    struct rg_far_op *ops[RG_FAR_BATCH];
+    bool *unsent[RG_FAR_BATCH]; /* by frame: whoever owns its memory knows by this */
     int nframes, niov;
     /* received */
     uint8_t *in;              /* owned; NULL: not open yet */
@@ -49,9 +45,9 @@ void rg_far_link_init(struct rg_far_link *link, int node);
 /* Have a socket: dial, or look whether the other leader has. True when something moved. */
 bool rg_far_link_connect(struct rg_far_link *link, const struct rg_team *team);
 int rg_far_link_adopt(struct rg_far_link *link, int take_fd);
-/* Send a frame with the next flush; op->unsent until then. */
+/* Send a frame with the next flush; until then *unsent is true, and the payload stays. */
 void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
-                     const void *payload, struct rg_far_op *op);
+                     const void *payload, bool *unsent);
 /* Afterwards no frame points to an operation's memory. */
 void rg_far_link_flush(struct rg_far_link *link);
 /* Receive once. How many bytes came. */

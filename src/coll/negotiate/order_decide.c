@@ -595,8 +595,8 @@ static bool fuses_with_next(struct rg_decider *decider, const struct record *rec
     return true;
 }
 
-/* Whether the uses that follow go directly. Where the ranks' ways part again and again it costs more
- * than it gives. */
+/* Whether the uses that follow go directly. Where the ranks' ways part again and again it costs
+ * more than it gives. */
 static void grant(struct rg_decider *decider, struct record *record, struct rg_order_frame *frame)
 {
     record->direct = false;

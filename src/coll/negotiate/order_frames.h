@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What leaders say to each other. A frame (wire/codec.h) has the parts that its type has, in this
- * order: id (u32), seq (u32), rank (u32), flags (u8), name (u32 length, bytes), signature, text (u32
- * length, bytes). Integers are little-endian. A signature is u8 kind, dtype,
+ * order: id (u32), seq (u32), rank (u32), flags (u8), name (u32 length, bytes), signature, text
+ * (u32 length, bytes). Integers are little-endian. A signature is u8 kind, dtype,
  * op, ndim; u32 root, process set, group size; the bits of two float64 (prescale, postscale); ndim
  * x u64 dimensions; of a group also u64 elements of all members and u64 digest of their shapes.
  *
@@ -13,7 +13,7 @@
  *                                 text            direct use seq of it (order.h); else 0
  *      OFFER         leader       id              the same, by number
  *      JOIN          leader       rank, flags     all ranks of my node have joined, this one last;
- *                                                 flags bit 0: nothing of them is in flight directly
+ *                                                 flags bit 0: they have nothing in flight directly
  *      DIED          both         rank, text      a rank is dead
  *      SHUTDOWN      both         rank            a rank leaves; to leaders in order with decisions
  *      STALL_REPLY   leader       text            stall_facts.h, and JSON (diagnose.h)
@@ -31,13 +31,13 @@
  *                                                 the next use
  *      BLOCKED       leader       flags           1: all ranks of my node wait and submit nothing
  *                                                 (progress/waits.h); 0: not so
- *      VOID          coordinator  id, seq         the direct use seq is void: offer it, who has begun
- *                                                 it or will
+ *      VOID          coordinator  id, seq         the direct use seq is void: who has begun it, or
+ *                                                 will, is to offer it
  *      LACK          leader       id, seq         I have not begun it, and shall not
  *      WAITING       leader       id, seq         I have begun it, and it takes long
- *      CLEAR         leader       -               nothing of my node, which has joined, is in flight
+ *      CLEAR         leader       -               my node, which has joined, has nothing in flight
  *                                                 directly any more
- *      HAVE          leader       id, seq         after SHUTDOWN, of each number that goes directly:
+ *      HAVE          leader       id, seq         after SHUTDOWN, of each number that goes so:
  *                                                 the last use that I have begun
  *      FROZEN        leader       -               that was all; I begin no more
  *      ENDED         coordinator  -               what is void of that was said before; the rest

@@ -151,6 +151,19 @@ static inline struct rg_epochs *rg_view_place(const struct rg_view *view, int r,
     return &view->places[(size_t) r * RG_ENTRIES_MAX + id];
 }
 
+/* The slot of the r-th rank for an epoch of an entry whose slots are at offset, so far apart: its
+ * first word is the epoch once it is filled, the payload comes behind the header. */
+static inline char *rg_view_slot(const struct rg_view *view, uint64_t offset, uint64_t nbytes,
+                                 uint64_t epoch, int r)
+{
+    return view->arenas + (size_t) r * RG_INLINE_NBYTES + offset + (epoch & 1) * nbytes;
+}
+
+static inline size_t rg_slot_header_nbytes(size_t payload_nbytes)
+{
+    return payload_nbytes > 56 ? 64 : 8;
+}
+
 /* What people call the r-th rank of the node. */
 static inline int rg_view_shown_rank(const struct rg_view *view, int r)
 {

@@ -173,6 +173,20 @@ const char *rg_join_refusal(int kind)
     return kind < (int) rg_array_len(texts) ? texts[kind] : NULL;
 }
 
+struct rg_scale rg_signature_scale(const struct rg_signature *sig, int size)
+{
+    struct rg_scale scale = { sig->prescale, sig->postscale, 1 };
+
+    if (sig->op != REIGEN_AVERAGE)
+        return scale;
+    if (sig->dtype == REIGEN_FLOAT16 || sig->dtype == REIGEN_FLOAT32 ||
+        sig->dtype == REIGEN_FLOAT64 || sig->dtype == REIGEN_BFLOAT16)
+        scale.post /= size;
+    else
+        scale.divisor = size;
+    return scale;
+}
+
 uint64_t rg_signature_nbytes(const struct rg_signature *sig)
 {
     uint64_t nbytes = rg_dtype_nbytes(sig->dtype);

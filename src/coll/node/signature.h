@@ -36,6 +36,8 @@ const char *rg_join_refusal(int kind);
 /* Payload of one rank, of all members of a group; UINT64_MAX: beyond that. Of an allgather and an
  * alltoall without dimension 0. */
 uint64_t rg_signature_nbytes(const struct rg_signature *sig);
+/* How an allreduce of this signature is scaled among so many ranks. */
+struct rg_scale rg_signature_scale(const struct rg_signature *sig, int size);
 /* Whether several nodes may carry such an operation out directly, without agreeing on each use
  * (negotiate/order.h): small allreduces in host memory, and barriers. */
 bool rg_signature_is_direct(const struct rg_signature *sig);

@@ -167,7 +167,7 @@ static bool take_slots(struct rg_view *view, struct rg_entry *entry, uint64_t nb
 {
     uint64_t slot = 0;
 
-    nbytes = ((nbytes > 56 ? 64 : 8) + nbytes + 63) & ~(uint64_t) 63;
+    nbytes = (rg_slot_header_nbytes(nbytes) + nbytes + 63) & ~(uint64_t) 63;
     if (entry->slot && entry->slot_nbytes >= nbytes)
         return true;
     if (rg_pool_take(&view->shared->slots, view->arenas, 2 * nbytes, &slot) < 0)

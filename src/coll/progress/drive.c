@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "base/time.h"
-#include "coll/progress/direct.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/inline.h"
 #include "coll/progress/join.h"
@@ -155,7 +154,7 @@ static void go_on(struct rg_progress *progress)
     }
     if (item->flags & RG_RUN_DIRECT) {
         rg_run_activity(progress, "REIGEN_DIRECT_ALLREDUCE");
-        rg_direct_take(progress, run->ops[0]);
+        rg_inline_take(progress, run->ops[0]);
         end_run(progress, 0, NULL);
         return;
     }
@@ -235,7 +234,7 @@ static void give_up(struct rg_progress *progress, int status, const char *text)
     if (!progress->exec_dead) {
         rg_multi_hurry(progress);
         rg_multi_drive(progress); /* the other leaders are to hear of it first, and once */
-        rg_direct_give_up(progress);
+        rg_multi_stop(progress, false);
         rg_exec_abort(progress->exec);
     }
     progress->exec_dead = true;

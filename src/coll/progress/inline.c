@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "coll/far/direct.h"
 #include "coll/node/signature.h"
 #include "coll/progress/finish.h"
 #include "coll/reduce/reduce.h"
@@ -50,15 +51,9 @@ enum rg_entry_mode rg_inline_choose(void *arg, const struct rg_notice *notice)
                ? RG_ENTRY_DIRECT : RG_ENTRY_STREAM;
 }
 
-char *rg_inline_slot(const struct rg_view *view, uint64_t offset, uint64_t nbytes, uint64_t epoch,
-                     int r)
-{
-    return view->arenas + (size_t) r * RG_INLINE_NBYTES + offset + (epoch & 1) * nbytes;
-}
-
 static char *slot_of(const struct rg_progress *progress, const struct rg_op *op, int r)
 {
-    return rg_inline_slot(&progress->view, op->slot.offset, op->slot.nbytes, op->epoch, r);
+    return rg_view_slot(&progress->view, op->slot.offset, op->slot.nbytes, op->epoch, r);
 }
 
 static _Atomic uint64_t *seq_of(const struct rg_progress *progress, const struct rg_op *op, int r)
@@ -68,7 +63,7 @@ static _Atomic uint64_t *seq_of(const struct rg_progress *progress, const struct
 
 static size_t header_nbytes(const struct rg_op *op)
 {
-    return rg_inline_header_nbytes(op->nbytes);
+    return rg_slot_header_nbytes(op->nbytes);
 }
 
 void rg_inline_fill(struct rg_progress *progress, struct rg_op *op)
@@ -91,6 +86,20 @@ void rg_inline_post(struct rg_progress *progress, struct rg_op *op)
 {
     rg_inline_fill(progress, op);
     rg_bell_ring_all(&progress->team->bells, false);
+}
+
+void rg_inline_take(struct rg_progress *progress, struct rg_op *op)
+{
+    const char *at;
+
+    if (!op || op->kind != REIGEN_ALLREDUCE || !rg_direct_by_slots(&progress->view, op))
+        return;
+    at = slot_of(progress, op, 0) + header_nbytes(op);
+    for (int i = 0; i < op->n; i++) {
+        if (op->tensors[i].nbytes)
+            memcpy(op->tensors[i].out, at, op->tensors[i].nbytes);
+        at += op->tensors[i].nbytes;
+    }
 }
 
 static void reduce_all(struct rg_progress *progress, const struct rg_op *op, uint64_t absent)

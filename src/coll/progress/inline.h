@@ -21,18 +21,13 @@
 extern const struct rg_shortcut rg_inline_shortcut;
 /* For rg_table.choose; arg is the progress engine. */
 enum rg_entry_mode rg_inline_choose(void *arg, const struct rg_notice *notice);
-/* A rank's slot of an epoch: its first word is the epoch when it is filled, the payload comes after
- * so many bytes. */
-char *rg_inline_slot(const struct rg_view *view, uint64_t offset, uint64_t nbytes, uint64_t epoch,
-                     int r);
-static inline size_t rg_inline_header_nbytes(size_t payload_nbytes)
-{
-    return payload_nbytes > 56 ? 64 : 8;
-}
 /* Fill this rank's slot. */
 void rg_inline_fill(struct rg_progress *progress, struct rg_op *op);
 /* The same, and say so. */
 void rg_inline_post(struct rg_progress *progress, struct rg_op *op);
+/* Of what leaders exchanged: have the result, from the first rank's slot. op: NULL where this rank
+ * had joined. */
+void rg_inline_take(struct rg_progress *progress, struct rg_op *op);
 /* As rg_op_done, after a look at the slots. Waits for a thread that is looking already. */
 bool rg_op_look(struct rg_progress *progress, struct rg_op *op);
 

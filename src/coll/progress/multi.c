@@ -8,10 +8,10 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/far/direct.h"
 #include "coll/negotiate/order.h"
 #include "coll/node/signature.h"
 #include "coll/planes/exec.h"
-#include "coll/progress/direct.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/submit.h"
 #include "coll/progress/watch.h"
@@ -141,19 +141,59 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
 
 static void on_void(void *arg, uint32_t id, bool again)
 {
-    rg_direct_void(arg, id, again);
+    struct rg_progress *progress = arg;
+
+    rg_direct_void(progress->multi->direct, id, again);
 }
 
 static void on_expect(void *arg, uint32_t id, uint32_t seq)
 {
-    rg_direct_expect(arg, id, seq);
+    struct rg_progress *progress = arg;
+
+    rg_direct_expect(progress->multi->direct, id, seq);
+}
+
+/* The entry waits for other nodes since then; 0: not any more. */
+static void note(void *arg, const struct rg_run_item *item, uint64_t since_ns)
+{
+    struct rg_progress *progress = arg;
+    struct offer *offer = &progress->multi->offers[item->id];
+
+    offer->epoch = item->epoch;
+    atomic_store(&offer->since_ns, since_ns);
+}
+
+/* For the timeline: the other nodes have come, too. */
+static void tell_observer(struct rg_progress *progress, uint32_t id)
+{
+    struct rg_observer *observer = rg_progress_timed(progress);
+
+    if (!observer || !rg_order_decides(progress->multi->order))
+        return;
+    for (int node = 0; node < progress->team->nnodes; node++)
+        observer->ops->offered(progress, node, progress->view.entries[id].key);
+}
+
+/* The leaders have exchanged it: all ranks of the node come to it in the log. */
+static void on_result(void *arg, const struct rg_run_item *item)
+{
+    struct rg_progress *progress = arg;
+
+    tell_observer(progress, item->id);
+    note(progress, item, 0);
+    rg_runlog_append(&progress->view.log, item, 1, rg_log_slowest, progress);
+    for (int r = 0; r < progress->view.n; r++)
+        if (r != progress->view.me)
+            rg_wake_ring(&progress->wake, r, true);
 }
 
 static void on_joined(void *arg, int last_rank)
 {
-    flush(arg);
-    rg_direct_all_joined(arg);
-    decide(arg, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
+    struct rg_progress *progress = arg;
+
+    flush(progress);
+    rg_direct_all_joined(progress->multi->direct);
+    decide(progress, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
 }
 
 static void on_died(void *arg, int rank, const char *text)
@@ -245,12 +285,16 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
         .arg = progress,
     };
 
+    const struct rg_direct_options direct = { .team = progress->team, .view = &progress->view,
+                                              .ops = progress->by_entry, .on_result = on_result,
+                                              .note = note, .arg = progress };
+
     if (!goes_directly(progress))
         events.on_void = NULL;
     progress->multi = calloc(1, sizeof(*progress->multi));
     if (!progress->multi)
         return rg_error_set(err, ENOMEM, "out of memory");
-    if (rg_direct_create(progress, &progress->multi->direct) < 0)
+    if (rg_direct_create(&direct, &progress->multi->direct) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     int r = rg_order_create(progress->team, progress->config, &events, deadline_ns,
                             &progress->multi->order, err);
@@ -260,24 +304,11 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
     return r;
 }
 
-void rg_multi_note(struct rg_progress *progress, const struct rg_run_item *item, uint64_t since_ns)
-{
-    struct offer *offer = &progress->multi->offers[item->id];
-
-    offer->epoch = item->epoch;
-    atomic_store(&offer->since_ns, since_ns);
-}
-
-struct rg_direct *rg_multi_direct(const struct rg_progress *progress)
-{
-    return progress->multi ? progress->multi->direct : NULL;
-}
-
 static int offer_join(struct rg_progress *progress, const struct rg_run_item *item)
 {
     int r = rg_order_offer_join(progress->multi->order, (int) item->epoch - 1);
 
-    rg_direct_node_joined(progress);
+    rg_direct_node_joined(progress->multi->direct, progress->multi->order);
     return r;
 }
 
@@ -293,10 +324,10 @@ static int offer(struct rg_progress *progress, const struct rg_run_item *item)
     /* Whoever wrote the key has stored a version after it. The way from there to here leads through
      * another process, which orders the two, but is not seen by a checker of this one's threads. */
     atomic_load(&entry->version);
-    r = rg_direct_begin(progress, item);
+    r = rg_direct_begin(progress->multi->direct, progress->multi->order, item);
     if (r != 0)
         return r < 0 ? r : 0;
-    rg_multi_note(progress, item, rg_now_ns());
+    note(progress, item, rg_now_ns());
     return rg_order_offer(progress->multi->order, entry->key, &entry->sig,
                           item->flags & RG_RUN_FAILED ? view->errors[item->id][item->epoch & 1]
                                                       : NULL);
@@ -374,8 +405,8 @@ bool rg_multi_drive(struct rg_progress *progress)
     moved = offer_all(progress);
     thorough = multi->hurried || ++multi->rounds % ROUNDS == 0;
     multi->hurried = false;
-    moved |= rg_direct_progress(progress, thorough);
-    if (!thorough && rg_direct_in_flight(progress))
+    moved |= rg_direct_progress(multi->direct, thorough);
+    if (!thorough && rg_direct_in_flight(progress->multi->direct))
         return moved;
     announce(progress);
     if (progress->observer)
@@ -396,7 +427,13 @@ void rg_multi_hurry(struct rg_progress *progress)
 
 int rg_multi_failure(struct rg_progress *progress, struct rg_error *err)
 {
-    return progress->multi ? rg_direct_failure(progress, err) : 0;
+    return progress->multi ? rg_direct_failure(progress->multi->direct, err) : 0;
+}
+
+void rg_multi_stop(struct rg_progress *progress, bool sends)
+{
+    if (progress->multi)
+        rg_direct_stop(progress->multi->direct, sends);
 }
 
 bool rg_multi_has_work(struct rg_progress *progress)
@@ -404,7 +441,7 @@ bool rg_multi_has_work(struct rg_progress *progress)
     struct rg_run_item item;
 
     return progress->multi &&
-           (rg_direct_in_flight(progress) ||
+           (rg_direct_in_flight(progress->multi->direct) ||
             rg_runlog_read(&progress->view.ready, progress->multi->ready_position, &item));
 }
 
@@ -415,7 +452,7 @@ int rg_multi_wait_fds(struct rg_progress *progress, int *ret_fds, unsigned *ret_
     if (!progress->multi)
         return 0;
     n = rg_order_wait_fds(progress->multi->order, ret_fds, ret_events, max);
-    return n + rg_direct_wait_fds(progress, ret_fds + n, ret_events + n, max - n);
+    return n + rg_direct_wait_fds(progress->multi->direct, ret_fds + n, ret_events + n, max - n);
 }
 
 struct rg_order *rg_multi_order(const struct rg_progress *progress)
@@ -427,7 +464,7 @@ void rg_multi_after_fork(struct rg_progress *progress)
 {
     if (progress->multi)
         rg_order_after_fork(progress->multi->order);
-    rg_direct_after_fork(progress);
+    rg_direct_after_fork(progress->multi->direct);
 }
 
 void rg_multi_destroy(struct rg_multi *multi)

@@ -12,7 +12,6 @@
 
 #include "coll/progress/state.h"
 
-struct rg_direct;
 struct rg_order;
 
 #define RG_CROSSED_NS (4 * RG_NS_PER_S) /* so long ranks wait before it is a deadlock */
@@ -29,10 +28,9 @@ bool rg_multi_drive(struct rg_progress *progress);
 void rg_multi_hurry(struct rg_progress *progress);
 /* Why it cannot go on, once: -errno with err; else 0. */
 int rg_multi_failure(struct rg_progress *progress, struct rg_error *err);
-/* What is in flight directly; NULL where this rank is no leader. */
-struct rg_direct *rg_multi_direct(const struct rg_progress *progress);
-/* The entry waits for other nodes since then; 0: not any more. */
-void rg_multi_note(struct rg_progress *progress, const struct rg_run_item *item, uint64_t since_ns);
+/* Nothing goes directly any more, and nothing is in flight so; the operations are for others to
+ * end. sends: what was sent still goes. */
+void rg_multi_stop(struct rg_progress *progress, bool sends);
 /* Something has arrived on the node and is not offered yet. */
 bool rg_multi_has_work(struct rg_progress *progress);
 /* What a driver may sleep on: as rg_order_wait_fds. */

@@ -11,7 +11,6 @@
 #include "coll/boot/boot.h"
 #include "coll/ground/config.h"
 #include "coll/planes/exec.h"
-#include "coll/progress/direct.h"
 #include "coll/progress/run.h"
 #include "coll/progress/watch.h"
 
@@ -271,7 +270,7 @@ void rg_progress_destroy(struct rg_progress *progress, uint64_t until_ns, const 
     wait_for_users(progress, until_ns, users);
     atomic_store(&progress->stopping, true);
     rg_waiting_stop(progress);
-    rg_direct_stop(progress);
+    rg_multi_stop(progress, true);
     cancel_all(progress);
     rg_notify_flush(&progress->notify);
     abandoned = atomic_load(&progress->abandoned);

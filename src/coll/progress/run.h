@@ -51,8 +51,6 @@ struct rg_run {
 int rg_run_create(int size, struct rg_run **ret_run);
 void rg_run_destroy(struct rg_run *run); /* NULL is fine */
 
-/* How an allreduce of this signature is scaled among so many ranks. */
-struct rg_scale rg_run_scale(const struct rg_signature *sig, int size);
 /* Begin the run, or go on with it when exec is done. 1: exec is at work, 0: there is nothing more
  * to do, -errno. */
 int rg_run_next(struct rg_progress *progress);

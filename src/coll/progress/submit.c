@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
+#include "coll/far/direct.h"
 #include "coll/node/signature.h"
-#include "coll/progress/direct.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/inline.h"
 
@@ -135,7 +135,7 @@ static int announce(struct rg_progress *progress, struct rg_op *op)
         rg_inline_post(progress, op);
         atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
     } else {
-        if (op->mode == RG_ENTRY_DIRECT && rg_direct_by_slots(progress, op))
+        if (op->mode == RG_ENTRY_DIRECT && rg_direct_by_slots(&progress->view, op))
             rg_inline_fill(progress, op);
         atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
         stream_post(progress, op);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the slots of a node's ranks to the exchange between leaders, and back. */
-#include "coll/progress/direct.h"
+#include "coll/far/direct.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,6 @@
 #include "coll/far/far.h"
 #include "coll/negotiate/order.h"
 #include "coll/node/signature.h"
-#include "coll/progress/inline.h"
-#include "coll/progress/multi.h"
-#include "coll/progress/run.h"
-#include "coll/progress/submit.h"
 #include "coll/reduce/reduce.h"
 
 #define SLOW_NS (100 * RG_NS_PER_MS) /* after which the coordinator hears of it */
@@ -31,6 +27,8 @@ struct use {
 };
 
 struct rg_direct {
+    struct rg_direct_options options;
+    struct rg_order *order;  /* NULL: nothing has arrived yet */
     struct rg_far *far;
     struct use **uses;       /* by number; NULL: none is in flight */
     size_t uses_capacity;
@@ -75,13 +73,13 @@ static void release(struct rg_direct *direct, struct use *use)
 }
 
 /* What the exchange needs to know of a signature. */
-static void describe(const struct rg_progress *progress, const struct rg_signature *sig,
+static void describe(const struct rg_direct *direct, const struct rg_signature *sig,
                      struct rg_far_op *far)
 {
     far->dtype = sig->dtype;
     far->op = sig->op == REIGEN_AVERAGE ? REIGEN_SUM : sig->op;
     far->count = rg_signature_nbytes(sig) / rg_dtype_nbytes(sig->dtype);
-    far->scale = rg_run_scale(sig, progress->team->size);
+    far->scale = rg_signature_scale(sig, direct->options.team->size);
 }
 
 static void fail(struct rg_direct *direct, int r, const char *text)
@@ -98,7 +96,7 @@ static char *slot_of(const struct rg_view *view, const struct rg_run_item *item,
 {
     const struct rg_entry *entry = &view->entries[item->id];
 
-    return rg_inline_slot(view, entry->slot, entry->slot_nbytes, item->epoch, r);
+    return rg_view_slot(view, entry->slot, entry->slot_nbytes, item->epoch, r);
 }
 
 /* Whoever has announced it has filled its slot; one may be just about to. */
@@ -119,7 +117,8 @@ static void reduce_slots(const struct rg_view *view, const struct rg_run_item *i
                          struct rg_far_op *far)
 {
     const struct rg_scale before = { far->scale.pre, 1.0, 1 };
-    size_t nbytes = far->count * rg_dtype_nbytes(far->dtype), skip = rg_inline_header_nbytes(nbytes);
+    size_t nbytes = far->count * rg_dtype_nbytes(far->dtype);
+    size_t skip = rg_slot_header_nbytes(nbytes);
     const void *srcs[RG_INLINE_RANKS_MAX];
 
     far->out = slot_of(view, item, view->me) + skip;
@@ -134,33 +133,35 @@ static void reduce_slots(const struct rg_view *view, const struct rg_run_item *i
 }
 
 /* It can go: 1, and whether by slots; -EAGAIN: some rank is just about to fill its own. */
-static int has_come(struct rg_progress *progress, const struct rg_run_item *item, bool *ret_by_slots)
+static int has_come(const struct rg_direct *direct, const struct rg_run_item *item,
+                    bool *ret_by_slots)
 {
-    const struct rg_op *op = atomic_load(&progress->by_entry[item->id]);
-    const struct rg_view *view = &progress->view;
+    const struct rg_op *op = atomic_load(&direct->options.ops[item->id]);
+    const struct rg_view *view = direct->options.view;
     bool own = op && op->epoch == item->epoch;
 
     if (view->n == 1 && !own)
         return -EAGAIN;
-    *ret_by_slots = view->n > 1 || rg_direct_by_slots(progress, op);
+    *ret_by_slots = view->n > 1 || rg_direct_by_slots(view, op);
     return !*ret_by_slots || all_filled(view, item) ? 1 : -EAGAIN;
 }
 
-int rg_direct_begin(struct rg_progress *progress, const struct rg_run_item *item)
+int rg_direct_begin(struct rg_direct *direct, struct rg_order *order,
+                    const struct rg_run_item *item)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
-    const struct rg_view *view = &progress->view;
+    const struct rg_view *view = direct->options.view;
     const struct rg_entry *entry = &view->entries[item->id];
     uint32_t id = 0, seq = 0;
     bool by_slots = false;
     struct use *use;
     int r;
 
+    direct->order = order;
     if (entry->mode != RG_ENTRY_DIRECT || item->flags & RG_RUN_FAILED || direct->dead)
         return 0;
-    r = has_come(progress, item, &by_slots);
+    r = has_come(direct, item, &by_slots);
     if (r == 1)
-        r = rg_order_direct(rg_multi_order(progress), entry->key, &entry->sig, &id, &seq);
+        r = rg_order_direct(order, entry->key, &entry->sig, &id, &seq);
     if (r != 1)
         return r;
     use = new_use(direct, id);
@@ -171,16 +172,16 @@ int rg_direct_begin(struct rg_progress *progress, const struct rg_run_item *item
     use->since_ns = rg_now_ns();
     use->far.seq = seq;
     use->far.round = direct->round;
-    describe(progress, &entry->sig, &use->far);
+    describe(direct, &entry->sig, &use->far);
     if (by_slots) {
         reduce_slots(view, item, &use->far);
     } else {
-        const struct rg_op *op = atomic_load(&progress->by_entry[item->id]);
+        const struct rg_op *op = atomic_load(&direct->options.ops[item->id]);
 
         use->far.in = op->tensors[0].in;
         use->far.out = op->tensors[0].out;
     }
-    rg_multi_note(progress, item, use->since_ns);
+    direct->options.note(direct->options.arg, item, use->since_ns);
     r = rg_far_post(direct->far, &use->far);
     if (r < 0)
         fail(direct, r, r == -ENOMEM ? "out of memory" : "another host means another size");
@@ -189,43 +190,22 @@ int rg_direct_begin(struct rg_progress *progress, const struct rg_run_item *item
 
 /* ---- what becomes of it */
 
-/* For the timeline: the other nodes have come, too. */
-static void tell_observer(struct rg_progress *progress, const struct use *use)
-{
-    struct rg_observer *observer = rg_progress_timed(progress);
-    const char *name = progress->view.entries[use->item.id].key;
-
-    if (!observer || !rg_order_decides(rg_multi_order(progress)))
-        return;
-    for (int node = 0; node < progress->team->nnodes; node++)
-        observer->ops->offered(progress, node, name);
-}
-
 static void on_done(void *arg, struct rg_far_op *far)
 {
-    struct rg_progress *progress = arg;
+    struct rg_direct *direct = arg;
     struct use *use = (struct use *) (void *) far;
     struct rg_run_item item = { use->item.id, RG_RUN_DIRECT, use->item.epoch };
     uint32_t id = far->id;
     bool own = use->own;
 
-    if (own) {
-        tell_observer(progress, use);
-        rg_multi_note(progress, &item, 0);
-    }
-    release(rg_multi_direct(progress), use);
-    if (own) {
-        rg_runlog_append(&progress->view.log, &item, 1, rg_log_slowest, progress);
-        for (int r = 0; r < progress->view.n; r++)
-            if (r != progress->view.me)
-                rg_wake_ring(&progress->wake, r, true);
-    }
-    rg_order_direct_done(rg_multi_order(progress), id);
+    release(direct, use);
+    if (own)
+        direct->options.on_result(direct->options.arg, &item);
+    rg_order_direct_done(direct->order, id);
 }
 
-void rg_direct_void(struct rg_progress *progress, uint32_t id, bool again)
+void rg_direct_void(struct rg_direct *direct, uint32_t id, bool again)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
     struct use *use = id < direct->uses_capacity ? direct->uses[id] : NULL;
     const struct rg_entry *entry;
     int r;
@@ -234,20 +214,18 @@ void rg_direct_void(struct rg_progress *progress, uint32_t id, bool again)
         return;
     rg_far_drop(direct->far, &use->far);
     if (again) {
-        entry = &progress->view.entries[use->item.id];
-        r = rg_order_offer(rg_multi_order(progress), entry->key, &entry->sig, NULL);
+        entry = &direct->options.view->entries[use->item.id];
+        r = rg_order_offer(direct->order, entry->key, &entry->sig, NULL);
         if (r < 0)
             fail(direct, r, "an operation could not be offered to the other hosts");
     } else if (use->own) {
-        rg_multi_note(progress, &use->item, 0);
+        direct->options.note(direct->options.arg, &use->item, 0);
     }
     release(direct, use);
 }
 
-void rg_direct_expect(struct rg_progress *progress, uint32_t id, uint32_t seq)
+void rg_direct_expect(struct rg_direct *direct, uint32_t id, uint32_t seq)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
-
     if (direct->dead)
         return;
     if (rg_far_expect(direct->far, id, seq) < 0)
@@ -263,20 +241,19 @@ void rg_direct_expect(struct rg_progress *progress, uint32_t id, uint32_t seq)
 
 static void on_early(void *arg, uint32_t id, uint32_t seq, uint8_t round)
 {
-    struct rg_progress *progress = arg;
-    struct rg_direct *direct = rg_multi_direct(progress);
+    struct rg_direct *direct = arg;
     struct rg_signature sig;
     struct use *use;
 
     if (!direct->node_joined || round != direct->round ||
-        !rg_order_lend(rg_multi_order(progress), id, seq, &sig))
+        !rg_order_lend(direct->order, id, seq, &sig))
         return;
     use = new_use(direct, id);
     if (use) {
         use->since_ns = rg_now_ns();
         use->far.seq = seq;
         use->far.round = round;
-        describe(progress, &sig, &use->far);
+        describe(direct, &sig, &use->far);
         use->zeros = malloc(RG_FAR_NBYTES_MAX);
         use->far.out = use->zeros;
     }
@@ -284,19 +261,16 @@ static void on_early(void *arg, uint32_t id, uint32_t seq, uint8_t round)
         fail(direct, -ENOMEM, "zeros could not be lent to what other hosts have begun");
 }
 
-void rg_direct_node_joined(struct rg_progress *progress)
+void rg_direct_node_joined(struct rg_direct *direct, struct rg_order *order)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
-
+    direct->order = order;
     direct->node_joined = true;
     if (!direct->dead)
         rg_far_tell_early(direct->far);
 }
 
-void rg_direct_all_joined(struct rg_progress *progress)
+void rg_direct_all_joined(struct rg_direct *direct)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
-
     direct->node_joined = false;
     direct->round++;
 }
@@ -304,10 +278,8 @@ void rg_direct_all_joined(struct rg_progress *progress)
 /* ---- progress */
 
 /* Who waits for long asks where the others are. */
-static void tell_slow(struct rg_progress *progress, uint64_t now_ns)
+static void tell_slow(struct rg_direct *direct, uint64_t now_ns)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
-
     direct->looked_ns = now_ns;
     for (uint32_t id = 0; id < direct->uses_capacity; id++) {
         struct use *use = direct->uses[id];
@@ -316,13 +288,12 @@ static void tell_slow(struct rg_progress *progress, uint64_t now_ns)
             continue;
         use->told = true;
         if (use->own)
-            rg_order_direct_waits(rg_multi_order(progress), id, use->far.seq);
+            rg_order_direct_waits(direct->order, id, use->far.seq);
     }
 }
 
-bool rg_direct_progress(struct rg_progress *progress, bool all)
+bool rg_direct_progress(struct rg_direct *direct, bool all)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
     struct rg_error err = RG_ERROR_INIT;
     bool moved = false;
     int r;
@@ -336,41 +307,36 @@ bool rg_direct_progress(struct rg_progress *progress, bool all)
         uint64_t now_ns = rg_now_ns();
 
         if (now_ns > direct->looked_ns + SLOW_NS / 2)
-            tell_slow(progress, now_ns);
+            tell_slow(direct, now_ns);
     }
     return moved;
 }
 
-int rg_direct_failure(struct rg_progress *progress, struct rg_error *err)
+int rg_direct_failure(struct rg_direct *direct, struct rg_error *err)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
     int r = direct->failure;
 
     if (r < 0) {
         *err = direct->cause;
         direct->failure = 0;
-        rg_direct_give_up(progress);
+        rg_direct_stop(direct, false);
     }
     return r;
 }
 
-bool rg_direct_in_flight(const struct rg_progress *progress)
+bool rg_direct_in_flight(const struct rg_direct *direct)
 {
-    return rg_multi_direct(progress)->nuses > 0;
+    return direct->nuses > 0;
 }
 
-int rg_direct_wait_fds(struct rg_progress *progress, int *ret_fds, unsigned *ret_events, int max)
+int rg_direct_wait_fds(struct rg_direct *direct, int *ret_fds, unsigned *ret_events, int max)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
-
     return direct->dead ? 0 : rg_far_wait_fds(direct->far, ret_fds, ret_events, max);
 }
 
-void rg_direct_stop(struct rg_progress *progress)
+void rg_direct_stop(struct rg_direct *direct, bool sends)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
-
-    if (!direct || direct->dead)
+    if (!direct)
         return;
     for (uint32_t id = 0; id < direct->uses_capacity; id++) {
         if (!direct->uses[id])
@@ -379,43 +345,22 @@ void rg_direct_stop(struct rg_progress *progress)
         release(direct, direct->uses[id]);
     }
     direct->dead = true;
-}
-
-void rg_direct_give_up(struct rg_progress *progress)
-{
-    struct rg_direct *direct = rg_multi_direct(progress);
-
-    rg_direct_stop(progress);
-    if (direct)
+    if (!sends)
         rg_far_abort(direct->far);
-}
-
-void rg_direct_take(struct rg_progress *progress, struct rg_op *op)
-{
-    const char *at;
-
-    if (!op || op->kind != REIGEN_ALLREDUCE || !rg_direct_by_slots(progress, op))
-        return;
-    at = rg_inline_slot(&progress->view, op->slot.offset, op->slot.nbytes, op->epoch, 0) +
-         rg_inline_header_nbytes(op->nbytes);
-    for (int i = 0; i < op->n; i++) {
-        if (op->tensors[i].nbytes)
-            memcpy(op->tensors[i].out, at, op->tensors[i].nbytes);
-        at += op->tensors[i].nbytes;
-    }
 }
 
 /* ---- life */
 
-int rg_direct_create(struct rg_progress *progress, struct rg_direct **ret_direct)
+int rg_direct_create(const struct rg_direct_options *options, struct rg_direct **ret_direct)
 {
-    const struct rg_far_events events = { on_done, on_early, progress };
     struct rg_direct *direct = calloc(1, sizeof(*direct));
+    const struct rg_far_events events = { on_done, on_early, direct };
     int r;
 
     if (!direct)
         return -ENOMEM;
-    r = rg_far_create(progress->team, &events, &direct->far);
+    direct->options = *options;
+    r = rg_far_create(options->team, &events, &direct->far);
     if (r < 0) {
         free(direct);
         return r;
@@ -442,10 +387,7 @@ void rg_direct_destroy(struct rg_direct *direct, int timeout_ms)
     free(direct);
 }
 
-void rg_direct_after_fork(struct rg_progress *progress)
+void rg_direct_after_fork(struct rg_direct *direct)
 {
-    struct rg_direct *direct = rg_multi_direct(progress);
-
-    if (direct)
-        rg_far_after_fork(direct->far);
+    rg_far_after_fork(direct->far);
 }
