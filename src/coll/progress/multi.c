@@ -462,8 +462,9 @@ struct rg_order *rg_multi_order(const struct rg_progress *progress)
 
 void rg_multi_after_fork(struct rg_progress *progress)
 {
-    if (progress->multi)
-        rg_order_after_fork(progress->multi->order);
+    if (!progress->multi)
+        return;
+    rg_order_after_fork(progress->multi->order);
     rg_direct_after_fork(progress->multi->direct);
 }
 
