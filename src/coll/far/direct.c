@@ -329,6 +329,11 @@ bool rg_direct_in_flight(const struct rg_direct *direct)
     return direct->nuses > 0;
 }
 
+bool rg_direct_has_work(const struct rg_direct *direct)
+{
+    return direct->nuses > 0 || (!direct->dead && rg_far_sends(direct->far));
+}
+
 int rg_direct_wait_fds(struct rg_direct *direct, int *ret_fds, unsigned *ret_events, int max)
 {
     return direct->dead ? 0 : rg_far_wait_fds(direct->far, ret_fds, ret_events, max);

@@ -57,6 +57,8 @@ bool rg_direct_progress(struct rg_direct *direct, bool all);
 /* Why it cannot go on, once: -errno with err; else 0. */
 int rg_direct_failure(struct rg_direct *direct, struct rg_error *err);
 bool rg_direct_in_flight(const struct rg_direct *direct);
+/* The same, or something is still to be sent. */
+bool rg_direct_has_work(const struct rg_direct *direct);
 int rg_direct_wait_fds(struct rg_direct *direct, int *ret_fds, unsigned *ret_events, int max);
 /* Nothing is in flight any more, and nothing is begun; the operations are for others to end. sends:
  * what was sent still goes. NULL is fine. */

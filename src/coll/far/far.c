@@ -424,8 +424,6 @@ static int take(struct rg_far *far, const struct rg_far_link *link,
         return -EPROTO;
     if (use->next && frame->seq < use->next)
         return 0; /* void */
-    if (use->next && frame->seq - use->next > 1)
-        return -EPROTO;
     op = use->op;
     if (!op || op->seq != frame->seq)
         return keep(far, use, frame, payload);
@@ -512,6 +510,14 @@ int rg_far_progress(struct rg_far *far, bool all, bool *ret_moved, struct rg_err
         r = look_at(far, &far->links[i], all, ret_moved, err);
     rg_far_flush(far);
     return r;
+}
+
+bool rg_far_sends(const struct rg_far *far)
+{
+    for (int i = 0; i < far->nlinks && !far->dead; i++)
+        if (rg_buf_nbytes(&far->links[i].out) > 0)
+            return true;
+    return false;
 }
 
 void rg_far_tell_early(struct rg_far *far)

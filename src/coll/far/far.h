@@ -88,6 +88,8 @@ void rg_far_abort(struct rg_far *far);
 void rg_far_tell_early(struct rg_far *far);
 
 void rg_far_flush(struct rg_far *far);
+/* Something is left that the sockets did not take. */
+bool rg_far_sends(const struct rg_far *far);
 /* Receive what has come and go on; calls events. all: look at all sockets, and go on with dialling,
  * not only at those that operations in flight wait for. *ret_moved: whether there was anything. 0;
  * -ECONNRESET: a leader that is waited for has been gone for RG_FAR_LAST_WORDS_MS, so others had

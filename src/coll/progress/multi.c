@@ -441,7 +441,7 @@ bool rg_multi_has_work(struct rg_progress *progress)
     struct rg_run_item item;
 
     return progress->multi &&
-           (rg_direct_in_flight(progress->multi->direct) ||
+           (rg_direct_has_work(progress->multi->direct) ||
             rg_runlog_read(&progress->view.ready, progress->multi->ready_position, &item));
 }
 

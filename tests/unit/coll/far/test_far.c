@@ -435,11 +435,12 @@ static void what_makes_no_sense_is_an_error(void **state)
     refuses((uint8_t[16]){ 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 0 }, 4, -EPROTO);
     refuses((uint8_t[16]){ 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 2 }, 4, -EPROTO);
     refuses((uint8_t[16]){ 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 255 }, 4, -EPROTO);
-    refuses((uint8_t[16]){ 0, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1 }, 4, -EPROTO);
     refuses((uint8_t[16]){ 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 0, 1 }, 4, -EPROTO);
     refuses((uint8_t[16]){ 0, 0, 0, 255, 1, 0, 0, 0, 4, 0, 0, 0, 1 }, 4, -EPROTO);
     refuses((uint8_t[16]){ 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 0, 1 }, 4, -EPROTO);
-    /* A use that is over is skipped. */
+    /* A use that is over is skipped, and one that is to come is kept: what tells of it may be later
+     * on its own socket. */
+    refuses((uint8_t[16]){ 0, 0, 0, 0, 9, 0, 0, 0, 4, 0, 0, 0, 1 }, 4, 0);
     refuses((uint8_t[16]){ 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1 }, 4, 0);
 }
 
