@@ -21,19 +21,35 @@ static void to_coordinator(struct rg_decider *decider, int node,
 
     switch (frame->type) {
     case RG_ORDER_OFFER_NEW:
+        rg_decider_refuse(decider, node, frame->name, frame->id, frame->seq);
         rg_decider_offer(decider, node, frame->name, &frame->sig, frame->text);
         break;
     case RG_ORDER_OFFER:
         rg_decider_offer_id(decider, node, frame->id);
         break;
     case RG_ORDER_JOIN:
-        rg_decider_join(decider, node, (int) frame->rank);
+        rg_decider_join(decider, node, (int) frame->rank, frame->flags & RG_ORDER_IS_CLEAR);
         break;
     case RG_ORDER_SHUTDOWN:
         rg_decider_shutdown(decider, (int) frame->rank);
         break;
     case RG_ORDER_EVICTED:
-        rg_decider_evicted(decider, frame->id);
+        rg_decider_evicted(decider, frame->id, frame->seq);
+        break;
+    case RG_ORDER_LACK:
+        rg_decider_lack(decider, node, frame->id, frame->seq);
+        break;
+    case RG_ORDER_WAITING:
+        rg_decider_waiting(decider, node, frame->id, frame->seq);
+        break;
+    case RG_ORDER_CLEAR:
+        rg_decider_clear(decider, node);
+        break;
+    case RG_ORDER_HAVE:
+        rg_decider_have(decider, node, frame->id, frame->seq);
+        break;
+    case RG_ORDER_FROZEN:
+        rg_decider_frozen(decider, node);
         break;
     default:
         break;
@@ -42,13 +58,42 @@ static void to_coordinator(struct rg_decider *decider, int node,
         must(out.type != RG_ORDER_DECIDED || out.id > 0);
 }
 
+static void expect(void *arg, struct rg_use use)
+{
+    (void) arg;
+    must(use.id > 0);
+}
+
+/* As a leader that begins whatever it may. */
+static void to_leader(struct rg_known *known, const struct rg_order_frame *frame, size_t *ndecided)
+{
+    struct rg_use use = { frame->id, frame->seq };
+    struct rg_signature sig;
+    uint32_t i = 0;
+
+    if (frame->type == RG_ORDER_DECIDED || frame->type == RG_ORDER_DECIDED_NEW)
+        rg_known_decided(known, frame, count, expect, ndecided);
+    if (frame->type == RG_ORDER_EVICT)
+        rg_known_retire(known, frame->id, &use);
+    if (frame->type == RG_ORDER_VOID)
+        rg_known_void(known, use);
+    if (frame->type == RG_ORDER_HAVE)
+        rg_known_lend(known, use, &sig);
+    if (frame->type == RG_ORDER_OFFER_NEW)
+        rg_known_begin(known, frame->name, &frame->sig, &use);
+    if (frame->type == RG_ORDER_CLEAR && rg_known_each_begun(known, &i, &use))
+        rg_known_done(known, use.id, &use);
+    must(rg_known_nbegun(known, true) <= rg_known_nbegun(known, false));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
     static const int leaders[] = { 0, 1 };
     struct rg_decider_options options = { .nnodes = 2,
                                           .leaders = leaders,
                                           .fusion_nbytes = 64,
-                                          .capacity = 2 };
+                                          .capacity = 2,
+                                          .direct = true };
     struct rg_decider *decider;
     struct rg_known *known;
     struct rg_buf in = { .data = (uint8_t *) (uintptr_t) data, .end = nbytes };
@@ -64,10 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
         must(frame.type == whole.type);
         rg_frame_drop(&in, &whole);
         to_coordinator(decider, (int) (nframes++ % 2), &frame);
-        if (frame.type == RG_ORDER_DECIDED || frame.type == RG_ORDER_DECIDED_NEW)
-            rg_known_decided(known, &frame, count, &ndecided);
-        if (frame.type == RG_ORDER_EVICT)
-            rg_known_forget(known, frame.id);
+        to_leader(known, &frame, &ndecided);
         rg_order_frame_fini(&frame);
     }
     must(ndecided <= nframes);

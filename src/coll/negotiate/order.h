@@ -11,6 +11,21 @@
  *      on_decided            all nodes have offered it, or have joined: run it next
  *      on_joined, on_shutdown                                                   in their places
  *
+ * An operation that has been decided once has a number, which all leaders know. What is small then
+ * goes *directly*: the leaders exchange data at once, by number and use (far/far.h), and nothing of
+ * it comes here, but that each says rg_order_direct when it begins and rg_order_direct_done at the
+ * end. The exchange comes to its end nowhere unless every leader has begun it, with what its ranks
+ * have submitted or with the zeros of ranks that have joined (rg_order_lend). So there is one
+ * outcome: who does not begin a use, as its ranks do something else under this name, offers, and
+ * the use is void, for all: on_void. Then it is offered and decided as the first one was.
+ *
+ *      rg_order_direct   ---------------------------------> the exchange ends: rg_order_direct_done
+ *                          \
+ *                           a leader offers: on_void -----> rg_order_offer, on_decided
+ *
+ * After on_shutdown nothing is in flight: before it, the leaders tell each other what they have
+ * begun, so that what can end does, and the rest is void.
+ *
  * Everything else is out of line: deaths (rg_order_announce_death, on_died), and what leaders ask
  * each other while something is stuck (rg_order_stall_query, rg_order_blocked and their like).
  *
@@ -48,6 +63,11 @@ struct rg_order_events {
     void (*on_joined)(void *arg, int last_rank);
     /* A rank has called reigen_shutdown. Once, at all leaders (the one that announced it too). */
     void (*on_shutdown)(void *arg, int rank);
+    /* A direct use that this leader has begun is void: drop it, and, if `again`, offer it. NULL, at
+     * the coordinator: nothing goes directly. */
+    void (*on_void)(void *arg, uint32_t id, bool again);
+    /* The next use of this number is seq; those before are over or void. */
+    void (*on_expect)(void *arg, uint32_t id, uint32_t seq);
     /* A rank is dead, or the leader of a silent node. */
     void (*on_died)(void *arg, int rank, const char *text);
     /* Called a few times a second while rg_order_create waits: 0, or -errno and err where that is
@@ -83,9 +103,22 @@ int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events
 /* ---- into the stream */
 
 /* All ranks of this node (that have not joined) have submitted it. error: a mismatch found inside
- * the node, or NULL. 0; -ENOMEM; -EPROTO: it has been offered and is not decided yet. */
+ * the node, or NULL. 0; -ENOMEM; -EPROTO: it has been offered and is not decided yet; -EAGAIN: as
+ * rg_order_direct. */
 int rg_order_offer(struct rg_order *order, const char *name, const struct rg_signature *sig,
                    const char *error);
+/* All ranks of this node (that have not joined) have submitted it. 1: it goes directly, as use
+ * *ret_seq of number *ret_id, and is begun; 0: it is to be offered; -EAGAIN: the use before, to
+ * which this node has lent zeros, is not over. */
+int rg_order_direct(struct rg_order *order, const char *name, const struct rg_signature *sig,
+                    uint32_t *ret_id, uint32_t *ret_seq);
+/* Another leader has begun this use, and all ranks of this node have joined: true, and it is begun,
+ * with zeros, and *ret_sig says of what. */
+bool rg_order_lend(struct rg_order *order, uint32_t id, uint32_t seq, struct rg_signature *ret_sig);
+/* What was begun has come to its end. */
+void rg_order_direct_done(struct rg_order *order, uint32_t id);
+/* What was begun takes long: the leader that decides hears of it, for rg_order_missing. */
+void rg_order_direct_waits(struct rg_order *order, uint32_t id, uint32_t seq);
 /* All ranks of this node have joined; last_rank of them did so last. 0 or -ENOMEM. */
 int rg_order_offer_join(struct rg_order *order, int last_rank);
 /* A rank of this node called reigen_shutdown. */

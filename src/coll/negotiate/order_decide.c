@@ -10,6 +10,15 @@
 #include "coll/node/signature.h"
 
 #define OTHER_MAX 1024 /* longer than any key */
+#define VOIDS_MAX 3    /* in a row: then it is agreed on for a while */
+#define HOLDOFF 64     /* uses */
+#define DIRECT_IDS_MAX (1u << 20) /* numbers below may go directly (far/far.h) */
+
+/* A direct use that takes long, as nodes tell. */
+struct slow {
+    uint32_t seq;
+    uint64_t since_ns;
+};
 
 struct record {
     char *name;
@@ -18,6 +27,12 @@ struct record {
     uint64_t used;             /* the decider's clock at its last decision */
     bool evicting;
     int nevicted;              /* leaders that have forgotten it */
+    bool direct;               /* its uses go directly ... */
+    uint32_t seq;              /* ... from this one on; those before are over or void */
+    uint32_t used_seq;         /* the last one that ended on this node */
+    int nvoids, holdoff;
+    bool void_queued;          /* VOID is not told yet */
+    struct slow slow;
     /* The operation in flight. */
     bool active, queued;
     struct rg_signature sig;
@@ -25,13 +40,21 @@ struct record {
     uint64_t since_ns;         /* ... and when it came */
     char *error;
     UT_hash_handle hh;
-    bool offered[];            /* by node; the name lies behind */
+    bool *asked, *slowly;      /* by node: has not answered VOID; has begun slow.seq */
+    bool offered[];            /* by node; the others and the name lie behind */
 };
 
 struct item {
-    uint8_t type;              /* DECIDED, JOINED, SHUTDOWN, EVICT */
+    uint8_t type;              /* DECIDED, JOINED, SHUTDOWN, EVICT, VOID, ENDED */
     struct record *record;
-    uint32_t number;           /* a rank, or an evicted id */
+    uint32_t number;           /* a rank, or an id */
+    uint32_t seq;
+};
+
+/* After SHUTDOWN: what nodes have begun last of a number. */
+struct begun {
+    bool any;
+    uint32_t least, most;
 };
 
 struct rg_decider {
@@ -42,7 +65,14 @@ struct rg_decider {
     uint32_t nids, nnumbered;
     bool *joined;              /* by node */
     bool *blocked;             /* by node */
-    int njoined;
+    bool *clear;               /* by node */
+    bool *frozen;              /* by node */
+    int njoined, nclear, nfrozen;
+    uint32_t joined_rank;      /* the last one */
+    uint32_t *seqs;            /* by number: no direct use is below, whatever name it had */
+    size_t seqs_capacity;
+    struct begun *begun;       /* by number */
+    size_t begun_capacity;
     struct item *queue;
     size_t queue_from, queue_to, queue_capacity;
     uint64_t clock;
@@ -57,12 +87,14 @@ int rg_decider_create(const struct rg_decider_options *options, struct rg_decide
 
     if (!decider)
         return -ENOMEM;
-    decider->joined = calloc((size_t) options->nnodes, sizeof(bool));
-    decider->blocked = calloc((size_t) options->nnodes, sizeof(bool));
-    if (!decider->joined || !decider->blocked) {
+    decider->joined = calloc(4 * (size_t) options->nnodes, sizeof(bool));
+    if (!decider->joined) {
         rg_decider_destroy(decider);
         return -ENOMEM;
     }
+    decider->blocked = decider->joined + options->nnodes;
+    decider->clear = decider->blocked + options->nnodes;
+    decider->frozen = decider->clear + options->nnodes;
     decider->options = *options;
     decider->nids = 1;
     *ret_decider = decider;
@@ -86,7 +118,8 @@ void rg_decider_destroy(struct rg_decider *decider)
         record_free(decider, record);
     free(decider->by_id);
     free(decider->joined);
-    free(decider->blocked);
+    free(decider->seqs);
+    free(decider->begun);
     free(decider->queue);
     free(decider);
 }
@@ -96,16 +129,29 @@ int rg_decider_count(const struct rg_decider *decider)
     return (int) HASH_COUNT(decider->records);
 }
 
+/* Nodes have begun a direct use, which is not over. */
+static bool is_slow(const struct record *record)
+{
+    return !record->active && record->slow.seq > record->used_seq &&
+           record->slow.seq >= record->seq && record->slow.seq > 0;
+}
+
+/* The node has what is in flight of a name. */
+static bool has_come(const struct record *record, int node)
+{
+    return record->active ? record->offered[node] : is_slow(record) && record->slowly[node];
+}
+
 int rg_decider_missing(const struct rg_decider *decider, const char *name, bool *ret_missing)
 {
     struct record *record;
     int count = 0;
 
     HASH_FIND_STR(decider->records, name, record);
-    if (!record || !record->active)
+    if (!record || (!record->active && !is_slow(record)))
         return 0;
     for (int i = 0; i < decider->options.nnodes; i++) {
-        ret_missing[i] = !record->offered[i] && !decider->joined[i];
+        ret_missing[i] = !has_come(record, i) && !decider->joined[i];
         count += ret_missing[i];
     }
     return count;
@@ -129,10 +175,12 @@ static struct record *get_record(struct rg_decider *decider, const char *name)
     HASH_FIND_STR(decider->records, name, record);
     if (record)
         return record;
-    record = calloc(1, sizeof(*record) + nnodes * sizeof(bool) + strlen(name) + 1);
+    record = calloc(1, sizeof(*record) + 3 * nnodes * sizeof(bool) + strlen(name) + 1);
     if (!record)
         return NULL;
-    record->name = strcpy((char *) &record->offered[nnodes], name);
+    record->asked = &record->offered[nnodes];
+    record->slowly = &record->offered[2 * nnodes];
+    record->name = strcpy((char *) &record->offered[3 * nnodes], name);
     HASH_ADD_KEYPTR(hh, decider->records, record->name, strlen(record->name), record);
     return record;
 }
@@ -156,20 +204,60 @@ static int set_error(struct record *record, const char *text)
     return 0;
 }
 
-/* Queue it when every node has offered it or has joined. */
+static void drop_if_unused(struct rg_decider *decider, struct record *record)
+{
+    if (record->id == 0 && !record->active)
+        record_free(decider, record);
+}
+
+/* When every leader has heard and answered what was said by this number, it may stand for another
+ * name. */
+static void release_number(struct rg_decider *decider, struct record *record)
+{
+    if (!record->evicting || record->void_queued || record->nevicted < decider->options.nnodes)
+        return;
+    for (int i = 0; i < decider->options.nnodes; i++)
+        if (record->asked[i])
+            return;
+    decider->by_id[record->id] = NULL;
+    decider->nnumbered--;
+    record->id = 0;
+    record->evicting = record->direct = false;
+    drop_if_unused(decider, record);
+}
+
+/* All have joined, when nothing of before is in flight any more. */
+static int end_round(struct rg_decider *decider)
+{
+    int nnodes = decider->options.nnodes;
+    struct record *record, *next;
+
+    if (decider->njoined < nnodes || decider->nclear < nnodes)
+        return 0;
+    HASH_ITER(hh, decider->records, record, next)
+        if (record->active && !record->queued)
+            return 0;
+    memset(decider->joined, 0, (size_t) nnodes * sizeof(bool));
+    memset(decider->clear, 0, (size_t) nnodes * sizeof(bool));
+    decider->njoined = decider->nclear = 0;
+    return enqueue(decider, (struct item) { .type = RG_ORDER_JOINED,
+                                            .number = decider->joined_rank });
+}
+
+/* Queue it when every node has offered it, or has joined and does not have it. */
 static int check_complete(struct rg_decider *decider, struct record *record)
 {
     if (!record->active || record->queued)
         return 0;
     for (int i = 0; i < decider->options.nnodes; i++)
-        if (!record->offered[i] && !decider->joined[i])
+        if (!record->offered[i] && (!decider->joined[i] || record->asked[i]))
             return 0;
     int r = set_error(record, join_refusal(decider, &record->sig));
 
     if (r == 0)
-        r = enqueue(decider, (struct item) { RG_ORDER_DECIDED, record, 0 });
+        r = enqueue(decider, (struct item) { .type = RG_ORDER_DECIDED, .record = record });
     record->queued = r == 0;
-    return r;
+    return r < 0 ? r : end_round(decider);
 }
 
 /* What people call a node's leader. */
@@ -182,7 +270,17 @@ static int shown(const struct rg_decider *decider, int node)
 
 static bool waits_since(const struct record *record, uint64_t before_ns)
 {
-    return record && record->active && !record->queued && record->since_ns < before_ns;
+    if (!record)
+        return false;
+    if (record->active)
+        return !record->queued && record->since_ns < before_ns;
+    return is_slow(record) && record->slow.since_ns < before_ns;
+}
+
+/* What it is about. */
+static const struct rg_signature *meant(const struct record *record)
+{
+    return record->active ? &record->sig : &record->known;
 }
 
 /* The first blocked node that has offered a and not b; -1: none. */
@@ -190,7 +288,7 @@ static int offered_only(const struct rg_decider *decider, const struct record *a
                         const struct record *b)
 {
     for (int i = 0; i < decider->options.nnodes; i++)
-        if (decider->blocked[i] && a->offered[i] && !b->offered[i] && !decider->joined[i])
+        if (decider->blocked[i] && has_come(a, i) && !has_come(b, i) && !decider->joined[i])
             return i;
     return -1;
 }
@@ -208,7 +306,7 @@ bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns, st
     {
         const char *name = rg_key_name(a->name);
 
-        for (int kind = a->sig.kind + 1; kind <= REIGEN_REDUCESCATTER; kind++) {
+        for (int kind = meant(a)->kind + 1; kind <= REIGEN_REDUCESCATTER; kind++) {
             char other[OTHER_MAX];
             struct record *b;
             int x, y;
@@ -220,7 +318,7 @@ bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns, st
             x = offered_only(decider, a, b);
             y = offered_only(decider, b, a);
             if (x >= 0 && y >= 0)
-                return rg_signature_compare(name, &a->sig, shown(decider, x), &b->sig,
+                return rg_signature_compare(name, meant(a), shown(decider, x), meant(b),
                                             shown(decider, y), err) < 0;
         }
     }
@@ -233,7 +331,7 @@ static int offer(struct rg_decider *decider, int node, struct record *record,
     struct rg_error err = RG_ERROR_INIT;
     int r;
 
-    if (record->queued || (record->active && record->offered[node]))
+    if (record->queued || record->direct || (record->active && record->offered[node]))
         return -EPROTO;
     /* What a node found inside is nearer to the cause than what it makes of it here. */
     r = set_error(record, text);
@@ -249,9 +347,13 @@ static int offer(struct rg_decider *decider, int node, struct record *record,
         r = r < 0 ? r : set_error(record, err.text);
     }
     record->offered[node] = true;
+    record->asked[node] = false;
     if (decider->options.on_offered)
         decider->options.on_offered(decider->options.arg, node, record->name);
-    return r < 0 ? r : check_complete(decider, record);
+    if (r == 0)
+        r = check_complete(decider, record);
+    release_number(decider, record);
+    return r;
 }
 
 int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
@@ -269,7 +371,7 @@ int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id)
     return record ? offer(decider, node, record, &record->known, NULL) : -EPROTO;
 }
 
-int rg_decider_join(struct rg_decider *decider, int node, int rank)
+int rg_decider_join(struct rg_decider *decider, int node, int rank, bool clear)
 {
     struct record *record, *next;
     int r = 0;
@@ -278,19 +380,135 @@ int rg_decider_join(struct rg_decider *decider, int node, int rank)
         return -EPROTO;
     decider->joined[node] = true;
     decider->njoined++;
+    decider->joined_rank = (uint32_t) rank;
     HASH_ITER(hh, decider->records, record, next)
         if (r == 0)
             r = check_complete(decider, record);
-    if (r < 0 || decider->njoined < decider->options.nnodes)
+    if (r < 0)
         return r;
-    memset(decider->joined, 0, (size_t) decider->options.nnodes * sizeof(bool));
-    decider->njoined = 0;
-    return enqueue(decider, (struct item) { RG_ORDER_JOINED, NULL, (uint32_t) rank });
+    return clear ? rg_decider_clear(decider, node) : end_round(decider);
+}
+
+int rg_decider_clear(struct rg_decider *decider, int node)
+{
+    /* Its round may have ended just now, where all that was missing were its own offers. */
+    if (decider->clear[node] || !decider->joined[node])
+        return -EPROTO;
+    decider->clear[node] = true;
+    decider->nclear++;
+    return end_round(decider);
 }
 
 int rg_decider_shutdown(struct rg_decider *decider, int rank)
 {
-    return enqueue(decider, (struct item) { RG_ORDER_SHUTDOWN, NULL, (uint32_t) rank });
+    return enqueue(decider, (struct item) { .type = RG_ORDER_SHUTDOWN,
+                                            .number = (uint32_t) rank });
+}
+
+/* ------------------------------------------------------------ direct uses */
+
+static struct record *numbered(const struct rg_decider *decider, uint32_t id)
+{
+    return id > 0 && id < decider->nids ? decider->by_id[id] : NULL;
+}
+
+static int make_void(struct rg_decider *decider, int node, struct record *record, uint32_t seq)
+{
+    int nnodes = decider->options.nnodes;
+
+    if (!record->direct || seq < record->seq)
+        return 0;
+    record->direct = false;
+    record->void_queued = true;
+    record->seq = seq + 1;
+    record->nvoids++;
+    for (int i = 0; i < nnodes; i++)
+        record->asked[i] = i != node;
+    return enqueue(decider, (struct item) { .type = RG_ORDER_VOID, .number = record->id,
+                                            .seq = seq });
+}
+
+int rg_decider_refuse(struct rg_decider *decider, int node, const char *name, uint32_t id,
+                      uint32_t seq)
+{
+    struct record *record;
+
+    HASH_FIND_STR(decider->records, name, record);
+    return record && record->id == id && id > 0 ? make_void(decider, node, record, seq) : 0;
+}
+
+int rg_decider_lack(struct rg_decider *decider, int node, uint32_t id, uint32_t seq)
+{
+    struct record *record = numbered(decider, id);
+    int r;
+
+    if (!record || seq + 1 < record->seq)
+        return 0;
+    if (record->direct && seq >= record->seq)
+        return make_void(decider, node, record, seq);
+    record->asked[node] = false;
+    r = check_complete(decider, record);
+    release_number(decider, record);
+    return r;
+}
+
+void rg_decider_waiting(struct rg_decider *decider, int node, uint32_t id, uint32_t seq)
+{
+    struct record *record = numbered(decider, id);
+
+    if (!record || seq < record->slow.seq)
+        return;
+    if (seq > record->slow.seq) {
+        record->slow = (struct slow) { seq, rg_now_ns() };
+        memset(record->slowly, 0, (size_t) decider->options.nnodes * sizeof(bool));
+    }
+    record->slowly[node] = true;
+}
+
+void rg_decider_used(struct rg_decider *decider, uint32_t id, uint32_t seq)
+{
+    struct record *record = numbered(decider, id);
+
+    if (!record)
+        return;
+    record->used = ++decider->clock;
+    record->used_seq = seq;
+    record->nvoids = 0;
+}
+
+int rg_decider_have(struct rg_decider *decider, int node, uint32_t id, uint32_t seq)
+{
+    struct begun *begun;
+
+    if (decider->frozen[node] || !numbered(decider, id))
+        return decider->frozen[node] ? -EPROTO : 0;
+    if (rg_grow(&decider->begun, &decider->begun_capacity, (size_t) id + 1) < 0)
+        return -ENOMEM;
+    begun = &decider->begun[id];
+    if (!begun->any)
+        *begun = (struct begun) { true, seq, seq };
+    begun->least = seq < begun->least ? seq : begun->least;
+    begun->most = seq > begun->most ? seq : begun->most;
+    return 0;
+}
+
+int rg_decider_frozen(struct rg_decider *decider, int node)
+{
+    int r = 0;
+
+    if (decider->frozen[node])
+        return -EPROTO;
+    decider->frozen[node] = true;
+    if (++decider->nfrozen < decider->options.nnodes)
+        return 0;
+    for (uint32_t id = 0; id < decider->begun_capacity && r == 0; id++) {
+        const struct begun *begun = &decider->begun[id];
+
+        if (begun->most > begun->least)
+            r = enqueue(decider, (struct item) { .type = RG_ORDER_VOID, .number = id,
+                                                 .seq = begun->most });
+    }
+    return r < 0 ? r : enqueue(decider, (struct item) { .type = RG_ORDER_ENDED });
 }
 
 /* ------------------------------------------------------------ numbers */
@@ -302,7 +520,8 @@ static uint32_t free_number(struct rg_decider *decider)
     for (uint32_t i = 1; i < decider->nids && idle > 0; i++)
         if (!decider->by_id[i])
             return i;
-    if (rg_grow(&decider->by_id, &decider->ids_capacity, decider->nids + 1) < 0)
+    if (rg_grow(&decider->by_id, &decider->ids_capacity, decider->nids + 1) < 0 ||
+        rg_grow(&decider->seqs, &decider->seqs_capacity, decider->nids + 1) < 0)
         return 0;
     return decider->nids++;
 }
@@ -321,47 +540,29 @@ static void call_in_numbers(struct rg_decider *decider)
         if (!record || record->active || record->evicting ||
             record->used >= decider->clock - capacity)
             continue;
-        if (enqueue(decider, (struct item) { RG_ORDER_EVICT, NULL, i }) < 0)
+        if (enqueue(decider, (struct item) { .type = RG_ORDER_EVICT, .number = i }) < 0)
             return;
         record->evicting = true;
         record->nevicted = 0;
     }
 }
 
-static void drop_if_unused(struct rg_decider *decider, struct record *record)
+int rg_decider_evicted(struct rg_decider *decider, uint32_t id, uint32_t seq)
 {
-    if (record->id == 0 && !record->active)
-        record_free(decider, record);
-}
-
-int rg_decider_evicted(struct rg_decider *decider, uint32_t id)
-{
-    struct record *record = id > 0 && id < decider->nids ? decider->by_id[id] : NULL;
+    struct record *record = numbered(decider, id);
 
     if (!record || !record->evicting)
         return -EPROTO;
-    /* The coordinator's own node knows no numbers. */
-    if (++record->nevicted < decider->options.nnodes - 1)
-        return 0;
-    decider->by_id[id] = NULL;
-    decider->nnumbered--;
-    record->id = 0;
-    record->evicting = false;
-    drop_if_unused(decider, record);
+    if (seq > decider->seqs[id])
+        decider->seqs[id] = seq;
+    if (record->seq > decider->seqs[id])
+        decider->seqs[id] = record->seq;
+    record->nevicted++;
+    release_number(decider, record);
     return 0;
 }
 
 /* ------------------------------------------------------------ the stream */
-
-static uint64_t nbytes_of(const struct rg_signature *sig)
-{
-    uint64_t nbytes = rg_dtype_nbytes(sig->dtype);
-
-    for (int i = 0; i < sig->ndim; i++)
-        if (__builtin_mul_overflow(nbytes, (uint64_t) sig->shape[i], &nbytes))
-            return UINT64_MAX;
-    return nbytes;
-}
 
 static bool may_fuse(const struct record *record)
 {
@@ -386,12 +587,38 @@ static bool fuses_with_next(struct rg_decider *decider, const struct record *rec
         memcmp(&a->postscale, &b->postscale, sizeof(double)) != 0)
         return false;
     if (!decider->in_run)
-        decider->run_nbytes = nbytes_of(a);
-    more = nbytes_of(b);
+        decider->run_nbytes = rg_signature_nbytes(a);
+    more = rg_signature_nbytes(b);
     if (decider->run_nbytes > limit || more > limit - decider->run_nbytes)
         return false;
     decider->run_nbytes += more;
     return true;
+}
+
+/* Whether the uses that follow go directly. Where the ranks' ways part again and again it costs
+ * more than it gives. */
+static void grant(struct rg_decider *decider, struct record *record, struct rg_order_frame *frame)
+{
+    record->direct = false;
+    if (!decider->options.direct || record->id >= DIRECT_IDS_MAX ||
+        !rg_signature_is_direct(&record->known))
+        return;
+    if (record->nvoids >= VOIDS_MAX) {
+        record->nvoids = 0;
+        record->holdoff = HOLDOFF;
+    }
+    if (record->holdoff > 0) {
+        record->holdoff--;
+        return;
+    }
+    if (record->seq < decider->seqs[record->id])
+        record->seq = decider->seqs[record->id];
+    if (record->seq == 0)
+        record->seq = 1;
+    record->direct = true;
+    record->used_seq = record->slow.seq = 0;
+    frame->flags |= RG_ORDER_DIRECT;
+    frame->seq = record->seq;
 }
 
 static void number(struct rg_decider *decider, struct record *record,
@@ -412,6 +639,7 @@ static void number(struct rg_decider *decider, struct record *record,
     }
     record->known = record->sig;
     frame->id = record->id;
+    grant(decider, record, frame);
 }
 
 static void tell_decision(struct rg_decider *decider, struct record *record,
@@ -433,6 +661,16 @@ static void tell_decision(struct rg_decider *decider, struct record *record,
     decider->told = record;
 }
 
+static void told_void(struct rg_decider *decider, uint32_t id)
+{
+    struct record *record = numbered(decider, id);
+
+    if (!record)
+        return;
+    record->void_queued = false;
+    release_number(decider, record);
+}
+
 int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame)
 {
     struct rg_order_frame frame = { 0 };
@@ -452,10 +690,14 @@ int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame
     frame.type = item.type;
     if (item.type == RG_ORDER_DECIDED)
         tell_decision(decider, item.record, &frame);
-    else if (item.type == RG_ORDER_EVICT)
-        frame.id = item.number;
-    else
+    else if (item.type == RG_ORDER_JOINED || item.type == RG_ORDER_SHUTDOWN)
         frame.rank = item.number;
+    else
+        frame.id = item.number;
+    if (item.type == RG_ORDER_VOID) {
+        frame.seq = item.seq;
+        told_void(decider, item.number);
+    }
     *ret_frame = frame;
     return 1;
 }

@@ -8,6 +8,10 @@
  * used for as long as `capacity` decisions: the coordinator says EVICT, keeps the name until every
  * leader has answered EVICTED, and so understands offers by that number that were under way.
  *
+ * From then on small allreduces go directly (order.h): the decider hears nothing of them. An offer
+ * of such a name refuses its next direct use, so the decider says that this use is void; each node
+ * answers, with an offer where it had begun it, else that it lacks it; then all is as before.
+ *
  * Thread rule: one thread at a time; nothing blocks.
  */
 #ifndef RG_COLL_NEGOTIATE_ORDER_DECIDE_H
@@ -23,6 +27,7 @@ struct rg_decider_options {
     const int *leaders;    /* rank by node, for messages; borrowed */
     size_t fusion_nbytes;  /* largest sum of a fused run */
     int capacity;          /* numbers kept when idle; 0: no numbers */
+    bool direct;           /* what may goes directly */
     /* of a process set: what people call each rank; NULL: that; borrowed */
     const int *world_ranks;
     /* A node has offered an operation; NULL: nobody wants to know. */
@@ -40,12 +45,30 @@ void rg_decider_destroy(struct rg_decider *decider); /* NULL is fine */
 int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
                      const struct rg_signature *sig, const char *text);
 int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id);
-/* All ranks of the node have joined, rank as the last of them. 0 or -EPROTO. */
-int rg_decider_join(struct rg_decider *decider, int node, int rank);
+/* The node has not begun this direct use of the name, and will not. Unless it is over, or void
+ * already, it is void now. 0 or -ENOMEM. */
+int rg_decider_refuse(struct rg_decider *decider, int node, const char *name, uint32_t id,
+                      uint32_t seq);
+/* The same as an answer to VOID, or because the number is called in. */
+int rg_decider_lack(struct rg_decider *decider, int node, uint32_t id, uint32_t seq);
+/* The node has begun this direct use, which takes long. */
+void rg_decider_waiting(struct rg_decider *decider, int node, uint32_t id, uint32_t seq);
+/* This direct use has come to its end on the coordinator's node: the number is in use. */
+void rg_decider_used(struct rg_decider *decider, uint32_t id, uint32_t seq);
+/* All ranks of the node have joined, rank as the last of them. clear: nothing of them is in flight
+ * directly; else rg_decider_clear says so later: so long no round of joins ends. 0 or -EPROTO,
+ * -ENOMEM. */
+int rg_decider_join(struct rg_decider *decider, int node, int rank, bool clear);
+int rg_decider_clear(struct rg_decider *decider, int node);
 /* A rank leaves; all leaders hear of it at the same place in the stream. 0 or -ENOMEM. */
 int rg_decider_shutdown(struct rg_decider *decider, int rank);
-/* A leader has forgotten the number. 0 or -EPROTO. */
-int rg_decider_evicted(struct rg_decider *decider, uint32_t id);
+/* A leader uses the number no more; seq would be the next direct use. 0 or -EPROTO. */
+int rg_decider_evicted(struct rg_decider *decider, uint32_t id, uint32_t seq);
+/* After SHUTDOWN: the last direct use of a number that the node has begun, and that this was all.
+ * When all nodes have said so, what some have begun and others have not is void, and the stream
+ * ends with ENDED. 0; -EPROTO; -ENOMEM. */
+int rg_decider_have(struct rg_decider *decider, int node, uint32_t id, uint32_t seq);
+int rg_decider_frozen(struct rg_decider *decider, int node);
 
 /* The next frame of the stream: 1, or 0 when nothing is decided. DECIDED frames have name, sig and
  * text too, for the coordinator's own node. All pointers are the decider's, until the next call.

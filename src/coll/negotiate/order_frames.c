@@ -7,21 +7,25 @@
 
 #include "coll/node/signature.h"
 
-enum { ID = 1, RANK = 2, FLAGS = 4, NAME = 8, SIG = 16, TEXT = 32 };
+enum { ID = 1, RANK = 2, FLAGS = 4, NAME = 8, SIG = 16, TEXT = 32, SEQ = 64 };
 
 static const uint8_t parts[RG_ORDER_NTYPES] = {
-    [RG_ORDER_OFFER_NEW] = NAME | SIG | TEXT,
+    [RG_ORDER_OFFER_NEW] = ID | SEQ | NAME | SIG | TEXT,
     [RG_ORDER_OFFER] = ID,
-    [RG_ORDER_JOIN] = RANK,
+    [RG_ORDER_JOIN] = RANK | FLAGS,
     [RG_ORDER_DIED] = RANK | TEXT,
     [RG_ORDER_SHUTDOWN] = RANK,
     [RG_ORDER_STALL_REPLY] = TEXT,
-    [RG_ORDER_DECIDED_NEW] = ID | FLAGS | NAME | SIG | TEXT,
-    [RG_ORDER_DECIDED] = ID | FLAGS,
+    [RG_ORDER_DECIDED_NEW] = ID | SEQ | FLAGS | NAME | SIG | TEXT,
+    [RG_ORDER_DECIDED] = ID | SEQ | FLAGS,
     [RG_ORDER_JOINED] = RANK,
     [RG_ORDER_EVICT] = ID,
-    [RG_ORDER_EVICTED] = ID,
+    [RG_ORDER_EVICTED] = ID | SEQ,
     [RG_ORDER_BLOCKED] = FLAGS,
+    [RG_ORDER_VOID] = ID | SEQ,
+    [RG_ORDER_LACK] = ID | SEQ,
+    [RG_ORDER_WAITING] = ID | SEQ,
+    [RG_ORDER_HAVE] = ID | SEQ,
 };
 
 static uint64_t bits_of(double value)
@@ -88,6 +92,8 @@ void rg_order_frame_put(const struct rg_order_frame *frame, struct rg_buf *buf)
 
     if (has & ID)
         rg_buf_put_u32(buf, frame->id);
+    if (has & SEQ)
+        rg_buf_put_u32(buf, frame->seq);
     if (has & RANK)
         rg_buf_put_u32(buf, frame->rank);
     if (has & FLAGS)
@@ -110,6 +116,8 @@ static int get_parts(struct rg_reader *reader, struct rg_order_frame *frame)
 
     if (has & ID)
         frame->id = rg_reader_u32(reader);
+    if (has & SEQ)
+        frame->seq = rg_reader_u32(reader);
     if (has & RANK)
         frame->rank = rg_reader_u32(reader);
     if (has & FLAGS)

@@ -13,6 +13,12 @@
 struct entry {
     uint32_t id;
     struct rg_signature sig;
+    bool retired;
+    bool direct;          /* its uses go directly ... */
+    bool is_void;         /* ... but not this one */
+    bool void_next;       /* the use after the one that has begun is void */
+    uint32_t next;        /* the use that comes, or has begun; 0: none ever went directly */
+    enum rg_begun begun;
     UT_hash_handle hh;
     char name[];
 };
@@ -21,6 +27,7 @@ struct rg_known {
     struct entry *entries;
     struct entry **by_id;
     size_t ids_capacity;
+    int nbegun, nown;
 };
 
 int rg_known_create(struct rg_known **ret_known)
@@ -52,39 +59,51 @@ void rg_known_destroy(struct rg_known *known)
     free(known);
 }
 
+static struct entry *find(const struct rg_known *known, uint32_t id)
+{
+    return id < known->ids_capacity ? known->by_id[id] : NULL;
+}
+
 uint32_t rg_known_number(const struct rg_known *known, const char *name,
-                         const struct rg_signature *sig)
+                         const struct rg_signature *sig, struct rg_use *ret_refused)
 {
     struct entry *entry;
+    bool goes_directly;
 
+    *ret_refused = (struct rg_use) { 0, 0 };
     HASH_FIND_STR(known->entries, name, entry);
-    if (!entry || rg_signature_compare(NULL, &entry->sig, 0, sig, 0, NULL) < 0)
+    if (!entry)
+        return 0;
+    goes_directly = entry->direct && !entry->is_void;
+    if (goes_directly)
+        *ret_refused = (struct rg_use) { entry->id, entry->next };
+    if (goes_directly || entry->retired || !sig ||
+        rg_signature_compare(NULL, &entry->sig, 0, sig, 0, NULL) < 0)
         return 0;
     return entry->id;
 }
 
-void rg_known_forget(struct rg_known *known, uint32_t id)
-{
-    if (id < known->ids_capacity && known->by_id[id])
-        entry_free(known, known->by_id[id]);
-}
-
 static int learn(struct rg_known *known, const struct rg_order_frame *frame)
 {
-    struct entry *entry;
+    struct entry *entry, *other;
 
     if (frame->id >= IDS_MAX)
         return -EPROTO;
     if (rg_grow(&known->by_id, &known->ids_capacity, frame->id + 1) < 0)
         return -ENOMEM;
     HASH_FIND_STR(known->entries, frame->name, entry);
-    if (entry && entry->id == frame->id) {
+    other = find(known, frame->id);
+    if ((entry && entry->begun) || (other && other->begun))
+        return -EPROTO;
+    if (entry && entry == other) {
         entry->sig = frame->sig;
+        entry->retired = false;
         return 0;
     }
     if (entry)
         entry_free(known, entry);
-    rg_known_forget(known, frame->id);
+    if (other)
+        entry_free(known, other);
     entry = calloc(1, sizeof(*entry) + strlen(frame->name) + 1);
     if (!entry)
         return -ENOMEM;
@@ -96,24 +115,194 @@ static int learn(struct rg_known *known, const struct rg_order_frame *frame)
     return 0;
 }
 
+/* What the decision says of the uses that follow. */
+static void grant(struct rg_known *known, const struct rg_order_frame *frame, const char *name,
+                  void (*expect)(void *arg, struct rg_use use), void *arg)
+{
+    struct entry *entry;
+
+    HASH_FIND_STR(known->entries, name, entry);
+    if (!entry)
+        return;
+    entry->is_void = false;
+    entry->direct = frame->id == entry->id && frame->flags & RG_ORDER_DIRECT && !entry->begun;
+    if (!entry->direct)
+        return;
+    entry->next = frame->seq;
+    if (expect)
+        expect(arg, (struct rg_use) { entry->id, entry->next });
+}
+
 int rg_known_decided(struct rg_known *known, const struct rg_order_frame *frame,
                      void (*fn)(void *arg, const char *name, const struct rg_signature *sig,
                                 const char *text, bool more),
-                     void *arg)
+                     void (*expect)(void *arg, struct rg_use use), void *arg)
 {
     bool more = frame->flags & RG_ORDER_MORE;
     struct entry *entry;
     int r;
 
     if (frame->type == RG_ORDER_DECIDED) {
-        entry = frame->id < known->ids_capacity ? known->by_id[frame->id] : NULL;
+        entry = find(known, frame->id);
         if (!entry)
             return -EPROTO;
+        grant(known, frame, entry->name, expect, arg);
         fn(arg, entry->name, &entry->sig, "", more);
         return 0;
     }
     r = frame->id > 0 ? learn(known, frame) : 0;
-    if (r == 0)
-        fn(arg, frame->name, &frame->sig, frame->text, more);
-    return r;
+    if (r < 0)
+        return r;
+    grant(known, frame, frame->name, expect, arg);
+    fn(arg, frame->name, &frame->sig, frame->text, more);
+    return 0;
+}
+
+/* ---- direct uses */
+
+static void begin(struct rg_known *known, struct entry *entry, enum rg_begun how)
+{
+    entry->begun = how;
+    known->nbegun++;
+    known->nown += how == RG_BEGUN_OWN;
+}
+
+/* Its use is over, or void. */
+static void end(struct rg_known *known, struct entry *entry)
+{
+    known->nbegun -= entry->begun != RG_BEGUN_NOT;
+    known->nown -= entry->begun == RG_BEGUN_OWN;
+    entry->begun = RG_BEGUN_NOT;
+    entry->next++;
+}
+
+bool rg_known_has_begun(const struct rg_known *known, const char *name)
+{
+    struct entry *entry;
+
+    if (known->nbegun == 0)
+        return false;
+    HASH_FIND_STR(known->entries, name, entry);
+    return entry && entry->begun;
+}
+
+int rg_known_begin(struct rg_known *known, const char *name, const struct rg_signature *sig,
+                   struct rg_use *ret_use)
+{
+    struct entry *entry;
+
+    HASH_FIND_STR(known->entries, name, entry);
+    if (entry && entry->begun)
+        return -EAGAIN;
+    if (!entry || !entry->direct || entry->is_void || entry->retired ||
+        rg_signature_compare(NULL, &entry->sig, 0, sig, 0, NULL) < 0)
+        return 0;
+    begin(known, entry, RG_BEGUN_OWN);
+    *ret_use = (struct rg_use) { entry->id, entry->next };
+    return 1;
+}
+
+int rg_known_lend(struct rg_known *known, struct rg_use use, struct rg_signature *ret_sig)
+{
+    struct entry *entry = find(known, use.id);
+
+    if (!entry || !entry->direct || entry->is_void || entry->begun || entry->next != use.seq)
+        return 0;
+    if (entry->retired)
+        return -ESTALE;
+    begin(known, entry, RG_BEGUN_ZEROS);
+    *ret_sig = entry->sig;
+    return 1;
+}
+
+bool rg_known_done(struct rg_known *known, uint32_t id, struct rg_use *ret_next)
+{
+    struct entry *entry = find(known, id);
+
+    *ret_next = (struct rg_use) { id, 0 };
+    if (!entry)
+        return false;
+    end(known, entry);
+    *ret_next = (struct rg_use) { id, entry->next };
+    return entry->retired;
+}
+
+bool rg_known_void_is_due(struct rg_known *known, uint32_t id)
+{
+    struct entry *entry = find(known, id);
+    bool due = entry && entry->void_next && !entry->begun;
+
+    if (due)
+        entry->void_next = false;
+    return due;
+}
+
+int rg_known_void(struct rg_known *known, struct rg_use use)
+{
+    struct entry *entry = find(known, use.id);
+    int begun;
+
+    if (entry && entry->is_void && use.seq + 1 == entry->next)
+        return RG_BEGUN_VOID;
+    /* Whoever made it void has seen the end of the use before; here it is still to come. */
+    if (entry && entry->begun && use.seq == entry->next + 1) {
+        entry->void_next = true;
+        return RG_BEGUN_VOID;
+    }
+    if (!entry || entry->next == 0 || use.seq != entry->next)
+        return -EPROTO;
+    begun = (int) entry->begun;
+    end(known, entry);
+    entry->is_void = true;
+    return begun;
+}
+
+bool rg_known_retire(struct rg_known *known, uint32_t id, struct rg_use *ret_next)
+{
+    struct entry *entry = find(known, id);
+
+    *ret_next = (struct rg_use) { id, entry ? entry->next : 0 };
+    if (entry)
+        entry->retired = true;
+    return !entry || !entry->begun;
+}
+
+bool rg_known_is_retired(const struct rg_known *known, uint32_t id)
+{
+    const struct entry *entry = find(known, id);
+
+    return entry && entry->retired;
+}
+
+int rg_known_nbegun(const struct rg_known *known, bool own)
+{
+    return own ? known->nown : known->nbegun;
+}
+
+bool rg_known_each(const struct rg_known *known, uint32_t *i, struct rg_use *ret_last)
+{
+    for (; *i < known->ids_capacity; ++*i) {
+        const struct entry *entry = known->by_id[*i];
+
+        if (!entry || entry->next == 0)
+            continue;
+        *ret_last = (struct rg_use) { entry->id, entry->begun ? entry->next : entry->next - 1 };
+        ++*i;
+        return true;
+    }
+    return false;
+}
+
+bool rg_known_each_begun(const struct rg_known *known, uint32_t *i, struct rg_use *ret_use)
+{
+    for (; *i < known->ids_capacity; ++*i) {
+        const struct entry *entry = known->by_id[*i];
+
+        if (!entry || !entry->begun)
+            continue;
+        *ret_use = (struct rg_use) { entry->id, entry->next };
+        ++*i;
+        return true;
+    }
+    return false;
 }

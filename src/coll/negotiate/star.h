@@ -17,9 +17,13 @@ struct rg_order {
     struct rg_order_events events;
     struct rg_peers *peers;
     struct rg_decider *decider;  /* coordinator; else NULL */
-    struct rg_known *known;      /* another leader; else NULL */
+    struct rg_known *known;
     bool gathering;              /* coordinator: leaders are missing */
+    bool frozen;                 /* SHUTDOWN has come: nothing is begun any more ... */
+    int shut_rank;               /* ... as this rank leaves ... */
+    bool ended;                  /* ... and what is left comes to its end */
     bool shut;                   /* on_shutdown was called */
+    bool owes_clear;             /* to the coordinator, since JOIN */
     bool blocked;                /* what rg_order_blocked was told last */
     struct rg_error died;        /* the first death that was told */
 };

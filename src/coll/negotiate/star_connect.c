@@ -200,6 +200,7 @@ static int prepare(struct rg_order *order, const struct rg_config *config)
                                           .world_ranks = order->team->world_ranks,
                                           .fusion_nbytes = config->fusion_nbytes,
                                           .capacity = config->cache_capacity,
+                                          .direct = order->events.on_void != NULL,
                                           .on_offered = order->events.on_offered,
                                           .arg = order->events.arg };
     bool coordinates = order->team->node == 0;
@@ -209,8 +210,8 @@ static int prepare(struct rg_order *order, const struct rg_config *config)
 
     if (r < 0)
         return r;
-    return coordinates ? rg_decider_create(&options, &order->decider)
-                       : rg_known_create(&order->known);
+    r = rg_known_create(&order->known);
+    return r == 0 && coordinates ? rg_decider_create(&options, &order->decider) : r;
 }
 
 int rg_order_create(struct rg_team *team, const struct rg_config *config,

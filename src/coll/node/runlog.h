@@ -29,6 +29,7 @@ enum {
     RG_RUN_MORE = 2,   /* carried out together with the item after it */
     RG_RUN_JOINED = 4, /* all ranks of the job have joined; epoch: 1 + the last rank */
     RG_RUN_REDUCE = 8, /* an allreduce, to which ranks that have joined supply zeros */
+    RG_RUN_DIRECT = 16, /* the leaders have exchanged it: the result is there */
 };
 
 struct rg_run_item {

@@ -43,6 +43,10 @@
 enum rg_entry_mode {
     RG_ENTRY_INLINE = 1, /* every rank puts its payload in its slot; each rank reduces for itself */
     RG_ENTRY_STREAM = 2, /* carried out by exec, in the order of the log */
+    /* several nodes: the leader reduces what is in the slots, and exchanges that with other leaders
+     * if it may (negotiate/order.h); the result is in its slot when the log says so. Else as a
+     * stream */
+    RG_ENTRY_DIRECT = 3,
 };
 
 /* Free lists of blocks inside an arena, by size class: offsets + 1, 0 ends a list. The link is
@@ -145,6 +149,19 @@ struct rg_view {
 static inline struct rg_epochs *rg_view_place(const struct rg_view *view, int r, uint32_t id)
 {
     return &view->places[(size_t) r * RG_ENTRIES_MAX + id];
+}
+
+/* The slot of the r-th rank for an epoch of an entry whose slots are at offset, so far apart: its
+ * first word is the epoch once it is filled, the payload comes behind the header. */
+static inline char *rg_view_slot(const struct rg_view *view, uint64_t offset, uint64_t nbytes,
+                                 uint64_t epoch, int r)
+{
+    return view->arenas + (size_t) r * RG_INLINE_NBYTES + offset + (epoch & 1) * nbytes;
+}
+
+static inline size_t rg_slot_header_nbytes(size_t payload_nbytes)
+{
+    return payload_nbytes > 56 ? 64 : 8;
 }
 
 /* What people call the r-th rank of the node. */

@@ -173,6 +173,43 @@ const char *rg_join_refusal(int kind)
     return kind < (int) rg_array_len(texts) ? texts[kind] : NULL;
 }
 
+struct rg_scale rg_signature_scale(const struct rg_signature *sig, int size)
+{
+    struct rg_scale scale = { sig->prescale, sig->postscale, 1 };
+
+    if (sig->op != REIGEN_AVERAGE)
+        return scale;
+    if (sig->dtype == REIGEN_FLOAT16 || sig->dtype == REIGEN_FLOAT32 ||
+        sig->dtype == REIGEN_FLOAT64 || sig->dtype == REIGEN_BFLOAT16)
+        scale.post /= size;
+    else
+        scale.divisor = size;
+    return scale;
+}
+
+uint64_t rg_signature_nbytes(const struct rg_signature *sig)
+{
+    uint64_t nbytes = rg_dtype_nbytes(sig->dtype);
+    bool bad = false;
+
+    if (sig->kind == REIGEN_BARRIER || sig->kind == REIGEN_JOIN)
+        return 0;
+    if (sig->group_size > 0)
+        return __builtin_mul_overflow(nbytes, (uint64_t) sig->group_count, &nbytes) ? UINT64_MAX
+                                                                                    : nbytes;
+    for (int i = 0; i < sig->ndim; i++)
+        bad = bad || __builtin_mul_overflow(nbytes, (uint64_t) sig->shape[i], &nbytes);
+    return bad ? UINT64_MAX : nbytes;
+}
+
+bool rg_signature_is_direct(const struct rg_signature *sig)
+{
+    bool reduces = sig->kind == REIGEN_ALLREDUCE && sig->op != REIGEN_ADASUM;
+
+    return (reduces || sig->kind == REIGEN_BARRIER) && sig->memory == RG_MEMORY_HOST &&
+           rg_signature_nbytes(sig) <= RG_SIGNATURE_DIRECT_MAX;
+}
+
 int rg_signature_check(const struct rg_signature *sig)
 {
     if (sig->kind > REIGEN_REDUCESCATTER || sig->dtype >= REIGEN_NDTYPES ||

@@ -16,6 +16,8 @@
 #include "base/error.h"
 #include "coll/ground/types.h"
 
+#define RG_SIGNATURE_DIRECT_MAX 65536 /* payload of what goes directly between nodes */
+
 /* 0 when a (of rank_a) and b (of rank_b) agree in everything that their kind compares; else -EINVAL
  * with the sentence and both values by rank. name is the operation's name and goes in front
  * ("allreduce.grad: Mismatched ..."); NULL or "" leaves it out. The first difference of this order
@@ -30,6 +32,15 @@ const char *rg_key_name(const char *key);
 
 /* Why an operation of this kind fails when ranks have joined, which supply zeros; NULL: it may. */
 const char *rg_join_refusal(int kind);
+
+/* Payload of one rank, of all members of a group; UINT64_MAX: beyond that. Of an allgather and an
+ * alltoall without dimension 0. */
+uint64_t rg_signature_nbytes(const struct rg_signature *sig);
+/* How an allreduce of this signature is scaled among so many ranks. */
+struct rg_scale rg_signature_scale(const struct rg_signature *sig, int size);
+/* Whether several nodes may carry such an operation out directly, without agreeing on each use
+ * (negotiate/order.h): small allreduces in host memory, and barriers. */
+bool rg_signature_is_direct(const struct rg_signature *sig);
 
 /* 0 when kind, type, reduction, number of dimensions, root and shape are within their ranges, else
  * -EINVAL: for signatures that came over a socket. */

@@ -167,7 +167,7 @@ static bool take_slots(struct rg_view *view, struct rg_entry *entry, uint64_t nb
 {
     uint64_t slot = 0;
 
-    nbytes = ((nbytes > 56 ? 64 : 8) + nbytes + 63) & ~(uint64_t) 63;
+    nbytes = (rg_slot_header_nbytes(nbytes) + nbytes + 63) & ~(uint64_t) 63;
     if (entry->slot && entry->slot_nbytes >= nbytes)
         return true;
     if (rg_pool_take(&view->shared->slots, view->arenas, 2 * nbytes, &slot) < 0)
@@ -194,6 +194,7 @@ static int entry_set(const struct rg_table *table, uint32_t id, const struct rg_
     struct rg_view *view = table->view;
     struct rg_entry *entry = &view->entries[id];
     uint64_t members = 0, nbytes = sizeof(struct rg_signature) * (uint64_t) notice->n;
+    enum rg_entry_mode mode;
 
     if (entry->old_slot && !old_slot_released(view, entry, id))
         return -EAGAIN;
@@ -206,10 +207,10 @@ static int entry_set(const struct rg_table *table, uint32_t id, const struct rg_
         entry->members_nbytes = nbytes;
     }
     entry->old_epoch = epoch - 1;
-    entry->mode = table->may_inline && table->may_inline(table->arg, notice) &&
-                              take_slots(view, entry, notice->nbytes)
-                      ? RG_ENTRY_INLINE
-                      : RG_ENTRY_STREAM;
+    mode = table->choose ? table->choose(table->arg, notice) : RG_ENTRY_STREAM;
+    if (mode != RG_ENTRY_STREAM && !take_slots(view, entry, notice->nbytes))
+        mode = RG_ENTRY_STREAM;
+    entry->mode = (uint8_t) mode;
     entry->sig = notice->sigs[0];
     entry->sig_rank = view->ranks[view->me];
     entry->digest = notice->digest;
@@ -388,7 +389,8 @@ int rg_table_adopt(struct rg_table *table, const char *key, const struct rg_sign
                       uint32_t *ret_id, uint64_t *ret_epoch)
 {
     struct rg_view *view = table->view;
-    struct rg_notice notice = { sig, 1, rg_signatures_digest(sig, 1), SIZE_MAX };
+    struct rg_notice notice = { sig, 1, rg_signatures_digest(sig, 1),
+                                sig->group_size ? SIZE_MAX : rg_signature_nbytes(sig) };
     uint32_t id = 0;
     int r = rg_view_lock(view);
 

@@ -50,9 +50,9 @@ struct rg_notice;
 
 struct rg_table {
     struct rg_view *view;
-    /* Whether an operation is to go the one-shot way, which the first rank decides for all of a
-     * node. NULL: none is. Called when a signature changes, under the mutex. */
-    bool (*may_inline)(void *arg, const struct rg_notice *notice);
+    /* How an operation is to go, which the first rank decides for all of a node. NULL: as a stream.
+     * Called when a signature changes, under the mutex. */
+    enum rg_entry_mode (*choose)(void *arg, const struct rg_notice *notice);
     void *arg;
     struct rg_record *records; /* by key */
     int nrecords;

@@ -193,6 +193,18 @@ bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll)
     return mine >= 0 && mine >= best;
 }
 
+bool rg_exec_goes_by_tcp(struct rg_exec *exec, const struct rg_coll *coll)
+{
+    struct rg_scope *scope = &exec->scopes.scopes[RG_SCOPE_LEADERS];
+    struct rg_plane_task task = task_of(coll, 1, &scope->group);
+    struct rg_opened *best;
+
+    if (exec->team->nnodes == 1 || coll->stream || coll->memory != RG_MEMORY_HOST)
+        return false;
+    best = rg_scope_best(scope, &task, false, NULL);
+    return best && best->ops->is_tcp;
+}
+
 /* ------------------------------------------------------------ composition */
 
 /* Room for the steps of n tensors. */

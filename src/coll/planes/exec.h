@@ -33,6 +33,8 @@ bool rg_exec_takes(struct rg_exec *exec, const struct rg_coll *colls, int n);
 const char *rg_exec_refusal(const struct rg_exec *exec);
 /* Whether an operation over the ranks of this team is the shortcut's, by score. */
 bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll);
+/* Whether leaders would carry it out by a plane that is made of sockets. */
+bool rg_exec_goes_by_tcp(struct rg_exec *exec, const struct rg_coll *coll);
 /* Its planes: for what people are told, and for the process sets, which may use the same. */
 struct rg_scopes *rg_exec_scopes(struct rg_exec *exec);
 /* What it is doing, as "REIGEN_SHM_ALLREDUCE", for the timeline; lives as long as exec. */

@@ -97,6 +97,7 @@ struct rg_plane_ops {
     unsigned scopes;     /* bits 1 << RG_SCOPE_*: the groups that it serves */
     unsigned memories;   /* bits 1 << RG_MEMORY_*: it is never given buffers in other memory */
     bool takes_streams;  /* whether it takes operations that are on a stream */
+    bool is_tcp;         /* leaders may exchange data by TCP instead (far/far.h) */
 
     /* ---- before the ranks know each other */
     /* Of a plane that is not used by default: enum rg_plane_asked, by variables of its own, or

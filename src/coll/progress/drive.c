@@ -60,6 +60,7 @@ static void hear_cause(struct rg_progress *progress, bool by_nccl)
     uint64_t deadline_ns = rg_now_ns() + wait_ms * RG_NS_PER_MS;
 
     while (!atomic_load(&progress->view.shared->aborted) && rg_now_ns() < deadline_ns) {
+        rg_multi_hurry(progress);
         if (by_nccl)
             rg_watch_glance(progress);
         if (progress->view.nnodes == 1 || !rg_multi_drive(progress))
@@ -159,6 +160,12 @@ static void go_on(struct rg_progress *progress)
         end_run(progress, -EINVAL, progress->view.errors[item->id][item->epoch & 1]);
         return;
     }
+    if (item->flags & RG_RUN_DIRECT) {
+        rg_run_activity(progress, "REIGEN_DIRECT_ALLREDUCE");
+        rg_inline_take(progress, run->ops[0]);
+        end_run(progress, 0, NULL);
+        return;
+    }
     r = rg_run_next(progress);
     if (r == 0)
         r = rg_run_mark(progress);
@@ -233,7 +240,9 @@ static bool carry_out(struct rg_progress *progress)
 static void give_up(struct rg_progress *progress, int status, const char *text)
 {
     if (!progress->exec_dead) {
+        rg_multi_hurry(progress);
         rg_multi_drive(progress); /* the other leaders are to hear of it first, and once */
+        rg_multi_stop(progress, false);
         rg_exec_abort(progress->exec);
     }
     progress->exec_dead = true;
@@ -259,12 +268,24 @@ static bool look_closer(struct rg_progress *progress)
     return false;
 }
 
+/* Of several nodes. */
+static bool drive_multi(struct rg_progress *progress)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    bool moved = rg_multi_drive(progress);
+    int r = rg_multi_failure(progress, &err);
+
+    if (r < 0)
+        die(progress, r, "an operation failed", err.text);
+    return moved;
+}
+
 bool rg_progress_drive(struct rg_progress *progress)
 {
     bool moved = false;
 
     if (progress->view.nnodes > 1 && !progress->exec_dead)
-        moved |= rg_multi_drive(progress);
+        moved |= drive_multi(progress);
     if (!progress->exec_dead && carry_out(progress)) {
         rg_progress_went_on(progress);
         moved = true;

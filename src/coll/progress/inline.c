@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "coll/far/direct.h"
 #include "coll/node/signature.h"
 #include "coll/progress/finish.h"
 #include "coll/reduce/reduce.h"
@@ -26,9 +27,10 @@ static int score(const struct rg_plane_task *task)
 
 const struct rg_shortcut rg_inline_shortcut = { "one-shot", score };
 
-bool rg_inline_is_chosen(void *arg, const struct rg_notice *notice)
+enum rg_entry_mode rg_inline_choose(void *arg, const struct rg_notice *notice)
 {
     struct rg_progress *progress = arg;
+    bool between_nodes = progress->view.nnodes > 1;
     const struct rg_signature *sig = &notice->sigs[0];
     struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE,
                             .dtype = sig->dtype,
@@ -39,14 +41,19 @@ bool rg_inline_is_chosen(void *arg, const struct rg_notice *notice)
     if (sig->kind == REIGEN_BROADCAST)
         coll.kind = RG_COLL_BROADCAST;
     else if (sig->kind != REIGEN_ALLREDUCE && sig->kind != REIGEN_BARRIER)
-        return false;
-    return rg_exec_takes_shortcut(progress->exec, &coll);
+        return RG_ENTRY_STREAM;
+    if (!between_nodes)
+        return rg_exec_takes_shortcut(progress->exec, &coll) ? RG_ENTRY_INLINE : RG_ENTRY_STREAM;
+    /* Only leaders know by which plane they would go: the coordinator never grants what another
+     * plane is to carry. */
+    return rg_signature_is_direct(sig) && notice->nbytes <= RG_INLINE_MAX &&
+                   progress->view.n <= RG_INLINE_RANKS_MAX
+               ? RG_ENTRY_DIRECT : RG_ENTRY_STREAM;
 }
 
 static char *slot_of(const struct rg_progress *progress, const struct rg_op *op, int r)
 {
-    return progress->view.arenas + (size_t) r * RG_INLINE_NBYTES + op->slot.offset +
-           (op->epoch & 1) * op->slot.nbytes;
+    return rg_view_slot(&progress->view, op->slot.offset, op->slot.nbytes, op->epoch, r);
 }
 
 static _Atomic uint64_t *seq_of(const struct rg_progress *progress, const struct rg_op *op, int r)
@@ -56,10 +63,10 @@ static _Atomic uint64_t *seq_of(const struct rg_progress *progress, const struct
 
 static size_t header_nbytes(const struct rg_op *op)
 {
-    return op->nbytes > 56 ? 64 : 8;
+    return rg_slot_header_nbytes(op->nbytes);
 }
 
-void rg_inline_post(struct rg_progress *progress, struct rg_op *op)
+void rg_inline_fill(struct rg_progress *progress, struct rg_op *op)
 {
     int me = progress->view.me;
     char *at = slot_of(progress, op, me) + header_nbytes(op);
@@ -73,7 +80,26 @@ void rg_inline_post(struct rg_progress *progress, struct rg_op *op)
         }
     }
     atomic_store_explicit(seq_of(progress, op, me), op->epoch, memory_order_release);
+}
+
+void rg_inline_post(struct rg_progress *progress, struct rg_op *op)
+{
+    rg_inline_fill(progress, op);
     rg_bell_ring_all(&progress->team->bells, false);
+}
+
+void rg_inline_take(struct rg_progress *progress, struct rg_op *op)
+{
+    const char *at;
+
+    if (!op || op->kind != REIGEN_ALLREDUCE || !rg_direct_by_slots(&progress->view, op))
+        return;
+    at = slot_of(progress, op, 0) + header_nbytes(op);
+    for (int i = 0; i < op->n; i++) {
+        if (op->tensors[i].nbytes)
+            memcpy(op->tensors[i].out, at, op->tensors[i].nbytes);
+        at += op->tensors[i].nbytes;
+    }
 }
 
 static void reduce_all(struct rg_progress *progress, const struct rg_op *op, uint64_t absent)

@@ -19,10 +19,15 @@
 
 /* Its score, against those of planes. */
 extern const struct rg_shortcut rg_inline_shortcut;
-/* For rg_table.may_inline; arg is the progress engine. */
-bool rg_inline_is_chosen(void *arg, const struct rg_notice *notice);
-/* Fill this rank's slot, and say so. */
+/* For rg_table.choose; arg is the progress engine. */
+enum rg_entry_mode rg_inline_choose(void *arg, const struct rg_notice *notice);
+/* Fill this rank's slot. */
+void rg_inline_fill(struct rg_progress *progress, struct rg_op *op);
+/* The same, and say so. */
 void rg_inline_post(struct rg_progress *progress, struct rg_op *op);
+/* Of what leaders exchanged: have the result, from the first rank's slot. op: NULL where this rank
+ * had joined. */
+void rg_inline_take(struct rg_progress *progress, struct rg_op *op);
 /* As rg_op_done, after a look at the slots. Waits for a thread that is looking already. */
 bool rg_op_look(struct rg_progress *progress, struct rg_op *op);
 

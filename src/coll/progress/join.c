@@ -19,9 +19,9 @@ static void arrive(struct rg_progress *progress)
     for (uint32_t id = 0; id < view->shared->nentries; id++) {
         struct rg_entry *entry = &view->entries[id];
 
-        if (atomic_load(&entry->version) && entry->mode == RG_ENTRY_STREAM &&
+        if (atomic_load(&entry->version) && entry->mode != RG_ENTRY_INLINE &&
             atomic_load(&entry->arrived))
-            rg_entry_arrived(progress, id, atomic_load(&entry->ready_epoch) + 1);
+            rg_entry_arrived(progress, id, atomic_load(&entry->ready_epoch) + 1, false);
     }
 }
 

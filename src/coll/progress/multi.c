@@ -8,10 +8,15 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/far/direct.h"
 #include "coll/negotiate/order.h"
+#include "coll/node/signature.h"
+#include "coll/planes/exec.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/submit.h"
 #include "coll/progress/watch.h"
+
+#define ROUNDS 32 /* of direct operations alone, between two looks at everything else */
 
 /* What the communication thread found of the node, and its driver has not passed on yet. */
 enum looked { LOOKED_NOT = 0, LOOKED_MOVES, LOOKED_BLOCKED };
@@ -30,6 +35,9 @@ struct offer {
 
 struct rg_multi {
     struct rg_order *order;
+    struct rg_direct *direct;
+    unsigned rounds;
+    bool hurried;
     uint64_t ready_position;      /* in the ready ring */
     struct rg_run_item decided[RG_RUN_MAX]; /* a fused run that is not complete */
     int ndecided;
@@ -131,10 +139,61 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
     decide(progress, item, more && !error);
 }
 
+static void on_void(void *arg, uint32_t id, bool again)
+{
+    struct rg_progress *progress = arg;
+
+    rg_direct_void(progress->multi->direct, id, again);
+}
+
+static void on_expect(void *arg, uint32_t id, uint32_t seq)
+{
+    struct rg_progress *progress = arg;
+
+    rg_direct_expect(progress->multi->direct, id, seq);
+}
+
+/* The entry waits for other nodes since then; 0: not any more. */
+static void note(void *arg, const struct rg_run_item *item, uint64_t since_ns)
+{
+    struct rg_progress *progress = arg;
+    struct offer *offer = &progress->multi->offers[item->id];
+
+    offer->epoch = item->epoch;
+    atomic_store(&offer->since_ns, since_ns);
+}
+
+/* For the timeline: the other nodes have come, too. */
+static void tell_observer(struct rg_progress *progress, uint32_t id)
+{
+    struct rg_observer *observer = rg_progress_timed(progress);
+
+    if (!observer || !rg_order_decides(progress->multi->order))
+        return;
+    for (int node = 0; node < progress->team->nnodes; node++)
+        observer->ops->offered(progress, node, progress->view.entries[id].key);
+}
+
+/* The leaders have exchanged it: all ranks of the node come to it in the log. */
+static void on_result(void *arg, const struct rg_run_item *item)
+{
+    struct rg_progress *progress = arg;
+
+    tell_observer(progress, item->id);
+    note(progress, item, 0);
+    rg_runlog_append(&progress->view.log, item, 1, rg_log_slowest, progress);
+    for (int r = 0; r < progress->view.n; r++)
+        if (r != progress->view.me)
+            rg_wake_ring(&progress->wake, r, true);
+}
+
 static void on_joined(void *arg, int last_rank)
 {
-    flush(arg);
-    decide(arg, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
+    struct rg_progress *progress = arg;
+
+    flush(progress);
+    rg_direct_all_joined(progress->multi->direct);
+    decide(progress, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
 }
 
 static void on_died(void *arg, int rank, const char *text)
@@ -199,11 +258,24 @@ static void on_stall_reply(void *arg, int node, const char *text)
         progress->observer->ops->heard(progress, node, text);
 }
 
+/* Small allreduces among leaders are for sockets, by the planes' scores. */
+static bool goes_directly(struct rg_progress *progress)
+{
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = 1, .scale = { 1.0, 1.0, 1 } };
+    bool least = rg_exec_goes_by_tcp(progress->exec, &coll);
+
+    coll.count = RG_SIGNATURE_DIRECT_MAX / rg_dtype_nbytes(coll.dtype);
+    return least && rg_exec_goes_by_tcp(progress->exec, &coll);
+}
+
 int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct rg_error *err)
 {
-    const struct rg_order_events events = {
+    struct rg_order_events events = {
         .on_decided = on_decided,
         .on_joined = on_joined,
+        .on_void = on_void,
+        .on_expect = on_expect,
         .on_died = on_died,
         .on_shutdown = on_shutdown,
         .on_waiting = on_waiting,
@@ -213,8 +285,16 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
         .arg = progress,
     };
 
+    const struct rg_direct_options direct = { .team = progress->team, .view = &progress->view,
+                                              .ops = progress->by_entry, .on_result = on_result,
+                                              .note = note, .arg = progress };
+
+    if (!goes_directly(progress))
+        events.on_void = NULL;
     progress->multi = calloc(1, sizeof(*progress->multi));
     if (!progress->multi)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    if (rg_direct_create(&direct, &progress->multi->direct) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     int r = rg_order_create(progress->team, progress->config, &events, deadline_ns,
                             &progress->multi->order, err);
@@ -224,18 +304,30 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
     return r;
 }
 
+static int offer_join(struct rg_progress *progress, const struct rg_run_item *item)
+{
+    int r = rg_order_offer_join(progress->multi->order, (int) item->epoch - 1);
+
+    rg_direct_node_joined(progress->multi->direct, progress->multi->order);
+    return r;
+}
+
+/* Exchange it directly, or offer it. 0, -EAGAIN: later, or -errno. */
 static int offer(struct rg_progress *progress, const struct rg_run_item *item)
 {
     const struct rg_view *view = &progress->view;
     const struct rg_entry *entry = &view->entries[item->id];
+    int r;
 
     if (item->flags & RG_RUN_JOINED)
-        return rg_order_offer_join(progress->multi->order, (int) item->epoch - 1);
+        return offer_join(progress, item);
     /* Whoever wrote the key has stored a version after it. The way from there to here leads through
      * another process, which orders the two, but is not seen by a checker of this one's threads. */
     atomic_load(&entry->version);
-    progress->multi->offers[item->id].epoch = item->epoch;
-    atomic_store(&progress->multi->offers[item->id].since_ns, rg_now_ns());
+    r = rg_direct_begin(progress->multi->direct, progress->multi->order, item);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    note(progress, item, rg_now_ns());
     return rg_order_offer(progress->multi->order, entry->key, &entry->sig,
                           item->flags & RG_RUN_FAILED ? view->errors[item->id][item->epoch & 1]
                                                       : NULL);
@@ -282,21 +374,40 @@ void rg_multi_look(struct rg_progress *progress, bool blocked)
         atomic_store(&progress->multi->looked, blocked ? LOOKED_BLOCKED : LOOKED_MOVES);
 }
 
-bool rg_multi_drive(struct rg_progress *progress)
+/* What has arrived on the node. True when there was anything. */
+static bool offer_all(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
     struct rg_run_item item;
     bool moved = false;
 
-    if (!multi)
-        return false;
     while (rg_runlog_read(&progress->view.ready, multi->ready_position, &item)) {
+        int r = offer(progress, &item);
+
+        if (r == -EAGAIN)
+            return moved;
         multi->ready_position++;
         moved = true;
-        if (offer(progress, &item) < 0)
+        if (r < 0)
             rg_view_abort(&progress->view, ENOMEM, -1,
                           "an operation could not be offered to the other hosts");
     }
+    return moved;
+}
+
+bool rg_multi_drive(struct rg_progress *progress)
+{
+    struct rg_multi *multi = progress->multi;
+    bool moved, thorough;
+
+    if (!multi)
+        return false;
+    moved = offer_all(progress);
+    thorough = multi->hurried || ++multi->rounds % ROUNDS == 0;
+    multi->hurried = false;
+    moved |= rg_direct_progress(multi->direct, thorough);
+    if (!thorough && rg_direct_in_flight(progress->multi->direct))
+        return moved;
     announce(progress);
     if (progress->observer)
         progress->observer->ops->drive(progress);
@@ -308,18 +419,40 @@ bool rg_multi_drive(struct rg_progress *progress)
     return moved;
 }
 
+void rg_multi_hurry(struct rg_progress *progress)
+{
+    if (progress->multi)
+        progress->multi->hurried = true;
+}
+
+int rg_multi_failure(struct rg_progress *progress, struct rg_error *err)
+{
+    return progress->multi ? rg_direct_failure(progress->multi->direct, err) : 0;
+}
+
+void rg_multi_stop(struct rg_progress *progress, bool sends)
+{
+    if (progress->multi)
+        rg_direct_stop(progress->multi->direct, sends);
+}
+
 bool rg_multi_has_work(struct rg_progress *progress)
 {
     struct rg_run_item item;
 
-    return progress->multi && rg_runlog_read(&progress->view.ready, progress->multi->ready_position,
-                                             &item);
+    return progress->multi &&
+           (rg_direct_has_work(progress->multi->direct) ||
+            rg_runlog_read(&progress->view.ready, progress->multi->ready_position, &item));
 }
 
 int rg_multi_wait_fds(struct rg_progress *progress, int *ret_fds, unsigned *ret_events, int max)
 {
-    return progress->multi ? rg_order_wait_fds(progress->multi->order, ret_fds, ret_events, max)
-                           : 0;
+    int n = 0;
+
+    if (!progress->multi)
+        return 0;
+    n = rg_order_wait_fds(progress->multi->order, ret_fds, ret_events, max);
+    return n + rg_direct_wait_fds(progress->multi->direct, ret_fds + n, ret_events + n, max - n);
 }
 
 struct rg_order *rg_multi_order(const struct rg_progress *progress)
@@ -329,14 +462,18 @@ struct rg_order *rg_multi_order(const struct rg_progress *progress)
 
 void rg_multi_after_fork(struct rg_progress *progress)
 {
-    if (progress->multi)
-        rg_order_after_fork(progress->multi->order);
+    if (!progress->multi)
+        return;
+    rg_order_after_fork(progress->multi->order);
+    rg_direct_after_fork(progress->multi->direct);
 }
 
 void rg_multi_destroy(struct rg_multi *multi)
 {
     if (!multi)
         return;
+    /* The data first: who hears GOODBYE expects no more. */
+    rg_direct_destroy(multi->direct, RG_CLOSE_MS);
     if (multi->order)
         rg_order_destroy(multi->order, RG_CLOSE_MS);
     free(multi->adopted);

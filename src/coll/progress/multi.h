@@ -22,8 +22,15 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
 void rg_multi_destroy(struct rg_multi *multi); /* NULL is fine */
 void rg_multi_after_fork(struct rg_progress *progress);
 
-/* Pass on what is to be passed on. True when something moved. */
+/* Pass on what is to be passed on. True when something moved. While direct operations are in flight
+ * most calls look after nothing else, unless rg_multi_hurry was called before. */
 bool rg_multi_drive(struct rg_progress *progress);
+void rg_multi_hurry(struct rg_progress *progress);
+/* Why it cannot go on, once: -errno with err; else 0. */
+int rg_multi_failure(struct rg_progress *progress, struct rg_error *err);
+/* Nothing goes directly any more, and nothing is in flight so; the operations are for others to
+ * end. sends: what was sent still goes. */
+void rg_multi_stop(struct rg_progress *progress, bool sends);
 /* Something has arrived on the node and is not offered yet. */
 bool rg_multi_has_work(struct rg_progress *progress);
 /* What a driver may sleep on: as rg_order_wait_fds. */

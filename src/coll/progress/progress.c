@@ -105,7 +105,7 @@ static int wire_up(struct rg_progress *progress, const struct rg_progress_option
     progress->table = (struct rg_table){
         .view = &progress->view,
         .capacity = capacity > RECORDS_MIN ? capacity : RECORDS_MIN,
-        .may_inline = rg_inline_is_chosen,
+        .choose = rg_inline_choose,
         .arg = progress,
     };
     progress->wake.thread_bells = (struct rg_bells){ .bell = progress->view.comm_bells,
@@ -224,7 +224,7 @@ static void cancel_all(struct rg_progress *progress)
 
         if (!op)
             continue;
-        if (atomic_load(&op->state) == RG_OP_POSTED && op->mode == RG_ENTRY_STREAM)
+        if (atomic_load(&op->state) == RG_OP_POSTED && op->mode != RG_ENTRY_INLINE)
             atomic_store(&progress->by_entry[op->record->id], NULL);
         if (!rg_op_try(progress, op) && rg_op_claim(op))
             rg_op_finish(progress, op, status, text);
@@ -271,6 +271,7 @@ void rg_progress_destroy(struct rg_progress *progress, uint64_t until_ns, const 
     wait_for_users(progress, until_ns, users);
     atomic_store(&progress->stopping, true);
     rg_waiting_stop(progress);
+    rg_multi_stop(progress, true);
     cancel_all(progress);
     rg_notify_flush(&progress->notify);
     abandoned = atomic_load(&progress->abandoned);

@@ -8,6 +8,7 @@
 
 #include "coll/gpu/gpu.h"
 #include "coll/gpu/spans.h"
+#include "coll/node/signature.h"
 
 #define PACK_MEAN_MAX 2048 /* between nodes, tensors smaller than this on average are packed */
 
@@ -35,20 +36,6 @@ static size_t elements(const int64_t *shape, int ndim, int from)
     for (int d = from; d < ndim; d++)
         count *= (size_t) shape[d];
     return count;
-}
-
-static struct rg_scale scale_of(const struct rg_signature *sig, int size)
-{
-    struct rg_scale scale = { sig->prescale, sig->postscale, 1 };
-
-    if (sig->op != REIGEN_AVERAGE)
-        return scale;
-    if (sig->dtype == REIGEN_FLOAT16 || sig->dtype == REIGEN_FLOAT32 ||
-        sig->dtype == REIGEN_FLOAT64 || sig->dtype == REIGEN_BFLOAT16)
-        scale.post /= size;
-    else
-        scale.divisor = size;
-    return scale;
 }
 
 /* How many tensors item i has, as all ranks count them. */
@@ -101,7 +88,7 @@ static struct rg_coll zeros_of(const struct rg_progress *progress, const struct 
                              .count = sig->group_size > 1 && !entry->members
                                           ? (size_t) sig->group_count
                                           : elements(own->shape, own->ndim, 0),
-                             .scale = scale_of(sig, progress->team->size),
+                             .scale = rg_signature_scale(sig, progress->team->size),
                              .memory = sig->memory,
                              .stream = sig->memory == RG_MEMORY_CUDA ? progress->run->lane.stream
                                                                      : NULL,

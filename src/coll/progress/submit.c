@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "coll/far/direct.h"
 #include "coll/node/signature.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/inline.h"
@@ -29,7 +30,7 @@ uint64_t rg_log_slowest(void *arg)
     return low;
 }
 
-void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
+void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch, bool drives)
 {
     struct rg_view *view = &progress->view;
     struct rg_entry *entry = &view->entries[id];
@@ -55,7 +56,8 @@ void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
         item.flags |= RG_RUN_FAILED;
     if (view->nnodes > 1) {
         rg_runlog_append(&view->ready, &item, 1, NULL, NULL);
-        rg_wake_ring(&progress->wake, 0, true);
+        if (!drives || view->me != 0)
+            rg_wake_ring(&progress->wake, 0, true);
     } else {
         rg_runlog_append(&view->log, &item, 1, rg_log_slowest, progress);
         for (int r = 0; r < view->n; r++) {
@@ -76,7 +78,7 @@ static void stream_post(struct rg_progress *progress, struct rg_op *op)
     atomic_store(&progress->by_entry[id], op); /* from here on op may end at any moment */
     arrived = atomic_fetch_add(&entry->arrived, 1) + 1;
     if (arrived + atomic_load(&view->shared->joined_count) >= (uint32_t) view->n)
-        rg_entry_arrived(progress, id, epoch);
+        rg_entry_arrived(progress, id, epoch, waits);
     if (!waits)
         rg_wake_ring(&progress->wake, view->me, true);
 }
@@ -87,7 +89,7 @@ static bool lagging(const struct rg_view *view, const struct rg_record *record)
 {
     uint64_t epoch;
 
-    if (!record->held || record->mode != RG_ENTRY_INLINE)
+    if (!record->held || record->mode == RG_ENTRY_STREAM)
         return false;
     epoch = atomic_load(&record->place->posted) + 1;
     for (int r = 0; epoch > 2 && r < view->n; r++) {
@@ -133,6 +135,8 @@ static int announce(struct rg_progress *progress, struct rg_op *op)
         rg_inline_post(progress, op);
         atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
     } else {
+        if (op->mode == RG_ENTRY_DIRECT && rg_direct_by_slots(&progress->view, op))
+            rg_inline_fill(progress, op);
         atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
         stream_post(progress, op);
     }

@@ -32,8 +32,9 @@ static inline bool rg_record_take(struct rg_record *record, struct rg_op *op)
     atomic_store(&record->op, NULL);
     return false;
 }
-/* On this node everybody has announced it (or joined): pass it on to the log, or to the leader. */
-void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch);
+/* On this node everybody has announced it (or joined): pass it on to the log, or to the leader.
+ * drives: this thread will drive at once. */
+void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch, bool drives);
 /* For rg_runlog_append, arg is the progress engine: the position of the slowest reader of the log
  * that has not left. The ready ring cannot overflow: it has more slots than there are entries, and
  * each is in it once. */

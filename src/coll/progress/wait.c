@@ -138,6 +138,7 @@ void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t t
     unsigned us;
     uint32_t seen = rg_bell_prepare(bells, sockets ? RG_BELL_EVENT : RG_BELL_FUTEX);
 
+    rg_multi_hurry(progress);
     if (rg_progress_drive(progress) || (op && rg_op_try(progress, op)) ||
         (!op && (atomic_load(&progress->wake.nwaiters) || atomic_load(&progress->stopping)))) {
         rg_bell_cancel(bells);

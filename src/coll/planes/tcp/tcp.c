@@ -442,6 +442,7 @@ const struct rg_plane_ops rg_plane_tcp = {
     .name = "tcp",
     .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
     .memories = 1u << RG_MEMORY_HOST,
+    .is_tcp = true,
     .offer = rg_tcp_way_offer,
     .agree = rg_tcp_way_agree,
     .open = open_tcp,
