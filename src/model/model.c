@@ -281,6 +281,14 @@ static bool is_steady(int algorithm)
     return algorithm == RG_ALGORITHM_RING || algorithm == RG_ALGORITHM_CHAIN;
 }
 
+/* Among more than two, doubling sends all bytes at each level, and halving at most twice. A line
+ * that is slower than it is believed to be makes that difference larger, never smaller. */
+static bool is_thrifty(const struct rg_model_task *task, int algorithm, enum rg_algorithm best)
+{
+    return algorithm == RG_ALGORITHM_HALVING && best == RG_ALGORITHM_DOUBLING &&
+           (long) task->nhosts * task->ranks_per_host > 2;
+}
+
 struct rg_model_choice rg_model_choose(const struct rg_model *model,
                                        const struct rg_model_task *task, enum rg_algorithm wanted)
 {
@@ -292,9 +300,10 @@ struct rg_model_choice rg_model_choose(const struct rg_model *model,
         uint64_t ns = free_choice || a == (int) wanted
                           ? least_ns(model, task, (enum rg_algorithm) a) : RG_MODEL_NEVER;
 
-        if (ns < least || (is_steady(a) && least < RG_MODEL_NEVER &&
-                           rg_model_ns(model, task, (enum rg_algorithm) a, RG_MODEL_CHUNK_MAX) <=
-                               nearly(least))) {
+        if (ns < least || (is_thrifty(task, a, best.algorithm) && ns <= least + least / 2) ||
+            (is_steady(a) && least < RG_MODEL_NEVER &&
+             rg_model_ns(model, task, (enum rg_algorithm) a, RG_MODEL_CHUNK_MAX) <=
+                 nearly(least))) {
             best.algorithm = (enum rg_algorithm) a;
             least = ns;
         }

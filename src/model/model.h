@@ -116,7 +116,9 @@ uint64_t rg_model_ns(const struct rg_model *model, const struct rg_model_task *t
                      enum rg_algorithm algorithm, size_t chunk_nbytes);
 /* The quickest way, or (wanted is not AUTO, and does it) that one with its best chunks. A ring or
  * a chain is taken if with the largest chunks it takes no more than a sixteenth longer, since its
- * streams are steady; and so are large chunks in general, as they cost less of the processor. */
+ * streams are steady; and so are large chunks in general, as they cost less of the processor. Among
+ * more than two, halving is taken for doubling if it takes no more than half as long again, since
+ * it sends fewer bytes. */
 struct rg_model_choice rg_model_choose(const struct rg_model *model,
                                        const struct rg_model_task *task, enum rg_algorithm wanted);
 /* All of an operation of a job, as coll/planes/exec.c composes it: an allreduce and a broadcast go

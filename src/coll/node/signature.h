@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "coll/ground/types.h"
 
-#define RG_SIGNATURE_DIRECT_MAX 65536 /* payload of what goes directly between nodes */
+#define RG_SIGNATURE_DIRECT_MAX 32768 /* payload of what goes directly between nodes */
 
 /* 0 when a (of rank_a) and b (of rank_b) agree in everything that their kind compares; else -EINVAL
  * with the sentence and both values by rank. name is the operation's name and goes in front

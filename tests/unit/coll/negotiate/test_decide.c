@@ -255,7 +255,7 @@ static void refuse(struct rg_decider *decider, int node, const struct rg_signatu
 
 static void only_small_allreduces_and_barriers_go_directly(void **state)
 {
-    struct rg_signature small = allreduce_of(16384), large = allreduce_of(16385), other = small;
+    struct rg_signature small = allreduce_of(8192), large = allreduce_of(8193), other = small;
 
     (void) state;
     assert_true(rg_signature_is_direct(&small));
