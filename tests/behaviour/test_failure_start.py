@@ -91,8 +91,13 @@ def test_a_rank_that_is_killed_while_two_hosts_start_is_named(tmp_path):
 
 
 def has_socket(rank):
-    return any(os.readlink(f'/proc/{rank.child.pid}/fd/{fd}').startswith('socket:')
-               for fd in os.listdir(f'/proc/{rank.child.pid}/fd'))
+    for fd in os.listdir(f'/proc/{rank.child.pid}/fd'):
+        try:
+            if os.readlink(f'/proc/{rank.child.pid}/fd/{fd}').startswith('socket:'):
+                return True
+        except FileNotFoundError:
+            continue  # it was closed meanwhile
+    return False
 
 
 def test_rank_zero_that_is_killed_before_it_lets_anybody_in_is_named():

@@ -27,6 +27,7 @@ struct rg_nccl_comm; /* NCCL's */
 
 enum {
     RG_NCCL_SUCCESS = 0,
+    RG_NCCL_UNHANDLED_CUDA_ERROR = 1,
     RG_NCCL_SYSTEM_ERROR = 2, /* a connection was closed, say */
     RG_NCCL_REMOTE_ERROR = 6,
     RG_NCCL_IN_PROGRESS = 7,

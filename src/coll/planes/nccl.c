@@ -113,6 +113,21 @@ static int post(void *state, const struct rg_coll *coll)
     return post_fused(state, coll, 1);
 }
 
+/* Of a fault of the GPU NCCL says only that there was one, and the driver which. */
+static int fail(const struct rg_nccl_plane *plane, int result, struct rg_error *err)
+{
+    struct rg_gpu_mark *mark = NULL;
+    struct rg_error why = RG_ERROR_INIT;
+    void *stream = plane->ncolls > 0 && plane->colls[0].stream ? plane->colls[0].stream
+                                                               : plane->stream;
+
+    if (result == RG_NCCL_UNHANDLED_CUDA_ERROR &&
+        rg_gpu_mark(plane->device, stream, &mark, &why) < 0)
+        return rg_error_set(err, EIO, "NCCL failed: %s", why.text);
+    rg_gpu_mark_unref(mark);
+    return rg_nccl_error(plane->nccl, result, "NCCL failed", err);
+}
+
 /* 1: NCCL is through with what it was asked for, 0: not yet, -errno. */
 static int look(struct rg_nccl_plane *plane, struct rg_error *err)
 {
@@ -122,7 +137,7 @@ static int look(struct rg_nccl_plane *plane, struct rg_error *err)
         r = state;
     if (r == RG_NCCL_IN_PROGRESS)
         return 0;
-    return r == RG_NCCL_SUCCESS ? 1 : rg_nccl_error(plane->nccl, r, "NCCL failed", err);
+    return r == RG_NCCL_SUCCESS ? 1 : fail(plane, r, err);
 }
 
 /* Launched: in order on the stream. */
