@@ -94,10 +94,12 @@ def test_cuda_tensors_are_in_the_order_of_streams():
 
 
 def test_two_devices_can_have_two_backends():
-    script = ('import torch, torch.distributed as d; d.init_process_group("cpu:reigen,cuda:gloo"); '
+    script = ('import os, torch, torch.distributed as d; '
+              'd.init_process_group("cpu:reigen,cuda:gloo"); '
               't = torch.ones(3); d.all_reduce(t); w = d.all_reduce(t, async_op=True); w.wait(); '
               'g = d.new_group([0, 1]); d.barrier(g); o = torch.empty(6); '
-              'd.all_gather_into_tensor(o, t); d.destroy_process_group(); print(o.sum().item())')
+              'd.all_gather_into_tensor(o, t); d.destroy_process_group(); '
+              'os.write(1, b"%.1f\\n" % o.sum().item())')  # whole lines of both ranks
     assert run('torchrun', 2, '--no-python', PYTHON, '-c', script).split() == ['24.0', '24.0']
 
 
