@@ -297,9 +297,9 @@ struct rg_model_choice rg_model_choose(const struct rg_model *model,
     uint64_t least = RG_MODEL_NEVER;
 
     for (int a = RG_ALGORITHM_AUTO + 1; a < RG_NALGORITHMS; a++) {
-        uint64_t ns = free_choice || a == (int) wanted
-                          ? least_ns(model, task, (enum rg_algorithm) a) : RG_MODEL_NEVER;
-
+        if (!free_choice && a != (int) wanted)
+            continue;
+        uint64_t ns = least_ns(model, task, (enum rg_algorithm) a);
         if (ns < least || (is_thrifty(task, a, best.algorithm) && ns <= least + least / 2) ||
             (is_steady(a) && least < RG_MODEL_NEVER &&
              rg_model_ns(model, task, (enum rg_algorithm) a, RG_MODEL_CHUNK_MAX) <=

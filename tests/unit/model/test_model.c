@@ -84,6 +84,22 @@ static void times_grow_with_what_they_depend_on(void **unused)
         }
 }
 
+/* Whatever the size: a quicker ring or chain must not take the place of what was asked for. */
+static void who_wants_an_algorithm_gets_it_for_every_size(void **unused)
+{
+    (void) unused;
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
+        for (int a = RG_ALGORITHM_DOUBLING; a < RG_NALGORITHMS; a++)
+            for (size_t nbytes = 1; nbytes <= 1 << 30; nbytes *= 8) {
+                struct rg_model_task task = { (enum rg_model_kind) kind, 4, 1, nbytes };
+                struct rg_model_choice choice =
+                    rg_model_choose(&rg_model_assumed, &task, (enum rg_algorithm) a);
+
+                if (rg_algorithm_does((enum rg_algorithm) a, task.kind))
+                    assert_int_equal(choice.algorithm, a);
+            }
+}
+
 static enum rg_algorithm chosen(enum rg_model_kind kind, int n, size_t nbytes)
 {
     struct rg_model_task task = { kind, n, 1, nbytes };
@@ -210,6 +226,7 @@ int main(void)
         cmocka_unit_test(formulas_give_what_is_known),
         cmocka_unit_test(what_an_algorithm_does_not_do_takes_for_ever),
         cmocka_unit_test(times_grow_with_what_they_depend_on),
+        cmocka_unit_test(who_wants_an_algorithm_gets_it_for_every_size),
         cmocka_unit_test(the_choice_goes_from_few_messages_to_few_bytes),
         cmocka_unit_test(ranks_of_a_host_share_its_line),
         cmocka_unit_test(a_jobs_operation_is_the_sum_of_its_steps),
