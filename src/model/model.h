@@ -108,6 +108,14 @@ struct rg_model_choice {
 
 enum { RG_MODEL_CHUNK_MIN = 32 * 1024, RG_MODEL_CHUNK_MAX = 1024 * 1024 };
 
+/* What a file may say at most: times, picoseconds per byte (8 Mb/s), and the processor's crowding.
+ * Both alphas are at least 1. */
+enum {
+    RG_MODEL_ALPHA_MAX_NS = 2000000000,
+    RG_MODEL_RATE_MAX_PS = 1000000,
+    RG_MODEL_CROWDING_MAX_PCT = 100000
+};
+
 /* Whether this algorithm does this kind of operation. */
 bool rg_algorithm_does(enum rg_algorithm algorithm, enum rg_model_kind kind);
 /* One operation over one group by one algorithm, with chunks of that size. RG_MODEL_NEVER where the

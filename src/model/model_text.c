@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
-enum { WORD_MAX = 32, ALPHA_MAX_NS = 2000000000, RATE_MAX_PS = 1000000 };
+enum { WORD_MAX = 32 };
 
 static const char *const algorithms[RG_NALGORITHMS] = { "auto", "doubling", "halving", "ring",
                                                         "tree", "chain",    "scatter",
@@ -25,21 +25,22 @@ static const struct field {
     int64_t min, max;
 } fields[] = {
     { "net.alpha_ns", "between hosts: a message's way, without what it costs the processor",
-      offsetof(struct rg_model, net.alpha_ns), 1, ALPHA_MAX_NS },
-    { "net.beta_ps", "a byte on the line", offsetof(struct rg_model, net.beta_ps), 0, RATE_MAX_PS },
+      offsetof(struct rg_model, net.alpha_ns), 1, RG_MODEL_ALPHA_MAX_NS },
+    { "net.beta_ps", "a byte on the line", offsetof(struct rg_model, net.beta_ps), 0,
+      RG_MODEL_RATE_MAX_PS },
     { "net.message_ns", "the processor's time for a message",
-      offsetof(struct rg_model, net.message_ns), 0, ALPHA_MAX_NS },
+      offsetof(struct rg_model, net.message_ns), 0, RG_MODEL_ALPHA_MAX_NS },
     { "net.copy_ps", "the processor's time for a byte, sent and received",
-      offsetof(struct rg_model, net.copy_ps), 0, RATE_MAX_PS },
+      offsetof(struct rg_model, net.copy_ps), 0, RG_MODEL_RATE_MAX_PS },
     { "node.alpha_ns", "the same inside a host", offsetof(struct rg_model, node.alpha_ns), 1,
-      ALPHA_MAX_NS },
-    { "node.beta_ps", "", offsetof(struct rg_model, node.beta_ps), 0, RATE_MAX_PS },
-    { "node.message_ns", "", offsetof(struct rg_model, node.message_ns), 0, ALPHA_MAX_NS },
-    { "node.copy_ps", "", offsetof(struct rg_model, node.copy_ps), 0, RATE_MAX_PS },
+      RG_MODEL_ALPHA_MAX_NS },
+    { "node.beta_ps", "", offsetof(struct rg_model, node.beta_ps), 0, RG_MODEL_RATE_MAX_PS },
+    { "node.message_ns", "", offsetof(struct rg_model, node.message_ns), 0, RG_MODEL_ALPHA_MAX_NS },
+    { "node.copy_ps", "", offsetof(struct rg_model, node.copy_ps), 0, RG_MODEL_RATE_MAX_PS },
     { "gamma_ps", "a byte of two operands that become one", offsetof(struct rg_model, gamma_ps), 0,
-      RATE_MAX_PS },
+      RG_MODEL_RATE_MAX_PS },
     { "crowding_pct", "100; more where simulated hosts share cores",
-      offsetof(struct rg_model, crowding_pct), 1, 100000 },
+      offsetof(struct rg_model, crowding_pct), 1, RG_MODEL_CROWDING_MAX_PCT },
 };
 
 const char *rg_algorithm_name(enum rg_algorithm algorithm)

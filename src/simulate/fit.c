@@ -15,18 +15,28 @@
 
 #define STAY 0.01      /* what leaving the first value costs, beside a sample's error */
 #define SWEEPS_MAX 60  /* with each step */
-#define PARAMETER_MAX 4e9
 
 #define NFIRST 5 /* of them in the first search */
 
+/* What is searched, within what a file of the model may say. */
+static const struct {
+    size_t at;
+    double least, most;
+} parameters[] = {
+    { offsetof(struct rg_model, net.alpha_ns), 1, RG_MODEL_ALPHA_MAX_NS },
+    { offsetof(struct rg_model, net.beta_ps), 0, RG_MODEL_RATE_MAX_PS },
+    { offsetof(struct rg_model, node.alpha_ns), 1, RG_MODEL_ALPHA_MAX_NS },
+    { offsetof(struct rg_model, node.beta_ps), 0, RG_MODEL_RATE_MAX_PS },
+    { offsetof(struct rg_model, gamma_ps), 0, RG_MODEL_RATE_MAX_PS },
+    { offsetof(struct rg_model, net.message_ns), 0, RG_MODEL_ALPHA_MAX_NS },
+    { offsetof(struct rg_model, net.copy_ps), 0, RG_MODEL_RATE_MAX_PS },
+    { offsetof(struct rg_model, node.message_ns), 0, RG_MODEL_ALPHA_MAX_NS },
+    { offsetof(struct rg_model, node.copy_ps), 0, RG_MODEL_RATE_MAX_PS },
+};
+
 static uint32_t *parameter(struct rg_model *model, size_t i)
 {
-    uint32_t *const all[] = { &model->net.alpha_ns,    &model->net.beta_ps, &model->node.alpha_ns,
-                              &model->node.beta_ps,    &model->gamma_ps,    &model->net.message_ns,
-                              &model->net.copy_ps,     &model->node.message_ns,
-                              &model->node.copy_ps };
-
-    return i < rg_array_len(all) ? all[i] : NULL;
+    return (uint32_t *) (void *) ((char *) model + parameters[i].at);
 }
 
 double rg_fit_predict(const struct rg_model *model, const struct rg_model_task *task)
@@ -53,7 +63,7 @@ static double cost(struct rg_model *model, struct rg_model *first,
 {
     double error = rg_fit_error(model, samples, n), away = 0;
 
-    for (size_t i = 0; parameter(model, i); i++) {
+    for (size_t i = 0; i < rg_array_len(parameters); i++) {
         double ratio = log((*parameter(model, i) + 1.0) / (*parameter(first, i) + 1.0));
         away += ratio * ratio;
     }
@@ -66,7 +76,7 @@ static bool try_value(struct rg_model *model, size_t i, double value, struct rg_
 {
     uint32_t before = *parameter(model, i);
 
-    if (value > PARAMETER_MAX || (uint32_t) value == before)
+    if (value < parameters[i].least || value > parameters[i].most || (uint32_t) value == before)
         return false;
     *parameter(model, i) = (uint32_t) value;
     double now = cost(model, first, samples, n);
@@ -89,7 +99,7 @@ static void search(struct rg_model *model, size_t nparameters, struct rg_model *
         bool better = true;
         for (int sweep = 0; better && sweep < SWEEPS_MAX; sweep++) {
             better = false;
-            for (size_t i = 0; i < nparameters && parameter(model, i); i++) {
+            for (size_t i = 0; i < nparameters; i++) {
                 double value = *parameter(model, i);
                 better |= try_value(model, i, value * steps[k] + 1, first, samples, n, &least) ||
                           try_value(model, i, value / steps[k], first, samples, n, &least);
@@ -103,7 +113,7 @@ double rg_fit(struct rg_model *model, const struct rg_fit_sample *samples, size_
     struct rg_model first = *model;
 
     search(model, NFIRST, &first, samples, n);
-    search(model, SIZE_MAX, &first, samples, n);
+    search(model, rg_array_len(parameters), &first, samples, n);
     double error = rg_fit_error(model, samples, n), before = rg_fit_error(&first, samples, n);
 
     if (error <= before)

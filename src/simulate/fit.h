@@ -26,7 +26,8 @@ double rg_fit_predict(const struct rg_model *model, const struct rg_model_task *
 double rg_fit_error(const struct rg_model *model, const struct rg_fit_sample *samples, size_t n);
 
 /* Move *model to where it explains the samples best; where it was is what is assumed otherwise.
- * Parameters that no sample depends on stay as they are, and so does crowding_pct. n at least 1.
+ * Parameters that no sample depends on stay as they are, and so does crowding_pct. No parameter
+ * leaves the range that a file may have (model/model.h). n at least 1.
  * Returns rg_fit_error of the result, which is at most what it was before. */
 double rg_fit(struct rg_model *model, const struct rg_fit_sample *samples, size_t n);
 

@@ -84,6 +84,30 @@ static void times_grow_with_what_they_depend_on(void **unused)
         }
 }
 
+/* The slowest network that a file can describe, and the most crowded cores. */
+static void no_time_overflows(void **unused)
+{
+    const struct rg_model slowest = {
+        .net = { RG_MODEL_ALPHA_MAX_NS, RG_MODEL_RATE_MAX_PS, RG_MODEL_ALPHA_MAX_NS,
+                 RG_MODEL_RATE_MAX_PS },
+        .node = { RG_MODEL_ALPHA_MAX_NS, RG_MODEL_RATE_MAX_PS, RG_MODEL_ALPHA_MAX_NS,
+                  RG_MODEL_RATE_MAX_PS },
+        .gamma_ps = RG_MODEL_RATE_MAX_PS, .crowding_pct = RG_MODEL_CROWDING_MAX_PCT
+    };
+
+    (void) unused;
+    for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
+        for (int a = RG_ALGORITHM_DOUBLING; a < RG_NALGORITHMS; a++)
+            for (size_t nbytes = (size_t) 1 << 20, before = 0; nbytes > 0; nbytes <<= 4) {
+                struct rg_model_task task = { (enum rg_model_kind) kind, 24, 4096, nbytes };
+                uint64_t ns = rg_model_ns(&slowest, &task, (enum rg_algorithm) a,
+                                          RG_MODEL_CHUNK_MIN);
+
+                assert_true(ns >= before && (ns == RG_MODEL_NEVER || ns < UINT64_MAX / 2));
+                before = ns;
+            }
+}
+
 /* Whatever the size: a quicker ring or chain must not take the place of what was asked for. */
 static void who_wants_an_algorithm_gets_it_for_every_size(void **unused)
 {
@@ -226,6 +250,7 @@ int main(void)
         cmocka_unit_test(formulas_give_what_is_known),
         cmocka_unit_test(what_an_algorithm_does_not_do_takes_for_ever),
         cmocka_unit_test(times_grow_with_what_they_depend_on),
+        cmocka_unit_test(no_time_overflows),
         cmocka_unit_test(who_wants_an_algorithm_gets_it_for_every_size),
         cmocka_unit_test(the_choice_goes_from_few_messages_to_few_bytes),
         cmocka_unit_test(ranks_of_a_host_share_its_line),

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/buf.h"
 #include "unit.h"
 
 #define SAMPLES_MAX 64
@@ -70,12 +71,36 @@ static void what_fits_is_left_as_it_is(void **state)
     assert_memory_equal(&model, &rg_model_assumed, sizeof(model));
 }
 
+/* Times that nothing explains: the parameters go as far as they may, and the file can be read. */
+static void what_is_found_can_be_read_from_a_file(void **state)
+{
+    static const double times[] = { 1, 1e17 };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(times); i++) {
+        struct rg_fit_sample samples[SAMPLES_MAX];
+        struct rg_model model = rg_model_assumed, back = rg_model_assumed;
+        rg_autobuf struct rg_buf text = RG_BUF_INIT;
+        struct rg_error err = RG_ERROR_INIT;
+        size_t n = make_samples(&model, 4, 1, samples);
+
+        n += make_samples(&model, 1, 4, samples + n);
+        for (size_t k = 0; k < n; k++)
+            samples[k].ns = times[i];
+        rg_fit(&model, samples, n);
+        rg_model_format(&model, &text);
+        assert_int_equal(rg_model_parse("f", rg_buf_text(&text), &back, &err), 0);
+        assert_memory_equal(&back, &model, sizeof(model));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_network_is_found_by_its_times),
         cmocka_unit_test(what_no_sample_depends_on_stays),
         cmocka_unit_test(what_fits_is_left_as_it_is),
+        cmocka_unit_test(what_is_found_can_be_read_from_a_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,8 +158,8 @@ static void take(uint32_t *parameter, int64_t fact, int64_t max)
 void rg_tcp_way_learn(struct rg_tcp_way *way)
 {
     take(&way->model.net.alpha_ns, way->facts[RG_TCP_ALPHA_NS], (int64_t) RG_NS_PER_S);
-    take(&way->model.net.beta_ps, way->facts[RG_TCP_BETA_PS], 1000000);
-    take(&way->model.gamma_ps, way->facts[RG_TCP_GAMMA_PS], 1000000);
+    take(&way->model.net.beta_ps, way->facts[RG_TCP_BETA_PS], RG_MODEL_RATE_MAX_PS);
+    take(&way->model.gamma_ps, way->facts[RG_TCP_GAMMA_PS], RG_MODEL_RATE_MAX_PS);
     memset(way->known, 0, sizeof(way->known));
     way->nsurveys++;
 }
