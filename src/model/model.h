@@ -34,7 +34,7 @@
  * All is integer arithmetic (nanoseconds; picoseconds per byte), so that every host, whatever its
  * processor, comes to the same choice from the same parameters.
  *
- * Thread rule: functions of their arguments alone; none blocks.
+ * Thread rule: functions of their arguments alone; none blocks but rg_model_read.
  */
 #ifndef RG_MODEL_MODEL_H
 #define RG_MODEL_MODEL_H
@@ -148,6 +148,10 @@ int rg_algorithms_parse(const char *what, const char *text,
  * it. what names the file in the error. 0, or -EINVAL with its line; *model is then as it was. */
 int rg_model_parse(const char *what, const char *text, struct rg_model *model,
                    struct rg_error *err);
+/* The same of a file, of at most RG_MODEL_FILE_MAX bytes, which a user has named. 0; -EINVAL;
+ * -errno with the cause: -ENOENT, -EFBIG, ...; *model is then as it was. Blocks for the disk. */
+int rg_model_read(const char *path, struct rg_model *model, struct rg_error *err);
+#define RG_MODEL_FILE_MAX 65536
 /* The same, written; the buffer has its own status. */
 void rg_model_format(const struct rg_model *model, struct rg_buf *text);
 

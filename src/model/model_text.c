@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/str.h"
 
 enum { WORD_MAX = 32 };
@@ -184,6 +185,14 @@ int rg_model_parse(const char *what, const char *text, struct rg_model *model, s
     }
     *model = found;
     return 0;
+}
+
+int rg_model_read(const char *path, struct rg_model *model, struct rg_error *err)
+{
+    rg_autofree char *text = NULL;
+    int r = rg_read_named("the model's file", path, RG_MODEL_FILE_MAX, &text, NULL, err);
+
+    return r < 0 ? r : rg_model_parse(path, text, model, err);
 }
 
 void rg_model_format(const struct rg_model *model, struct rg_buf *text)

@@ -144,6 +144,19 @@ def test_a_model_is_fitted_and_simulate_reads_it(tmp_path):
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.parametrize('np, text, said', [
+    (2, 'net.alpha 5\n', 'line 1: net.alpha is no parameter of the model'),
+    (1, None, 'one rank alone tells nothing of the model'),
+])
+def test_what_cannot_be_fitted_is_told_before_anything_is_measured(tmp_path, np, text, said):
+    path = tmp_path / 'model'
+    if text:
+        path.write_text(text)
+    done = bench('-np', np, '--seconds', '3000', '--fit', path, timeout=30)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert not done.stdout and done.stderr.count(said) == 1
+
+
 @pytest.mark.parametrize('arguments, said', [
     (['--op', 'alreduce'], '--op alreduce: there is no such; did you mean allreduce?'),
     (['--op', 'x'], 'give some of allreduce, allgather'),

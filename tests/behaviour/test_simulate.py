@@ -64,7 +64,10 @@ def test_a_hundred_thousand_ranks_in_two_seconds():
     (['--model', 'resnet5'], 'did you mean resnet50?'),
     (['--model', 'bert-large'], 'give the time that one rank'),
     (['--model', 'vgg16', '--bandwidth', '25'], '--bandwidth 25: give bits per second'),
+    (['--model', 'vgg16', '--bandwidth', '7mbit'], '--bandwidth 7mbit: give 8mbit to 8tbit'),
+    (['--model', 'vgg16', '--bandwidth', '9tbit'], '--bandwidth 9tbit: give 8mbit to 8tbit'),
     (['--model', 'vgg16', '--latency', '10'], '--latency 10: give a time'),
+    (['--model', 'vgg16', '--latency', '0us'], '--latency 0us: give 1ns to 2s'),
     (['--model', 'vgg16', '--hosts', '0'], '--hosts'),
     (['--model', 'vgg16', '--hosts', '8..4'], '--hosts'),
     (['--model', 'vgg16', '--hosts', '50000', '--ranks-per-host', '8'], 'more than 100000 ranks'),
@@ -75,6 +78,18 @@ def test_mistakes_name_the_value_and_the_remedy(arguments, said):
     done = simulate(*arguments)
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert not done.stdout
+
+
+@pytest.mark.parametrize('bandwidth, latency', [('8mbit', '2s'), ('8tbit', '1ns')])
+def test_the_network_of_any_document_can_be_given_back(tmp_path, bandwidth, latency):
+    found = simulated('--model', 'vgg16', '--hosts', '1..100000', '--bandwidth', bandwidth,
+                      '--latency', latency)
+    path = tmp_path / 'network.model'
+    path.write_text(found['network'])
+    again = simulated('--model', 'vgg16', '--hosts', '1..100000', '--parameters', path)
+    assert again['rows'] == found['rows']
+    efficiencies = [row['efficiency'] for row in found['rows']]
+    assert efficiencies[0] == 1 and efficiencies == sorted(efficiencies, reverse=True)
 
 
 def test_a_broken_file_of_parameters_is_told_with_its_line(tmp_path):

@@ -15,7 +15,6 @@
 
 #define COMMAND "bench"
 #define EXIT_WRONG 1
-#define MODEL_NBYTES_MAX 65536 /* of a file */
 #define STALL_SECONDS "300"
 
 /* Of a usage error all ranks say the same, so one that can be known to be another than rank 0 says
@@ -180,20 +179,22 @@ static int put_file(const char *path, struct rg_buf *text)
     return rg_print_to(path, text, COMMAND);
 }
 
-/* What a file has of the model's parameters, if it is there. */
-static int read_model(const char *path, struct rg_model *model, struct rg_error *err)
+/* The parameters that --fit begins with: those of its file, if it is there. Before anything is
+ * measured, as a mistake in the file would cost all of that. */
+static int read_model(struct bench *bench, struct rg_error *err)
 {
-    char text[MODEL_NBYTES_MAX];
-    FILE *file = fopen(path, "re");
+    const char *path = bench->options->fit;
+    int r = 0;
 
-    if (!file && errno == ENOENT)
-        return 0;
-    if (!file)
-        return rg_error_set(err, errno, "--fit %.600s: %s", path, strerror(errno));
-    size_t n = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    text[n] = '\0';
-    return rg_model_parse(path, text, model, err);
+    bench->model = rg_model_assumed;
+    if (path && bench->world.size < 2)
+        r = rg_error_set(err, EINVAL, "--fit %.600s: one rank alone tells nothing of the model; "
+                         "start two or more, such as by -np 2", path);
+    else if (path && bench->world.rank == 0 && access(path, F_OK) == 0)
+        r = rg_model_read(path, &bench->model, err) < 0 ? rg_error_prepend(err, "--fit") : 0;
+    if (r < 0)
+        err->exit_code = RG_EXIT_USAGE;
+    return rg_bench_world_agree(&bench->world, r, err);
 }
 
 /* --fit: 0, or the exit code after a message. */
@@ -205,13 +206,13 @@ static int fit(struct bench *bench)
     struct rg_error err = RG_ERROR_INIT;
     size_t n = samples ? rg_report_samples(report, samples) : 0;
 
-    bench->model = rg_model_assumed;
+    if (!samples)
+        rg_error_memory(&err);
+    else if (n == 0)
+        rg_error_set(&err, EINVAL, "--fit %.600s: no row tells of the model; it knows allreduce, "
+                     "allgather, broadcast, alltoall and reducescatter of as many ranks on each "
+                     "host, with types of four bytes", bench->options->fit);
     if (n == 0)
-        rg_error_set(&err, EINVAL, "--fit %.80s: no row tells of the model; it knows allreduce, "
-                     "allgather, broadcast, alltoall and reducescatter of two or more ranks, as "
-                     "many on each host, with types of four bytes and without --group",
-                     bench->options->fit);
-    if (n == 0 || read_model(bench->options->fit, &bench->model, &err) < 0)
         return rg_fail(&err, COMMAND);
     double error = rg_fit(&bench->model, samples, n);
     report->fitted = &bench->model;
@@ -265,7 +266,9 @@ static int measure(struct bench *bench, struct rg_error *err)
     bool prints_json = bench->options->json && strcmp(bench->options->json, "-") == 0;
     bench->table = bench->world.rank == 0 && !prints_json;
     bench->progress = bench->world.rank == 0 && isatty(2);
-    r = open_all(bench, err);
+    r = read_model(bench, err);
+    if (r == 0)
+        r = open_all(bench, err);
     bench->opened = r == 0;
     if (r == 0)
         r = put_head(bench) == 0 ? 0 : rg_error_set(err, EPIPE, "the report cannot be written");

@@ -83,10 +83,12 @@ static void put_head(struct rg_buf *text, const struct simulate *s, bool colour)
     else
         rg_buf_printf(text, "# one rank's step alone: %.1f ms, a batch of %d at %g samples/s\n"
                             "#   (%s)\n", s->compute_s * MS, w->batch, w->rate, w->source);
-    rg_buf_printf(text, "# network: %.4g Gb/s, latency %.4g us%s%s\n",
-                  8e3 / (s->model.net.beta_ps ? s->model.net.beta_ps : 1),
-                  s->model.net.alpha_ns / 1e3, o->parameters ? ", parameters of " : "",
-                  o->parameters ? o->parameters : "");
+    if (s->model.net.beta_ps)
+        rg_buf_printf(text, "# network: %.4g Gb/s", 8e3 / s->model.net.beta_ps);
+    else
+        rg_buf_printf(text, "# network: no limit");
+    rg_buf_printf(text, ", latency %.4g us%s%s\n", s->model.net.alpha_ns / 1e3,
+                  o->parameters ? ", parameters of " : "", o->parameters ? o->parameters : "");
     if (colour)
         rg_buf_printf(text, BOLD);
     rg_buf_printf(text, "%7s %7s %11s %10s %9s %8s %11s %10s %5s %10s %10s", "hosts", "ranks",

@@ -13,10 +13,11 @@
 #include "simulate/simulate.h"
 
 #define COMMAND "simulate"
-#define FILE_NBYTES_MAX 65536
-#define BITS_PER_S_MIN 1e3
-#define BITS_PER_S_MAX 1e14
-#define LATENCY_S_MAX 4.0 /* what 32 bits hold of nanoseconds */
+#define PS_PER_BYTE 8e12 /* at one bit a second */
+#define BITS_PER_S_MIN (PS_PER_BYTE / RG_MODEL_RATE_MAX_PS)
+#define BITS_PER_S_MAX PS_PER_BYTE /* a picosecond per byte */
+#define LATENCY_S_MIN 1e-9
+#define LATENCY_S_MAX (RG_MODEL_ALPHA_MAX_NS / 1e9)
 #define STEP_MS_MAX 1e8
 
 /* A number with one of these units behind it, which the caller has in the order of *ret_unit. */
@@ -50,7 +51,7 @@ static int apply_bandwidth(void *object, const char *what, const char *value, st
                             "100mbit", what, value);
     number *= pow(1000, 1 + (double) unit);
     if (number < BITS_PER_S_MIN || number > BITS_PER_S_MAX)
-        return rg_error_set(err, ERANGE, "%s %.80s: give 1kbit to 100tbit", what, value);
+        return rg_error_set(err, ERANGE, "%s %.80s: give 8mbit to 8tbit", what, value);
     o->bits_per_s = (uint64_t) number;
     return 0;
 }
@@ -66,8 +67,8 @@ static int apply_latency(void *object, const char *what, const char *value, stru
         return rg_error_set(err, EINVAL, "%s %.80s: give a time, such as 10us or 0.5ms", what,
                             value);
     number *= pow(1000, -(double) unit);
-    if (number < 0 || number > LATENCY_S_MAX)
-        return rg_error_set(err, ERANGE, "%s %.80s: give 0ns to 4s", what, value);
+    if (number < LATENCY_S_MIN || number > LATENCY_S_MAX)
+        return rg_error_set(err, ERANGE, "%s %.80s: give 1ns to 2s", what, value);
     o->latency_ns = (uint64_t) llrint(number * 1e9);
     o->has_latency = true;
     return 0;
@@ -250,36 +251,16 @@ int rg_simulate_options_parse(char **argv, struct rg_simulate_options *options,
     return r < 0 ? r : options->help ? 0 : judge(options, err);
 }
 
-static int read_file(const char *path, struct rg_model *model, struct rg_error *err)
-{
-    char text[FILE_NBYTES_MAX];
-    FILE *file = fopen(path, "re");
-
-    if (!file)
-        return rg_error_set(err, errno, "simulate --parameters %.600s: %s; reigen bench --fit FILE "
-                            "writes one", path, strerror(errno));
-    size_t n = fread(text, 1, sizeof(text) - 1, file);
-    bool whole = feof(file) && !ferror(file);
-    fclose(file);
-    if (!whole)
-        return rg_error_set(err, EINVAL, "simulate --parameters %.600s: it cannot be read, or is "
-                            "longer than %d bytes", path, FILE_NBYTES_MAX);
-    text[n] = '\0';
-    return rg_model_parse(path, text, model, err);
-}
-
 int rg_simulate_options_model(const struct rg_simulate_options *options,
                               struct rg_model *ret_model, struct rg_error *err)
 {
     struct rg_model model = rg_model_assumed;
-    int r = options->parameters ? read_file(options->parameters, &model, err) : 0;
+    int r = options->parameters ? rg_model_read(options->parameters, &model, err) : 0;
 
     if (r < 0)
-        return r;
-    if (options->bits_per_s) {
-        double ps = 8e12 / (double) options->bits_per_s;
-        model.net.beta_ps = ps < UINT32_MAX ? (uint32_t) (ps + 0.5) : UINT32_MAX;
-    }
+        return rg_error_prepend(err, "simulate --parameters (reigen bench --fit FILE writes one)");
+    if (options->bits_per_s)
+        model.net.beta_ps = (uint32_t) lrint(PS_PER_BYTE / (double) options->bits_per_s);
     if (options->has_latency)
         model.net.alpha_ns = (uint32_t) options->latency_ns;
     *ret_model = model;

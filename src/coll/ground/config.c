@@ -12,7 +12,6 @@
 
 #define CACHE_MAX 8192
 #define SPIN_MAX_US 1000000
-#define MODEL_NBYTES_MAX 65536
 
 /* The first of the names that is set to something; its value, or NULL. */
 static const char *get(const char *reigen, const char *horovod, const char **ret_name)
@@ -160,17 +159,12 @@ static int get_model(struct rg_config *config, struct rg_error *err)
 {
     const char *name, *algorithms = get("REIGEN_ALGORITHM", NULL, &name);
     const char *path = get("REIGEN_MODEL", NULL, &name);
-    rg_autofree char *text = NULL;
-    size_t nbytes;
     int r = algorithms ? rg_algorithms_parse("REIGEN_ALGORITHM", algorithms, config->algorithms,
                                              err) : 0;
 
     if (r < 0 || !path)
         return r;
-    r = rg_read_file(path, MODEL_NBYTES_MAX, &text, &nbytes);
-    if (r < 0)
-        return rg_error_set(err, -r, "REIGEN_MODEL=%s: %s", path, strerror(-r));
-    r = rg_model_parse(path, text, &config->model, err);
+    r = rg_model_read(path, &config->model, err);
     config->model_given = r == 0;
     return r < 0 ? rg_error_prepend(err, "REIGEN_MODEL") : 0;
 }

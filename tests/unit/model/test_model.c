@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "model/model.h"
 
 /* A line of 1 ns per byte and 10 us, and a processor that costs nothing. */
@@ -221,6 +226,26 @@ static void bad_files_are_refused_by_their_line(void **unused)
     }
 }
 
+static void a_file_that_is_not_there_changes_nothing(void **unused)
+{
+    char path[] = "/tmp/test_model.XXXXXX";
+    struct rg_model model = plain;
+    struct rg_error err = RG_ERROR_INIT;
+    rg_autoclose int fd = mkstemp(path);
+
+    (void) unused;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "gamma_ps 7\n", 11), 11);
+    assert_int_equal(rg_model_read(path, &model, &err), 0);
+    assert_int_equal(model.gamma_ps, 7);
+    assert_int_equal(ftruncate(fd, RG_MODEL_FILE_MAX + 1), 0);
+    assert_int_equal(rg_model_read(path, &model, &err), -EFBIG);
+    unlink(path);
+    assert_int_equal(rg_model_read(path, &model, &err), -ENOENT);
+    assert_contains(err.text, path);
+    assert_int_equal(model.gamma_ps, 7);
+}
+
 static void algorithms_are_read(void **unused)
 {
     enum rg_algorithm wanted[RG_MODEL_NKINDS] = { RG_ALGORITHM_AUTO };
@@ -257,6 +282,7 @@ int main(void)
         cmocka_unit_test(a_jobs_operation_is_the_sum_of_its_steps),
         cmocka_unit_test(a_file_is_read_as_it_was_written),
         cmocka_unit_test(bad_files_are_refused_by_their_line),
+        cmocka_unit_test(a_file_that_is_not_there_changes_nothing),
         cmocka_unit_test(algorithms_are_read),
     };
 
