@@ -21,7 +21,7 @@ struct rg_bench_case rg_bench_case_make(const struct rg_bench_options *options,
 {
     const struct rg_bench_op_info *info = &rg_bench_ops[op];
     struct rg_bench_case row = { .op = op, .type = type, .reduction = options->reduction,
-                                 .group = options->group,
+                                 .group = info->data ? options->group : 1,
                                  .in_place = options->in_place && info->in_place };
     size_t each = rg_bench_types[type].nbytes, nparts = info->by_rank ? (size_t) nranks : 1;
 

@@ -80,8 +80,8 @@ static int answer(struct gloo *self, const char **ret_value, struct rg_error *er
     char word[16];
 
     if (!fgets(self->answer, sizeof(self->answer), self->from))
-        return rg_error_set(err, EPROTO, "--peer gloo: its Python has ended; try --python PROGRAM "
-                            "-c 'import torch.distributed' by hand");
+        return rg_error_set(err, EPROTO, "--peer gloo: its Python has ended; try by hand: "
+                            "PYTHON -c 'import torch.distributed'");
     self->answer[strcspn(self->answer, "\n")] = '\0';
     const char *rest = rg_str_word(self->answer, word, sizeof(word));
     rest += strspn(rest, " ");

@@ -9,7 +9,9 @@ import time
 
 
 def say(word, value=''):
-    sys.stdout.write(' '.join([word] + str(value).split()) + '\n')
+    """One line, of at most 500 bytes whatever the error's language is."""
+    line = ' '.join([word] + str(value).split()).encode('ascii', 'replace').decode()
+    sys.stdout.write(line[:500] + '\n')
     sys.stdout.flush()
 
 
@@ -84,11 +86,11 @@ def main():
                     row.perform()
                     say('ok')
                 except Exception as error:
-                    say('unsupported', str(error)[:200])
+                    say('unsupported', error)
             else:
                 say('ok', repr(row.run(int(words[1]))))
         except Exception as error:
-            say('error', str(error)[:500])
+            say('error', error)
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -128,16 +128,24 @@ void rg_report_row(struct rg_buf *text, const struct rg_report *report,
     rg_buf_printf(text, "\n");
 }
 
+/* Whether a row before has the same note of the same one. */
+static bool is_noted(const struct rg_report *report, size_t row, int measured)
+{
+    const char *note = report->rows[row].results[measured].note;
+    bool noted = false;
+
+    for (size_t i = 0; i < row && !noted; i++)
+        noted = strcmp(report->rows[i].results[measured].note, note) == 0;
+    return noted;
+}
+
 void rg_report_notes(struct rg_buf *text, const struct rg_report *report)
 {
-    const char *last = "";
-
     for (size_t i = 0; i < report->nrows; i++) {
         for (int k = 0; k < report->nmeasured; k++) {
             const char *note = report->rows[i].results[k].note;
-            if (*note && strcmp(note, last) != 0)
+            if (*note && !is_noted(report, i, k))
                 rg_buf_printf(text, "# %s\n", note);
-            last = *note ? note : last;
         }
     }
 }
@@ -211,7 +219,7 @@ void rg_report_fit(struct rg_buf *text, const struct rg_report *report,
 static json_t *result_json(const struct rg_measure_result *result)
 {
     if (!result->measured)
-        return json_pack("{s:n, s:s}", "time_us", "note", result->note);
+        return json_pack("{s:n, s:o}", "time_us", "note", rg_json_text(result->note));
     return json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:o}", "time_us", result->median_s * US,
                      "min_us", result->min_s * US, "max_us", result->max_s * US, "iterations",
                      result->niterations, "algorithm_GBps", result->algorithm_gbps, "bus_GBps",

@@ -33,7 +33,7 @@ struct rg_report {
 /* 0 or -ENOMEM. */
 int rg_report_add(struct rg_report *report, const struct rg_measure_row *row);
 void rg_report_fini(struct rg_report *report);
-/* "allreduce sum, in place, 4 tensors": into buf, which is returned. */
+/* "allreduce sum in place x4", where four tensors go together: into buf, which is returned. */
 const char *rg_report_operation(const struct rg_bench_case *what, char *buf, size_t room);
 
 /* The lines above the table, and one row of it. */

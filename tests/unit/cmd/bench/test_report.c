@@ -77,6 +77,13 @@ static void the_table_has_a_row_for_each_size_and_marks_what_is_missing(void **s
     rg_buf_clear(&text);
     rg_report_notes(&text, &report);
     assert_string_equal(rg_buf_text(&text), "# has none\n");
+    rg_buf_clear(&text);
+    report.nmeasured = 3; /* another one that has none, for another reason */
+    for (size_t i = 0; i < report.nrows; i++)
+        report.rows[i].results[2] = (struct rg_measure_result){ .note = "nor has this" };
+    rg_report_notes(&text, &report);
+    report.nmeasured = 2;
+    assert_string_equal(rg_buf_text(&text), "# has none\n# nor has this\n");
 }
 
 static void bus_bandwidths_are_those_of_the_nccl_tests(void **state)
@@ -127,6 +134,27 @@ static void medians_are_in_the_middle(void **state)
     assert_true(even[0] == 1 && even[3] == 4);
 }
 
+static void the_document_takes_any_text_of_a_peers(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) state;
+    snprintf(report.rows[0].results[1].note, RG_MEASURE_NOTE_MAX, "cut off: \xc3");
+    rg_report_json(&text, &report);
+    assert_contains(rg_buf_text(&text), "cut off: ");
+    snprintf(report.rows[0].results[1].note, RG_MEASURE_NOTE_MAX, "has none");
+}
+
+static void what_has_no_tensor_has_no_group(void **state)
+{
+    struct rg_bench_options grouped = options;
+
+    (void) state;
+    grouped.group = 8;
+    assert_int_equal(rg_bench_case_make(&grouped, RG_BENCH_BARRIER, 0, 4, 2).group, 1);
+    assert_int_equal(rg_bench_case_make(&grouped, RG_BENCH_BROADCAST, REIGEN_INT32, 4, 2).group, 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +164,8 @@ int main(void)
         cmocka_unit_test(sizes_have_an_element_for_each_rank_where_there_are_parts),
         cmocka_unit_test(the_model_is_fitted_to_all_that_it_knows),
         cmocka_unit_test(medians_are_in_the_middle),
+        cmocka_unit_test(the_document_takes_any_text_of_a_peers),
+        cmocka_unit_test(what_has_no_tensor_has_no_group),
     };
 
     return cmocka_run_group_tests(tests, make_report, free_report);
