@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -188,6 +189,21 @@ const char *rg_str_word(const char *text, char *ret_word, size_t room)
     size_t n = strcspn(text, " \t\n");
     snprintf(ret_word, room, "%.*s", (int) n, text);
     return text + n;
+}
+
+const char *rg_str_number(const char *text, double *ret_number)
+{
+    const char *digits = text + (*text == '-' || *text == '+');
+    bool hexadecimal = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
+    char *end;
+
+    if (hexadecimal || (!isdigit((unsigned char) *digits) && *digits != '.'))
+        return NULL;
+    double number = strtod(text, &end);
+    if (end == text || !isfinite(number))
+        return NULL;
+    *ret_number = number;
+    return end;
 }
 
 /* Decimal digits at *text, saturating; the number of digits. */

@@ -56,6 +56,11 @@ bool rg_str_has_word(const char *words, const char *word);
  * "" where there is none. Returns what follows it. */
 const char *rg_str_word(const char *text, char *ret_word, size_t room);
 
+/* The decimal number that text begins with, such as "0.5" or "1e3", in the C locale's form; strtod
+ * takes blanks, hexadecimal numbers and words as well. Returns what follows it, or NULL, and then
+ * *ret_number is untouched. */
+const char *rg_str_number(const char *text, double *ret_number);
+
 /* A whole decimal number, nothing around it, min <= n <= max. what names the value in the error
  * text ("-np", "slots of host a"). 0, -EINVAL (not a number) or -ERANGE. */
 int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret_n,

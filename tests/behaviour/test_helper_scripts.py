@@ -194,8 +194,8 @@ def test_sshconfig_asks_slurm_how_its_nodes_are_called(tmp_path):
     (['--dir=a"b'], 'quotes'),
     (['--nonsense'], 'sshconfig --nonsense: unknown option'),
     (['--hots=x'], 'sshconfig --hots=x: unknown option; did you mean --hosts?'),
-    (['x'], 'sshconfig x: unknown option'),
-    (['--dir'], 'sshconfig --dir: its value is missing; write --dir=DIR'),
+    (['x'], 'sshconfig x: it takes options only'),
+    (['--dir'], 'sshconfig --dir: its value is missing; write --dir DIR'),
     (['--dry-run=x'], 'sshconfig --dry-run takes no value'),
 ])
 def test_sshconfig_names_what_is_wrong(tmp_path, words, text):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parsers of numbers and durations, and the search for the nearest word. */
+/* The parsers of numbers, of whole ones and of durations, and the search for the nearest word. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/str.h"
 #include "fuzz.h"
@@ -39,6 +40,17 @@ static void try_duration(const char *text)
         must((rc == -EINVAL || rc == -ERANGE) && ms == 99 && err.text[0]);
 }
 
+static void try_number(const char *text)
+{
+    double number = 99;
+    const char *end = rg_str_number(text, &number);
+
+    if (end)
+        must(end > text && end <= text + strlen(text) && number - number == 0);
+    else
+        must(number == 99);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
     static const char *const words[] = { "run", "doctor", "explain", "stop", "--timeout", NULL };
@@ -47,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 
     try_int(text);
     try_duration(text);
+    try_number(text);
     rg_str_nearest(text, words);
     return 0;
 }

@@ -4,9 +4,7 @@
 #include "cmd/bench/options.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/bench/peer.h"
@@ -14,7 +12,8 @@
 #include "spec/options/options.h"
 
 #define WORDS_MAX 96
-#define SIZE_LIMIT (16ull << 30) /* of one tensor */
+#define SIZE_LIMIT (16ull << 30) /* of all tensors of a group together */
+#define SECONDS_MAX 3600
 
 const struct rg_bench_op_info rg_bench_ops[RG_BENCH_NOPS] = {
     [RG_BENCH_ALLREDUCE] = { "allreduce", true, true, false, true },
@@ -121,10 +120,10 @@ static int apply_reduction(void *object, const char *what, const char *value, st
 static int apply_seconds(void *object, const char *what, const char *value, struct rg_error *err)
 {
     struct rg_bench_options *options = object;
-    char *end;
-    double seconds = strtod(value, &end);
+    double seconds;
+    const char *end = rg_str_number(value, &seconds);
 
-    if (end == value || *end || !(seconds > 0) || seconds > 3600)
+    if (!end || *end || seconds <= 0 || seconds > SECONDS_MAX)
         return rg_error_set(err, EINVAL, "%s %.80s: give a time in seconds above 0 and up to 3600, "
                             "such as 0.5", what, value);
     options->seconds = seconds;
@@ -223,19 +222,6 @@ void rg_bench_options_fini(struct rg_bench_options *options)
     rg_strv_fini(&options->peers);
 }
 
-static int unknown(const char *word, struct rg_error *err)
-{
-    const char *near = rg_script_option_nearest(rg_bench_option_table, word);
-
-    if (*word != '-')
-        return rg_error_set(err, EINVAL, "bench %.80s: it takes options only; to run a command, "
-                            "write: reigen run -- %.80s", word, word);
-    if (near)
-        return rg_error_set(err, EINVAL, "bench %.80s: unknown option; did you mean --%s?", word,
-                            near);
-    return rg_error_set(err, EINVAL, "bench %.80s: unknown option", word);
-}
-
 /* An option of reigen run's at argv[*i], with its values, which are moved past. False: none. */
 static bool take_run_option(char **argv, int *i, struct rg_strv *run_words)
 {
@@ -311,7 +297,7 @@ int rg_bench_options_parse(char **argv, struct rg_bench_options *options,
     for (int i = 1; r >= 0 && argv[i] && !options->help; i++) {
         r = rg_script_option_take(rg_bench_option_table, "bench", argv, &i, options, err);
         if (r == 0 && !take_run_option(argv, &i, run_words))
-            r = unknown(argv[i], err);
+            r = rg_script_option_refuse(rg_bench_option_table, "bench", argv[i], err);
     }
     r = r < 0 ? r : 0;
     if (r == 0 && rg_strv_status(run_words) < 0)

@@ -70,41 +70,16 @@ const struct rg_script_option rg_sshconfig_options[] = {
     { .name = NULL }
 };
 
-static int unknown(const char *word, struct rg_error *err)
-{
-    const char *near = rg_script_option_nearest(rg_sshconfig_options, word);
-
-    if (near)
-        return rg_error_set(err, EINVAL, "sshconfig %.80s: unknown option; did you mean --%s?",
-                            word, near);
-    return rg_error_set(err, EINVAL, "sshconfig %.80s: unknown option", word);
-}
-
-/* "--dir=X" and "--dir X". */
 static int parse(char **argv, struct options *o, struct rg_error *err)
 {
-    for (int i = 1; argv[i] && !o->help; i++) {
-        const char *value;
-        const struct rg_script_option *option = rg_script_option_find(rg_sshconfig_options, argv[i],
-                                                                      &value);
-        char what[40];
+    int r = 1;
 
-        if (!option)
-            return unknown(argv[i], err);
-        if (!option->arg && value)
-            return rg_error_set(err, EINVAL, "sshconfig --%s takes no value", option->name);
-        if (option->arg && !value)
-            value = argv[i + 1] ? argv[++i] : "";
-        if (option->arg && !*value)
-            return rg_error_set(err, EINVAL, "sshconfig --%s: its value is missing; write --%s=%s",
-                                option->name, option->name, option->arg);
-        snprintf(what, sizeof(what), "sshconfig --%s", option->name);
-        int rc = option->apply ? option->apply(o, what, value, err)
-                               : rg_member_set(&option->member, o, what, value, err);
-        if (rc < 0)
-            return rc;
+    for (int i = 1; r > 0 && argv[i] && !o->help; i++) {
+        r = rg_script_option_take(rg_sshconfig_options, "sshconfig", argv, &i, o, err);
+        if (r == 0)
+            r = rg_script_option_refuse(rg_sshconfig_options, "sshconfig", argv[i], err);
     }
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 static char *absolute(const char *path, const char *home)

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -24,13 +23,11 @@
 static bool parse_unit(const char *value, const char *const *units, double *ret_number,
                        size_t *ret_unit)
 {
-    char *end;
-    double number = strtod(value, &end);
+    double number;
+    const char *unit = rg_str_number(value, &number);
 
-    if (end == value || !isfinite(number))
-        return false;
-    for (size_t i = 0; units[i]; i++) {
-        if (strcasecmp(end, units[i]) == 0) {
+    for (size_t i = 0; unit && units[i]; i++) {
+        if (strcasecmp(unit, units[i]) == 0) {
             *ret_number = number;
             *ret_unit = i;
             return true;
@@ -77,10 +74,10 @@ static int apply_latency(void *object, const char *what, const char *value, stru
 static int apply_number(const char *what, const char *value, double max, double *ret_number,
                         struct rg_error *err)
 {
-    char *end;
-    double number = strtod(value, &end);
+    double number;
+    const char *end = rg_str_number(value, &number);
 
-    if (end == value || *end || !(number >= 0) || number > max)
+    if (!end || *end || number < 0 || number > max)
         return rg_error_set(err, EINVAL, "%s %.80s: give a number from 0 to %g", what, value, max);
     *ret_number = number;
     return 0;
@@ -241,12 +238,8 @@ int rg_simulate_options_parse(char **argv, struct rg_simulate_options *options,
 
     for (int i = 1; r >= 0 && argv[i] && !options->help; i++) {
         r = rg_script_option_take(rg_simulate_option_table, COMMAND, argv, &i, options, err);
-        const char *near = r == 0 && argv[i][0] == '-'
-                               ? rg_script_option_nearest(rg_simulate_option_table, argv[i]) : NULL;
         if (r == 0)
-            r = rg_error_set(err, EINVAL, "simulate %.80s: %s%s%s%s", argv[i],
-                             argv[i][0] == '-' ? "unknown option" : "it takes options only",
-                             near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
+            r = rg_script_option_refuse(rg_simulate_option_table, COMMAND, argv[i], err);
     }
     return r < 0 ? r : options->help ? 0 : judge(options, err);
 }

@@ -3,7 +3,6 @@
  * than set a variable: what they do stands in front of it. */
 #include "spec/horovodrun/horovodrun.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -30,12 +29,12 @@ static void argument_name(const struct rg_hvd_option *option, char name[64])
 static int judge_number(const struct rg_hvd_option *option, const char *what, const char *value,
                         struct rg_error *err)
 {
-    char *end = NULL, name[64];
-    double n = strtod(value, &end);
+    char name[64];
+    double n = 0;
+    const char *end = rg_str_number(value, &n);
 
     argument_name(option, name);
-    /* strtod also takes blanks, hexadecimal numbers and words. */
-    if (!*value || *end || strspn(value, "+-.0123456789eE") != strlen(value) || !isfinite(n))
+    if (!end || *end)
         return rg_error_set(err, EINVAL, "%s %s: not a number", what, *value ? value : "(empty)");
     if (n < 0)
         return rg_error_set(err, ERANGE, "%s: %s=%s must be >= 0", what, name, value);

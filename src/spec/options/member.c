@@ -119,3 +119,16 @@ const char *rg_script_option_nearest(const struct rg_script_option *options, con
     words[n] = NULL;
     return name ? rg_str_nearest(name, words) : NULL;
 }
+
+int rg_script_option_refuse(const struct rg_script_option *options, const char *command,
+                            const char *word, struct rg_error *err)
+{
+    const char *near = rg_script_option_nearest(options, word);
+
+    if (*word != '-')
+        return rg_error_set(err, EINVAL, "%s %.80s: it takes options only", command, word);
+    if (near)
+        return rg_error_set(err, EINVAL, "%s %.80s: unknown option; did you mean --%s?", command,
+                            word, near);
+    return rg_error_set(err, EINVAL, "%s %.80s: unknown option", command, word);
+}

@@ -86,5 +86,9 @@ int rg_script_option_take(const struct rg_script_option *options, const char *co
                           char *const *argv, int *i, void *object, struct rg_error *err);
 /* The name of the option that a word nearly has ("--daemn", "--hots=x"); NULL: none is near. */
 const char *rg_script_option_nearest(const struct rg_script_option *options, const char *word);
+/* A word that rg_script_option_take did not take: -EINVAL, with err's suggestion where an option is
+ * near, or the remark that the command takes options only. */
+int rg_script_option_refuse(const struct rg_script_option *options, const char *command,
+                            const char *word, struct rg_error *err);
 
 #endif

@@ -209,6 +209,24 @@ static void starts_compares_the_whole_prefix(void **state)
     assert_string_equal(word, "");
 }
 
+static void numbers_are_plain_decimal_ones(void **state)
+{
+    static const char *const none[] = { "", " 1", "0x10", "-0X1", "inf", "nan", "-", ".", "e5",
+                                        "1e999" };
+    double number = 99;
+
+    (void) state;
+    assert_string_equal(rg_str_number("0.5", &number), "");
+    assert_true(number == 0.5);
+    assert_string_equal(rg_str_number("-1e3ms", &number), "ms");
+    assert_true(number == -1000);
+    assert_string_equal(rg_str_number(".25s", &number), "s");
+    assert_true(number == 0.25);
+    for (size_t i = 0; i < rg_array_len(none); i++)
+        assert_null(rg_str_number(none[i], &number));
+    assert_true(number == 0.25);
+}
+
 static void programs_that_head_their_version_are_told_by_it(void **state)
 {
     static const struct { const char *text, *line; } cases[] = {
@@ -256,6 +274,7 @@ static void ranges_of_ports_are_read_and_walked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_plain_decimal_ones),
         cmocka_unit_test(programs_that_head_their_version_are_told_by_it),
         cmocka_unit_test(ranges_of_ports_are_read_and_walked),
         cmocka_unit_test(list_grows_and_stays_terminated),
