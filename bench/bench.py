@@ -5,10 +5,11 @@ usage: bench/bench.py [--quick] [--only NAME,...] [--np N,...] [--sizes 4K,1M] [
                       [--models mlp,deep] [--rounds N] [--no-write]
        make bench ARGS='--against TREE [...]': this tree beside another one of Reigen
 
-A full run takes some ten minutes and writes docs/benchmarks.md with its plots. --quick (one round,
-few sizes), and every option that leaves something out, print the tables and write nothing but
-build/bench/. In a round every contender runs once for every number of ranks; a figure is the median
-over the rounds of the median (10th percentile) within a round.
+A full run takes some ten minutes and writes docs/benchmarks.md with its pictures, and all figures
+into docs/benchmarks.json. --quick (one round, few sizes), and every option that leaves something
+out, print the tables and write nothing but build/bench/. In a round every contender runs once for
+every number of ranks; a figure is the median over the rounds of the median (10th percentile) within
+a round.
 """
 import argparse
 import json
@@ -24,6 +25,7 @@ import time
 from pathlib import Path
 
 import distributed
+import picture
 import report
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -385,10 +387,11 @@ def main():
     }
     results['took_s'] = time.monotonic() - start
     plain = {**results, 'times': [[*k, *v] for k, v in results['times'].items()]}
-    (OUT / 'results.json').write_text(json.dumps(plain, indent=1) + '\n')
-    text, failed = report.render(results, OUT if args.partial else ROOT / 'docs')
-    print(text)
     where = OUT if args.partial else ROOT / 'docs'
+    (where / picture.RECORD).write_text(json.dumps(plain, indent=1) + '\n')
+    text, failed = report.render(results, where)
+    picture.write(where)
+    print(text)
     page = where / 'benchmarks.md'
     kept = page.read_text().partition(KEPT) if page.exists() else ('', '', '')
     page.write_text(text + ''.join(kept[1:]))

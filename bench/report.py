@@ -207,6 +207,14 @@ def tensorflow_table(r):
 
 INTRO = """# Benchmarks
 
+In each step of training, ranks add up their gradients and wait for the sums. This is how long they
+wait for one tensor, by Reigen and by what else does it:
+
+![bars: what one allreduce takes, on one host and between two hosts](benchmarks.svg)
+
+The picture has a part of the tables below, and of those [between hosts](benchmarks-hosts.md).
+Within each of its two parts, all took turns on one machine.
+
 `make bench` writes this page. It runs Reigen and its peers in turn on one machine;
 rounds: {rounds}.
 
