@@ -161,26 +161,21 @@ int rg_gpu_find(const void *at, int *ret_device, struct rg_error *err)
     static const int attributes[] = { RG_CUDA_POINTER_MEMORY_TYPE, RG_CUDA_POINTER_DEVICE_ORDINAL };
     const struct rg_cuda *cuda = rg_cuda_get(NULL);
     unsigned type = 0;
-    int device = -1;
+    int device = -1, r = RG_CUDA_INVALID_VALUE;
     void *values[] = { &type, &device };
-    int r;
 
-    *ret_device = -1;
-    if (!cuda)
-        return 0;
-    r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
+    if (cuda)
+        r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
     /* A thread may have no context. */
     if (r == RG_CUDA_INVALID_CONTEXT && rg_gpu_enter(rg_gpu_default_device(0), NULL) == 0) {
         r = cuda->pointer_attributes(2, attributes, values, (uintptr_t) at);
         rg_gpu_leave();
     }
     /* With the driver the memory of all devices has gone. */
-    if (r == RG_CUDA_INVALID_VALUE || r == RG_CUDA_DEINITIALIZED)
-        return 0;
-    if (r != 0)
+    bool unknown = r == RG_CUDA_INVALID_VALUE || r == RG_CUDA_DEINITIALIZED;
+    if (r != 0 && !unknown)
         return rg_cuda_error(cuda, r, "the GPU's driver does not tell where a tensor is", err);
-    if (type == RG_CUDA_MEMORY_TYPE_DEVICE)
-        *ret_device = device;
+    *ret_device = !unknown && type == RG_CUDA_MEMORY_TYPE_DEVICE ? device : -1;
     return 0;
 }
 

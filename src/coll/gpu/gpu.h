@@ -44,8 +44,8 @@ int rg_gpu_claim(int device, struct rg_error *err);
 extern _Atomic bool rg_gpu_in_use; /* rg_gpu_use has been called for some device */
 
 /* The device that this is in (also if the host can reach it too, as managed memory); -1: the host's
- * memory, also if the driver knows it. 0, or -errno with err: the driver does not tell, as after a
- * fault of the device, and nobody may look at what is there. */
+ * memory, also if the driver knows it. 0, or -errno with err and *ret_device untouched: the driver
+ * does not tell, as after a fault of the device, and nobody may look at what is there. */
 int rg_gpu_find(const void *at, int *ret_device, struct rg_error *err);
 
 /* ---- the context */
