@@ -2,6 +2,7 @@
 """reigen horovodrun, and the link of that name."""
 import re
 import stat
+import subprocess
 
 import pytest
 
@@ -76,6 +77,17 @@ def test_check_build_marks_what_there_is(horovodrun):
     assert re.search(r'^    \[[X ]\] PyTorch$', done.stdout, re.M)
     # Programs refuse to run where neither is there; jobs of both kinds are taken.
     assert done.stdout.count('    [X] Gloo\n') == done.stdout.count('    [X] MPI\n') == 2
+
+
+@pytest.mark.parametrize('version, mark', [(22105, 'X'), (21800, 'X'), (21708, ' '), (None, ' ')])
+def test_check_build_says_whether_nccl_can_be_loaded(horovodrun, tmp_path, version, mark):
+    library = tmp_path / 'libnccl.so.2'
+    if version:
+        subprocess.run(['cc', '-shared', '-fPIC', '-x', 'c', '-', '-o', library], text=True,
+                       input=f'int ncclGetVersion(int *v) {{ *v = {version}; return 0; }}',
+                       check=True, timeout=60)
+    done = horovodrun('--check-build', env={'REIGEN_NCCL': str(library)})
+    assert done.returncode == 0 and f'    [{mark}] NCCL\n' in done.stdout, done.stdout
 
 
 def test_help_lists_every_flag_of_horovods(horovodrun):

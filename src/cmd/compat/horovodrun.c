@@ -16,8 +16,9 @@
 /* --- --check-build ---------------------------------------------------------------------------- */
 
 /* Scripts read it to see which frameworks are there: those that python finds, the python beside
- * this program (a virtual environment's), else the first python3 or python of PATH. Nothing is
- * imported, so it takes some tens of milliseconds and cannot fail for a framework's own reasons. */
+ * this program (a virtual environment's), else the first python3 or python of PATH. No framework is
+ * imported, so it takes some tens of milliseconds and cannot fail for a framework's own reasons.
+ * NCCL is there if what a rank would load (coll/gpu/library.c) loads, and is 2.18 or later. */
 
 #define ANSWER_NBYTES_MAX 65536
 #define ANSWER_MS 300000
@@ -36,8 +37,21 @@ static const struct framework frameworks[] = {
 
 /* Prints the names of those that it finds, one per line; the first line says that it ran. */
 static const char question[] =
-    "import sys, importlib.util as u\n"
+    "import os, sys, importlib.util as u\n"
     "print('python', sys.executable)\n"
+    "def nccl():\n"
+    "    import ctypes\n"
+    "    torch = u.find_spec('torch')\n"
+    "    site = os.path.dirname(os.path.dirname(torch.origin)) if torch else ''\n"
+    "    beside = os.path.join(site, 'nvidia/nccl/lib/libnccl.so.2')\n"
+    "    path = beside if torch and os.path.exists(beside) else 'libnccl.so.2'\n"
+    "    library = ctypes.CDLL(os.environ.get('REIGEN_NCCL') or path)\n"
+    "    version = ctypes.c_int()\n"
+    "    return library.ncclGetVersion(ctypes.byref(version)) == 0 and version.value >= 21800\n"
+    "try:\n"
+    "    if nccl(): print('nccl')\n"
+    "except Exception:\n"
+    "    pass\n"
     "for name in sys.argv[1:]:\n"
     "    try:\n"
     "        found = u.find_spec(name)\n"
@@ -103,17 +117,17 @@ static int print_build(void)
     mark(&text, true, "Gloo");
     mark(&text, true, "Reigen");
     rg_buf_printf(&text, "\nAvailable Tensor Operations:\n");
-    static const char *const without[] = { "NCCL", "DDL", "CCL" };
-    for (size_t i = 0; i < rg_array_len(without); i++)
-        mark(&text, false, without[i]);
+    mark(&text, has_line(found, "nccl"), "NCCL");
+    mark(&text, false, "DDL");
+    mark(&text, false, "CCL");
     mark(&text, true, "MPI");
     mark(&text, true, "Gloo");
     mark(&text, true, "Reigen (shared memory, TCP)");
     if (rc < 0)
-        rg_buf_printf(&text, "\nNo python was found that could be asked for frameworks.\n");
+        rg_buf_printf(&text, "\nNo python was found that could be asked for these.\n");
     else
-        rg_buf_printf(&text, "\nFrameworks as found by %.*s.\n", (int) strcspn(found + 7, "\n"),
-                      found + 7);
+        rg_buf_printf(&text, "\nFrameworks and NCCL as found by %.*s.\n",
+                      (int) strcspn(found + 7, "\n"), found + 7);
     return rg_print(rg_buf_text(&text));
 }
 
