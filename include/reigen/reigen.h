@@ -357,9 +357,11 @@ REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t
                              int64_t *ret_shape, int *ret_ndim);
 
 /* Copy that result to memory of the caller's in the same place, nbytes of it, as many as there are.
- * On a GPU the copy is put on the caller's stream, and may begin only after reigen_wait; the handle
- * may be released at once. 0; -EAGAIN while not done; -EINVAL: the operation has no such result, of
- * so many bytes, or `to` is elsewhere; the operation's error, or the GPU's. */
+ * On a GPU the copy is put on the caller's stream, and may begin only after reigen_wait; this
+ * thread may release the handle at once. Another thread must not release it before this has
+ * returned, and on a GPU not before its own stream is behind the copy: there the memory is freed in
+ * the order of the releasing thread's stream. 0; -EAGAIN while not done; -EINVAL: the operation has
+ * no such result, of so many bytes, or `to` is elsewhere; the operation's error, or the GPU's. */
 REIGEN_API int reigen_output_copy(reigen_handle handle, void *to, size_t nbytes);
 
 /* Rows received from each rank by an alltoall; ret_splits has room for n = size entries. */
