@@ -210,6 +210,6 @@ def test_gloo_takes_turns():
     for row in found['rows']:
         gloo = row['results']['gloo']
         if row['operation'] == 'join':
-            assert gloo['time_us'] is None and 'gloo has no join' in gloo['note']
+            assert gloo['time_us'] is None and 'gloo: it has no join' in gloo['note']
         else:
             assert gloo['time_us'] > 0 and gloo['iterations'] == 3

@@ -25,7 +25,7 @@ class Row:
                           'max': dist.ReduceOp.MAX,
                           'product': dist.ReduceOp.PRODUCT}.get(reduction)
         if op in ('allreduce', 'reducescatter') and self.reduction is None:
-            raise RuntimeError('gloo has no ' + reduction)
+            raise RuntimeError('it has no ' + reduction)
         count, part, kind = int(count), int(part), getattr(torch, dtype)
         sizes = {'allgather': (part, count), 'reducescatter': (count, part)}
         ins, outs = sizes.get(op, (count, count))
@@ -46,7 +46,7 @@ class Row:
             return self.dist.all_to_all_single(out, source, async_op=True)
         if self.op == 'reducescatter':
             return self.dist.reduce_scatter_tensor(out, source, self.reduction, async_op=True)
-        raise RuntimeError('gloo has no ' + self.op)
+        raise RuntimeError('it has no ' + self.op)
 
     def perform(self):
         if self.op == 'barrier':

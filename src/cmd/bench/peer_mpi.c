@@ -186,10 +186,11 @@ static int mpi_begin(void *arg, const struct rg_bench_case *row, struct rg_error
     mpi->type = find(mpi, types, rg_array_len(types), row->type);
     mpi->op = find(mpi, reductions, rg_array_len(reductions), row->reduction);
     if (row->op == RG_BENCH_JOIN || (info->data && !mpi->type) || (info->reduces && !mpi->op))
-        return rg_error_set(err, EOPNOTSUPP, "MPI has no %s%s%s %s", info->name,
+        return rg_error_set(err, EOPNOTSUPP, "MPI has no %s%s%s%s%s", info->name,
+                            info->reduces ? " " : "",
+                            info->reduces ? rg_bench_reductions[row->reduction] : "",
                             info->data ? " of " : "",
-                            info->data ? rg_bench_types[row->type].name : "",
-                            info->reduces ? rg_bench_reductions[row->reduction] : "");
+                            info->data ? rg_bench_types[row->type].name : "");
     if (row->count > INT32_MAX)
         return rg_error_set(err, EOPNOTSUPP, "MPI counts up to %d elements", INT32_MAX);
     int rank = 0;

@@ -109,8 +109,9 @@ static void put_peer(struct rg_buf *text, const struct rg_measure_result *own,
         return;
     }
     double ratio = own->median_s / peer->median_s;
-    rg_buf_printf(text, " %11s %s%6.2f%s", time_text(peer->median_s, time),
-                  !colour ? "" : ratio <= 1 ? GREEN : RED, ratio, colour ? PLAIN : "");
+    rg_buf_printf(text, " %11s %s%6.*f%s", time_text(peer->median_s, time),
+                  !colour ? "" : ratio <= 1 ? GREEN : RED, ratio < 0.1 ? 4 : 2, ratio,
+                  colour ? PLAIN : "");
 }
 
 void rg_report_row(struct rg_buf *text, const struct rg_report *report,
