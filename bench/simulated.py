@@ -34,6 +34,8 @@ class Layout:
     def __init__(self, text):
         self.text = text
         self.hosts, self.per_host = (int(n) for n in text.split('x'))
+        if self.hosts < 1 or self.per_host < 1:
+            raise ValueError(text)
         self.ranks = self.hosts * self.per_host
 
     def __str__(self):
@@ -204,7 +206,7 @@ def sent(net, hosts):
     piece of up to 64 KiB: it has one header (Ethernet's, IP's and TCP's with time stamps)."""
     total = packets = 0
     for i in range(1, hosts + 1):
-        lines = net.inside(net[i], ['cat', '/proc/net/dev']).splitlines()
+        lines = net[i].in_network(['cat', '/proc/net/dev']).splitlines()
         fields = next(l for l in lines if l.strip().startswith('eth0:')).split(':')[1].split()
         total, packets = total + int(fields[8]), packets + int(fields[9])
     return total - packets * 66, packets

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from .node import NSENTER, USER, USER_ID, BedError, Node, read_or, wait_until
+from .node import USER, USER_ID, BedError, Closing, Node, read_or, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BED = Path(os.environ.get('REIGEN_BED_DIR', ROOT / 'build/bed'))
@@ -28,7 +28,7 @@ NEIGHBOURS = {Path(f'/proc/sys/net/ipv4/neigh/default/gc_thresh{n}'): 32768 << n
 DOCKER_GROUP = 2999
 
 
-class Cluster:
+class Cluster(Closing):
     """`nodes` hosts node1, node2, ... on one network.
 
     sshd         start sshd on every node
@@ -64,21 +64,12 @@ class Cluster:
         self.hosts = self.nodes + [Node(self, name, self.address(i), self.folder / name)
                                    for i, name in enumerate(others, nodes + 1)]
         self.hub = Node(self, 'hub', None, self.folder / 'hub')
-        try:
+        with self.or_close():
             self.write_owner()
             self.boot(sshd)
             self.load(*images)
             if dockerd:
                 self.start_dockerds()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
 
     def __getitem__(self, name):
         """The node of that name, or of that number from 1 on."""
@@ -177,11 +168,7 @@ class Cluster:
     @staticmethod
     def ip(node, lines):
         """Give lines to `ip -batch` in the node's network, with pids as the caller counts them."""
-        done = subprocess.run([NSENTER, '-t', str(node.pid), '-n', 'ip', '-batch', '-'],
-                              input='\n'.join(lines) + '\n', capture_output=True, text=True,
-                              timeout=120, check=False)
-        if done.returncode:
-            raise BedError(f'{node.name}: ip: {done.stderr.strip()}')
+        node.in_network(['ip', '-batch', '-'], input='\n'.join(lines) + '\n')
 
     def switch(self, node, how):
         number = self.hosts.index(node) + 1

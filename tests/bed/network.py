@@ -4,12 +4,14 @@ import subprocess
 from pathlib import Path
 
 from .cluster import BED, Cluster, compile_once
-from .node import NSENTER, BedError
+from .node import BedError, Closing
 
 #: What tbf lets pass at once. A piece of TCP has up to 64 KiB, and its segments' headers count.
 BURST_NBYTES = 72 << 10
 #: What may wait in a host before its line: more than TCP ever lets wait there.
 QUEUE_NBYTES = 64 << 20
+#: How long line.c may take to end by itself.
+LINE_END_SECONDS = 30
 RATES = {'kbit': 1e-3, 'mbit': 1.0, 'gbit': 1e3}
 
 
@@ -23,7 +25,7 @@ def mbit(rate):
     raise BedError(f'{rate!r} is no rate, such as 500mbit or 10gbit')
 
 
-class Network:
+class Network(Closing):
     """`hosts` hosts node1, node2, ..., each on a cable of its own to one switch.
 
     rate       of each cable, each way, such as '1gbit'; None: as fast as the machine goes
@@ -39,17 +41,8 @@ class Network:
         self.line = None
         self.cluster = Cluster(hosts, sshd=sshd, **options)
         self.nodes = self.cluster.nodes
-        try:
+        with self.or_close():
             self.change(rate, delay_ms)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
 
     def __getitem__(self, host):
         """The host of that number, from 1 on, or of that name."""
@@ -69,17 +62,17 @@ class Network:
         limit = mbit(rate)
         for node in self.nodes:
             if limit:
-                self.inside(node, ['tc', 'qdisc', 'replace', 'dev', 'eth0', 'root', 'tbf', 'rate',
+                node.in_network(['tc', 'qdisc', 'replace', 'dev', 'eth0', 'root', 'tbf', 'rate',
                                    f'{limit:g}mbit', 'burst', str(BURST_NBYTES), 'limit',
                                    str(QUEUE_NBYTES)])
             else:
-                self.inside(node, ['tc', 'qdisc', 'del', 'dev', 'eth0', 'root'], check=False)
+                node.in_network(['tc', 'qdisc', 'del', 'dev', 'eth0', 'root'], check=False)
         if delay_ms:
             self.start_line(delay_ms, limit)
 
     def start_line(self, delay_ms, limit):
         for node in self.nodes:
-            self.inside(node, ['iptables', '-w', '-t', 'mangle', *RULE])
+            node.in_network(['iptables', '-w', '-t', 'mangle', *RULE])
         program = compile_once(Path(__file__).with_name('line.c'), BED / 'line', '-O2')
         with open(self.cluster.folder / 'line.log', 'wb') as log:
             self.line = subprocess.Popen(
@@ -92,29 +85,25 @@ class Network:
     def end_line(self):
         if not self.line:
             return
-        self.line.stdin.close()
-        self.line.wait(30)
-        self.line.stdout.close()
-        self.line = None
+        self.stop_line()
         for node in self.nodes:
-            self.inside(node, ['iptables', '-w', '-t', 'mangle', '-F', 'PREROUTING'])
+            node.in_network(['iptables', '-w', '-t', 'mangle', '-F', 'PREROUTING'])
 
-    @staticmethod
-    def inside(node, argv, check=True):
-        """A command of this machine's in the host's network, and in nothing else of it."""
-        done = subprocess.run([NSENTER, '-t', str(node.pid), '-n', *argv], capture_output=True,
-                              text=True, timeout=60, check=False)
-        if check and done.returncode:
-            raise BedError(f'{node.name}: {" ".join(argv)}: {done.stderr.strip()}')
-        return done.stdout
+    def stop_line(self):
+        """It ends when its standard input does; else, by force."""
+        line, self.line = self.line, None
+        line.stdin.close()
+        try:
+            line.wait(LINE_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            line.kill()
+            line.wait()
+        line.stdout.close()
 
     def close(self):
         """End every process of it, and leave nothing; again does nothing."""
         if self.line:
-            self.line.stdin.close()
-            self.line.wait(30)
-            self.line.stdout.close()
-            self.line = None
+            self.stop_line()
         self.cluster.close()
 
 

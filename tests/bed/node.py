@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One simulated host, and what can be done in it and to it."""
+import contextlib
 import os
 import shutil
 import signal
@@ -16,6 +17,32 @@ OWN_PIDS = ('/run/sshd.pid', '/run/docker.pid', f'/run/user/{USER_ID}/libpod/tmp
             '/run/munged.pid', '/run/slurmctld.pid', '/run/slurmd.pid')
 OWN_LINES = ('/run/docker/containerd/containerd.toml', ': slurmscriptd')
 NSENTER = shutil.which('nsenter') or '/usr/bin/nsenter'
+
+
+class Closing:
+    """What a `with` statement ends by its close(). Where it comes up, as in
+
+        with self.or_close():
+            self.boot()
+
+    a failure ends what is up already."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    @contextlib.contextmanager
+    def or_close(self):
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        raise NotImplementedError
 
 
 class BedError(Exception):
@@ -81,6 +108,15 @@ class Node:
         self.dockerd_env = None
 
     # ------------------------------------------------------------ its process 1
+
+    def in_network(self, argv, check=True, **options):
+        """What a command of this machine's prints in the host's network, and in nothing else of
+        it."""
+        done = subprocess.run([NSENTER, '-t', str(self.pid), '-n', *argv], capture_output=True,
+                              text=True, timeout=120, check=False, **options)
+        if check and done.returncode:
+            raise BedError(f'{self.name}: {" ".join(argv)}: {done.stderr.strip()}')
+        return done.stdout
 
     def start_init(self, argv):
         self.folder.mkdir(exist_ok=True)

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import pai_answers as answers
+from .node import Closing
 from .pai_answers import Answer, no_api, told
 from .pai_jobs import Job
 from .pai_rules import Refused, invalid, read_v1, read_v2
@@ -83,7 +84,7 @@ class Bad:
             (self.times is None or self.done < self.times)
 
 
-class PaiServer:
+class PaiServer(Closing):
     """version   'v0.14' or 'v1.8'
     tls          with a certificate of an authority of its own, whose file is `ca`
     runner       Processes, Containers, or None: then jobs stay WAITING
@@ -119,12 +120,6 @@ class PaiServer:
         self.url = f'{"https" if tls else "http"}://{self.host}:{self.port}'
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
 
     def close(self):
         self.closing.set()

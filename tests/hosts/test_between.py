@@ -4,13 +4,14 @@ them: whether figures between hosts are those that were recorded."""
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from bed import Network, cluster as clusters, first
+from bed import Network, cluster as clusters, first, network as networks
 from bed.node import BedError, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,6 +128,14 @@ def test_a_rate_that_is_none_is_refused_and_nothing_stays():
     with pytest.raises(BedError, match="'fast' is no rate"):
         Network(2, 'fast', sshd=False)
     assert not set(clusters.RUNS.glob('*')) - before
+
+
+def test_nothing_is_left_where_what_delays_packets_hangs(monkeypatch):
+    monkeypatch.setattr(networks, 'LINE_END_SECONDS', 0.5)
+    with Network(2, delay_ms=1, sshd=False) as net:
+        folder, line = net.cluster.folder, net.line
+        line.send_signal(signal.SIGSTOP)
+    assert line.returncode == -signal.SIGKILL and not folder.exists()
 
 
 def test_nothing_is_left_of_a_network_whose_owner_was_killed():
