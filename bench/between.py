@@ -16,7 +16,6 @@ shell      a shell of root's on one of the hosts, or one command; the hosts go w
 Needs root and tests/bed; everything runs on this machine.
 """
 import argparse
-import json
 import os
 import sys
 import time
@@ -58,33 +57,43 @@ def shell(argv):
 
 def parse_nbytes(text):
     shift = {'K': 10, 'M': 20}.get(text[-1:], 0)
-    return int(text[:-1] if shift else text) << shift
+    nbytes = int(text[:-1] if shift else text) << shift
+    if nbytes < 4:
+        raise ValueError(text)
+    return nbytes
+
+
+def several(parse, known=None):
+    """The type of an option that takes several, with commas between them."""
+    def convert(text):
+        try:
+            found = [parse(word) for word in text.split(',')]
+        except ValueError:
+            raise argparse.ArgumentTypeError(f'{text!r} is not understood') from None
+        unknown = sorted(set(found) - set(known)) if known else ()
+        if unknown:
+            raise argparse.ArgumentTypeError(f'there is no {", ".join(unknown)}; give some of '
+                                             + ', '.join(known))
+        return found
+    return convert
 
 
 def options(argv):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--quick', action='store_true')
-    parser.add_argument('--networks', default=','.join(NETWORKS))
-    parser.add_argument('--layouts')
-    parser.add_argument('--sizes', default=SIZES)
+    parser.add_argument('--networks', type=several(str, NETWORKS), default=list(NETWORKS))
+    parser.add_argument('--layouts', type=several(Layout))
+    parser.add_argument('--sizes', type=several(parse_nbytes), default=SIZES)
     parser.add_argument('--rounds', type=int)
     parser.add_argument('--budget-ms', type=int, default=150)
-    parser.add_argument('--only', default=','.join(PARTS))
-    parser.add_argument('--contenders', default=','.join(CONTENDERS))
+    parser.add_argument('--only', type=several(str, PARTS), default=list(PARTS))
+    parser.add_argument('--contenders', type=several(str, CONTENDERS), default=list(CONTENDERS))
     parser.add_argument('--out', default=str(OUT), help='where tables go without --write')
     parser.add_argument('--write', action='store_true')
     args = parser.parse_args(argv)
-    args.layouts = [Layout(t) for t in
-                    (args.layouts or ('2x1,4x1' if args.quick else LAYOUTS)).split(',')]
-    args.networks = args.networks.split(',')
-    args.contenders = args.contenders.split(',')
-    args.sizes = [parse_nbytes(s) for s in args.sizes.split(',')]
+    args.layouts = args.layouts or several(Layout)('2x1,4x1' if args.quick else LAYOUTS)
     args.rounds = args.rounds or (1 if args.quick else 3)
-    args.only = args.only.split(',')
-    unknown = (set(args.only) - set(PARTS)) | (set(args.networks) - set(NETWORKS))
-    if unknown:
-        parser.error(f'there is no {", ".join(sorted(unknown))}')
     return args
 
 

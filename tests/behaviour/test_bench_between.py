@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'bench'))
+import between  # noqa: E402 (needs the path above)
 import regress  # noqa: E402 (needs the path above)
 import report_between as report  # noqa: E402
 
@@ -30,6 +31,27 @@ def missed(*row):
     checks = report.judge_allreduce(report.Results(raw(('allreduce', *row))), row[0], row[1],
                                     row[2])
     return {what for what, (ratio, limit) in checks.items() if ratio > limit}, set(checks)
+
+
+@pytest.mark.parametrize('words, says', [
+    (['--contenders', 'reigen,mpich'], 'there is no mpich; give some of reigen, gloo, mpi'),
+    (['--networks', '100g'], 'there is no 100g; give some of 1g, 10g'),
+    (['--only', 'all'], 'there is no all'), (['--layouts', '4'], "'4' is not understood"),
+    (['--layouts', '0x2'], "'0x2' is not understood"),
+    (['--sizes', '1G'], "'1G' is not understood"),
+    (['--sizes', '-4'], "'-4' is not understood"),
+])
+def test_mistakes_are_told_before_anything_is_built(words, says, capsys):
+    with pytest.raises(SystemExit) as end:
+        between.main(words)
+    assert end.value.code == 2 and says in capsys.readouterr().err
+
+
+def test_options_are_lists():
+    args = between.options(['--quick', '--sizes', '4,64K,1M', '--contenders', 'mpi'])
+    assert args.sizes == [4, 65536, 1048576] and args.contenders == ['mpi']
+    assert [str(layout) for layout in args.layouts] == ['2x1', '4x1']
+    assert [layout.ranks for layout in between.options([]).layouts] == [2, 4, 4, 8]
 
 
 @pytest.mark.parametrize('us, misses', [(110, set()), (111, {'mpi'}), (251, {'mpi', 'gloo'})])
