@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 
-enum { WORD_MAX = 32 };
+enum { WORD_NBYTES = 64, LINE_NBYTES = 256 };
 
 static const char *const algorithms[RG_NALGORITHMS] = { "auto", "doubling", "halving", "ring",
                                                         "tree", "chain",    "scatter",
@@ -52,6 +52,11 @@ const char *rg_algorithm_name(enum rg_algorithm algorithm)
 const char *rg_model_kind_name(enum rg_model_kind kind)
 {
     return (unsigned) kind < RG_MODEL_NKINDS ? kinds[kind] : "?";
+}
+
+static size_t at_most(size_t a, size_t b)
+{
+    return a < b ? a : b;
 }
 
 static int find(const char *const *names, int n, const char *name)
@@ -123,9 +128,9 @@ int rg_algorithms_parse(const char *what, const char *text,
     memcpy(found, wanted, sizeof(found));
     while (*text) {
         size_t length = strcspn(text, ",");
-        char word[2 * WORD_MAX];
+        char word[WORD_NBYTES];
 
-        snprintf(word, sizeof(word), "%.*s", (int) (length < 60 ? length : 60), text);
+        snprintf(word, sizeof(word), "%.*s", (int) at_most(length, sizeof(word) - 1), text);
         if (parse_want(what, text, word, found, err) < 0)
             return -EINVAL;
         text += length + (text[length] == ',');
@@ -147,7 +152,7 @@ static const struct field *find_field(const char *name)
 static int parse_line(const char *what, int number, const char *line, struct rg_model *model,
                       struct rg_error *err)
 {
-    char name[WORD_MAX], value[WORD_MAX], more[WORD_MAX], place[160];
+    char name[LINE_NBYTES], value[LINE_NBYTES], more[LINE_NBYTES], place[160];
     const struct field *field;
     int64_t n;
 
@@ -156,14 +161,14 @@ static int parse_line(const char *what, int number, const char *line, struct rg_
         return 0;
     field = find_field(name);
     if (!field)
-        return rg_error_set(err, EINVAL, "%s, line %d: %s is no parameter of the model", what,
+        return rg_error_set(err, EINVAL, "%s, line %d: %.80s is no parameter of the model", what,
                             number, name);
     line = rg_str_word(line, value, sizeof(value));
     rg_str_word(line, more, sizeof(more));
     if (more[0] && more[0] != '#')
-        return rg_error_set(err, EINVAL, "%s, line %d: \"%s\" after the value of %s", what, number,
-                            more, name);
-    snprintf(place, sizeof(place), "%.80s, line %d: %s", what, number, name);
+        return rg_error_set(err, EINVAL, "%s, line %d: \"%.80s\" after the value of %s", what,
+                            number, more, name);
+    snprintf(place, sizeof(place), "%.80s, line %d: %s", what, number, field->name);
     if (rg_parse_int(place, value, field->min, field->max, &n, err) < 0)
         return -EINVAL;
     *(uint32_t *) (void *) ((char *) model + field->at) = (uint32_t) n;
@@ -176,9 +181,12 @@ int rg_model_parse(const char *what, const char *text, struct rg_model *model, s
 
     for (int number = 1; *text; number++) {
         size_t length = strcspn(text, "\n");
-        char line[256];
+        char line[LINE_NBYTES];
 
-        snprintf(line, sizeof(line), "%.*s", (int) (length < 255 ? length : 255), text);
+        if (length >= sizeof(line))
+            return rg_error_set(err, EINVAL, "%s, line %d: it is longer than %d bytes", what,
+                                number, LINE_NBYTES - 1);
+        snprintf(line, sizeof(line), "%.*s", (int) length, text);
         if (parse_line(what, number, line, &found, err) < 0)
             return -EINVAL;
         text += length + (text[length] == '\n');

@@ -203,6 +203,9 @@ static void a_file_is_read_as_it_was_written(void **unused)
     assert_int_equal(back.net.alpha_ns, 123456);
 }
 
+#define BLANKS "                                                                "
+#define LONG_LINE "gamma_ps " BLANKS BLANKS BLANKS BLANKS "100"
+
 static void bad_files_are_refused_by_their_line(void **unused)
 {
     static const struct {
@@ -212,6 +215,8 @@ static void bad_files_are_refused_by_their_line(void **unused)
         { "net.alpha_ns", "f, line 1: net.alpha_ns" },
         { "net.alpha_ns 1.5", "f, line 1: net.alpha_ns" },
         { "gamma_ps 1000001", "f, line 1: gamma_ps" },
+        { LONG_LINE, "f, line 1: it is longer than 255 bytes" },
+        { "gamma_ps 00000000000000000000000000000000000000000001000001", "f, line 1: gamma_ps" },
         { "gamma_ps 1 2", "f, line 1: \"2\" after the value of gamma_ps" },
     };
     struct rg_model model = plain;
