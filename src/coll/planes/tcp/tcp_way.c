@@ -202,10 +202,11 @@ void rg_tcp_way_print(struct rg_tcp_way *way, struct rg_buf *text)
             struct rg_model_choice choice =
                 rg_tcp_way_choose(way, (enum rg_coll_kind) kind, sizes[i]);
 
-            rg_buf_printf(text, "%-14s %10zu  %-10s %9u %9llu us\n",
+            rg_buf_printf(text, "%-14s %10zu  %-10s %9u %9llu us%s\n",
                           rg_model_kind_name((enum rg_model_kind) kind), sizes[i],
                           rg_algorithm_name(choice.algorithm), choice.chunk_nbytes,
-                          (unsigned long long) (choice.ns + 999) / 1000);
+                          (unsigned long long) (choice.ns + 999) / 1000,
+                          choice.algorithm == way->wanted[kind] ? "  by REIGEN_ALGORITHM" : "");
         }
     }
 }

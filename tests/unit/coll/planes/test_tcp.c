@@ -223,9 +223,13 @@ static void members_learn_about_their_network_alike(void **unused)
         for (int i = 1; i < n; i++)
             assert_string_equal(shown[i], shown[0]);
     }
+    wanted = RG_ALGORITHM_TREE;
     assert_int_equal(sockets_run(3, check_given, NULL), 0);
+    wanted = RG_ALGORITHM_AUTO;
     assert_contains(shown[2], "alpha 7000.0 us");
     assert_contains(shown[2], "given by REIGEN_MODEL");
+    assert_null(strstr(shown[2], "by REIGEN_ALGORITHM\nallreduce"));
+    assert_contains(shown[2], "by REIGEN_ALGORITHM\nbroadcast");
 }
 
 static void members_that_choose_differently_fail(void **unused)
