@@ -62,6 +62,15 @@ def test_every_plane_is_in_the_docs():
                  if not re.search(rf'^## {name}: ', pages, re.M)])
 
 
+def test_every_variable_of_the_runtime_is_in_the_docs():
+    source = repo.read(repo.ROOT / 'src/coll/ground/config.c')
+    names = set(re.findall(r'"(REIGEN_[A-Z_]+)"', source))
+    assert len(names) > 20
+    page = repo.read(repo.ROOT / 'docs/operations.md')
+    repo.report([f'operations.md: {name} is missing' for name in sorted(names)
+                 if f'`{name}`' not in page])
+
+
 def test_walks_name_functions_that_are_there():
     walks = re.findall(r'^```text walk\n(.*?)^```', repo.read(repo.ROOT / 'docs/architecture.md'),
                        re.S | re.M)
