@@ -27,15 +27,9 @@ from pathlib import Path
 import distributed
 import picture
 import report
+from simulated import BENCH, HOROVOD, OUT, PYTHON, REIGEN, ROOT, VENV_PYTHON
 
-ROOT = Path(__file__).resolve().parents[1]
-BENCH = ROOT / 'bench'
-OUT = ROOT / 'build/bench'
-REIGEN = ROOT / '.venv/bin/reigen'
-VENV_PYTHON = ROOT / '.venv/bin/python'
-PYTHON = '/usr/bin/python3'
 TF_PYTHON = ROOT / 'build/envs/tf/bin/python'
-HOROVOD = ROOT / 'build/peers/horovod'
 SIZES = '4,256,1K,4K,16K,64K,256K,1M,4M,16M,64M'
 QUICK_SIZES = '4,4K,64K,1M,16M'
 MANY = '300x1K,100x4K,20x1M'

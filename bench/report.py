@@ -5,6 +5,7 @@ import math
 import plot
 import report_distributed
 import report_training
+from plot import size_name
 
 LABELS = {
     'cmpi': 'C MPI_Allreduce', 'cmpi5': 'Open MPI 5', 'reigen-c': 'Reigen, C',
@@ -14,13 +15,6 @@ LABELS = {
 C_PEERS = ['cmpi', 'cmpi5']
 PYTHON_PEERS = ['hvd-mpi', 'hvd-gloo', 'tdist', 'tdist2']
 KIB, MIB = 1 << 10, 1 << 20
-
-
-def size_name(nbytes):
-    for unit, name in ((MIB, 'MiB'), (KIB, 'KiB')):
-        if nbytes >= unit:
-            return f'{nbytes // unit} {name}'
-    return f'{nbytes} B'
 
 
 def pattern_name(pattern):

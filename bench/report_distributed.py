@@ -2,6 +2,8 @@
 """The tables and targets of bench/distributed.py."""
 import math
 
+from plot import size_name
+
 KIB = 1 << 10
 ABOVE_NEEDED = 0.02  # of a step alone: what gloo adds must be more, or its share means nothing
 
@@ -44,13 +46,6 @@ def above(steps, base='alone'):
 
 def us(value):
     return f'{value:.0f}' if value >= 100 else f'{value:.3g}'
-
-
-def size_name(nbytes):
-    for unit, name in ((KIB * KIB, 'MiB'), (KIB, 'KiB')):
-        if nbytes >= unit:
-            return f'{nbytes // unit} {name}'
-    return f'{nbytes} B'
 
 
 def tables(found):

@@ -42,39 +42,36 @@ void rg_plot_put_text(struct rg_buf *text, const char *words)
     }
 }
 
+/* In the largest of the units (NULL ends them) of which it is at least one; each is so many of the
+ * one before. What is one but for its rounding is one. */
+static const char *in_units(double value, double step, const char *const *units, int digits,
+                            char *buf, size_t room)
+{
+    for (; value >= step * (1 - 1e-7) && units[1]; units++)
+        value /= step;
+    snprintf(buf, room, "%.*g %s", digits, value, *units);
+    return buf;
+}
+
 const char *rg_plot_bytes(double value, char *buf, size_t room)
 {
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    size_t unit = 0;
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", NULL };
 
-    for (; value >= 1024 && unit + 1 < rg_array_len(units); unit++)
-        value /= 1024;
-    snprintf(buf, room, "%.4g %s", value, units[unit]);
-    return buf;
+    return in_units(value, 1024, units, 4, buf, room);
 }
 
 const char *rg_plot_seconds(double value, char *buf, size_t room)
 {
-    static const char *const units[] = { "ns", "us", "ms", "s" };
-    size_t unit = 0;
+    static const char *const units[] = { "ns", "us", "ms", "s", NULL };
 
-    value *= 1e9;
-    for (; value >= 999.9999 && unit + 1 < rg_array_len(units); unit++)
-        value /= 1000;
-    snprintf(buf, room, "%.3g %s", value, units[unit]);
-    return buf;
+    return in_units(value * 1e9, 1000, units, 3, buf, room);
 }
 
 const char *rg_plot_gbps(double value, char *buf, size_t room)
 {
-    static const char *const units[] = { "B/s", "kB/s", "MB/s", "GB/s", "TB/s" };
-    size_t unit = 0;
+    static const char *const units[] = { "B/s", "kB/s", "MB/s", "GB/s", "TB/s", NULL };
 
-    value *= 1e9;
-    for (; value >= 999.9999 && unit + 1 < rg_array_len(units); unit++)
-        value /= 1000;
-    snprintf(buf, room, "%.3g %s", value, units[unit]);
-    return buf;
+    return in_units(value * 1e9, 1000, units, 3, buf, room);
 }
 
 static void label(struct rg_buf *text, double x, double y, const char *anchor, const char *words)

@@ -2,6 +2,7 @@
 #include "cmd/bench/report.h"
 
 #include "base/cleanup.h"
+#include "cmd/bench/plot.h"
 #include "reigen/reigen.h"
 #include "unit.h"
 
@@ -151,6 +152,20 @@ static void the_document_takes_any_text_of_a_peers(void **state)
     snprintf(report.rows[0].results[1].note, RG_MEASURE_NOTE_MAX, "has none");
 }
 
+static void values_stand_in_the_largest_unit_that_fits(void **state)
+{
+    char text[32];
+
+    (void) state;
+    assert_string_equal(rg_plot_bytes(4, text, sizeof(text)), "4 B");
+    assert_string_equal(rg_plot_bytes(1024, text, sizeof(text)), "1 KiB");
+    assert_string_equal(rg_plot_bytes(1536.0 * (1 << 20), text, sizeof(text)), "1.5 GiB");
+    assert_string_equal(rg_plot_seconds(1e-3, text, sizeof(text)), "1 ms");
+    assert_string_equal(rg_plot_seconds(12.34e-6, text, sizeof(text)), "12.3 us");
+    assert_string_equal(rg_plot_seconds(5000, text, sizeof(text)), "5e+03 s");
+    assert_string_equal(rg_plot_gbps(1, text, sizeof(text)), "1 GB/s");
+}
+
 static void what_has_no_tensor_has_no_group(void **state)
 {
     struct rg_bench_options grouped = options;
@@ -171,6 +186,7 @@ int main(void)
         cmocka_unit_test(the_model_is_fitted_to_all_that_it_knows),
         cmocka_unit_test(medians_are_in_the_middle),
         cmocka_unit_test(the_document_takes_any_text_of_a_peers),
+        cmocka_unit_test(values_stand_in_the_largest_unit_that_fits),
         cmocka_unit_test(what_has_no_tensor_has_no_group),
     };
 
