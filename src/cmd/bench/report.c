@@ -75,7 +75,7 @@ static const char *time_text(double seconds, char buf[16])
 
 static const char *bandwidth_text(double gbps, char buf[16])
 {
-    snprintf(buf, 16, gbps == 0 ? "-" : gbps < 0.001 ? "%.5f" : gbps < 1 ? "%.4f" : "%.2f", gbps);
+    snprintf(buf, 16, gbps == 0 ? "-" : gbps < 0.0001 ? "%.1e" : gbps < 1 ? "%.4f" : "%.2f", gbps);
     return buf;
 }
 

@@ -79,8 +79,10 @@ static void the_table_has_a_row_for_each_size_and_marks_what_is_missing(void **s
     struct rg_measure_row row = report.rows[0]; /* beside one that takes 500 times as long */
     row.results[1] = (struct rg_measure_result){ .measured = true,
                                                  .median_s = 500 * row.results[0].median_s };
+    row.results[0].algorithm_gbps = 3.7e-6;
     rg_report_row(&text, &report, &row, false);
     assert_contains(rg_buf_text(&text), " 0.0020\n");
+    assert_contains(rg_buf_text(&text), "  3.7e-06     1.50 ");
     rg_buf_clear(&text);
     rg_report_notes(&text, &report);
     assert_string_equal(rg_buf_text(&text), "# has none\n");
