@@ -4,8 +4,8 @@
 usage: bench/regress.py [--record]
 
 Ends with 1, and says which, when one is more than a quarter worse than that of
-docs/benchmarks-hosts.json; --record writes them there. It takes some twenty seconds, two minutes at
-most, on simulated hosts.
+docs/benchmarks-hosts.json; --record writes them there, if all could be measured. It takes some
+twenty seconds, two minutes at most, on simulated hosts.
 
 What is measured has its bound in the network, or is counted, or stands beside Open MPI in the same
 round: it tells of the code and not of this machine. What else runs here adds time to one round and
@@ -102,6 +102,13 @@ def too_large(found, record):
             if row not in found or min(ratios(found[row])) > WORSE * was]
 
 
+def incomplete(found, before):
+    """Rows that some round has not, or that the record has and no round. Recorded without them,
+    they would not be judged from then on."""
+    return sorted({row for row, pairs in found.items() if len(pairs) < ROUNDS_RECORD}
+                  | set(before) - set(found))
+
+
 @contextlib.contextmanager
 def a_network():
     with first(), Network(4) as net:
@@ -144,6 +151,10 @@ def main(argv):
         return 1
     found = measure(ROUNDS_RECORD if args.record else ROUNDS_MAX, record)
     if args.record:
+        gone = incomplete(found, whole.get('regress', {}))
+        if gone:
+            print(f'regress: not measured in each round, so nothing is recorded: {"; ".join(gone)}')
+            return 1
         whole['regress'] = {row: round(statistics.median(ratios(pairs)), 3)
                             for row, pairs in found.items()}
         RECORD.write_text(json.dumps(whole, indent=1) + '\n')

@@ -128,19 +128,12 @@ def test_a_round_in_which_the_peer_was_held_up_does_not_count():
 
 
 @pytest.mark.parametrize('times, ends', [([9.0, 2.4, 1.0], 0), ([2.6, 2.7, 2.6], 1)])
-def test_another_round_forgives_the_machine_but_not_the_program(monkeypatch, tmp_path, capsys,
+def test_another_round_forgives_the_machine_but_not_the_program(monkeypatch, rounds_of, capsys,
                                                                 times, ends):
     """Figures of a machine that was busy at first, and of a program that became slower."""
-    rounds = iter(times)
-    path = tmp_path / 'record.json'
-    path.write_text('{"regress": {"a": 2.0}}')
-    monkeypatch.setattr(regress, 'RECORD', path)
+    rounds = iter([{'a': (us, 1)} for us in times])
+    rounds_of({'regress': {'a': 2.0}}, rounds)
     monkeypatch.setattr(regress, 'ROUNDS_MAX', len(times))
-    monkeypatch.setattr(regress, 'a_network', contextlib.nullcontext)
-    monkeypatch.setattr(regress.simulated, 'build', lambda: None)
-    monkeypatch.setattr(regress, 'timed_round', lambda net: {'a': (next(rounds), 1)})
-    monkeypatch.setattr(regress, 'beside_round', lambda net: {})
-    monkeypatch.setattr(regress, 'counted_round', lambda net: {})
     assert regress.main([]) == ends
     assert ('WORSE' in capsys.readouterr().out) == bool(ends)
     assert len(list(rounds)) == (1 if ends == 0 else 0)  # good enough is good enough
@@ -153,15 +146,34 @@ def test_without_a_record_there_is_nothing_to_compare_with(monkeypatch, tmp_path
     assert '--record writes one' in capsys.readouterr().out
 
 
-def test_recorded_is_the_median_of_the_rounds(monkeypatch, tmp_path):
-    rounds = iter([9.0, 2.0, 3.0, 4.0, 1.0])
-    path = tmp_path / 'record.json'
-    path.write_text('{"rows": []}')
-    monkeypatch.setattr(regress, 'RECORD', path)
-    monkeypatch.setattr(regress, 'a_network', contextlib.nullcontext)
-    monkeypatch.setattr(regress.simulated, 'build', lambda: None)
-    monkeypatch.setattr(regress, 'timed_round', lambda net: {'a': (next(rounds), 1)})
-    monkeypatch.setattr(regress, 'beside_round', lambda net: {})
-    monkeypatch.setattr(regress, 'counted_round', lambda net: {})
+@pytest.fixture
+def rounds_of(monkeypatch, tmp_path):
+    """rounds_of(record, what each round finds): the path of the record."""
+    def prepare(record, rounds):
+        path, rounds = tmp_path / 'record.json', iter(rounds)
+        path.write_text(json.dumps(record))
+        monkeypatch.setattr(regress, 'RECORD', path)
+        monkeypatch.setattr(regress, 'a_network', contextlib.nullcontext)
+        monkeypatch.setattr(regress.simulated, 'build', lambda: None)
+        monkeypatch.setattr(regress, 'timed_round', lambda net: next(rounds))
+        monkeypatch.setattr(regress, 'beside_round', lambda net: {})
+        monkeypatch.setattr(regress, 'counted_round', lambda net: {})
+        return path
+    return prepare
+
+
+def test_recorded_is_the_median_of_the_rounds(rounds_of):
+    path = rounds_of({'rows': []}, [{'a': (us, 1)} for us in (9.0, 2.0, 3.0, 4.0, 1.0)])
     assert regress.main(['--record']) == 0
     assert json.loads(path.read_text()) == {'rows': [], 'regress': {'a': 3.0}}
+
+
+@pytest.mark.parametrize('before, rounds', [
+    ({'a': 3.0, 'lost': 1.0}, [{'a': (3, 1)}] * 5),
+    ({'a': 3.0}, [{'a': (3, 1), 'some': (1, 1)}] * 4 + [{'a': (3, 1)}]),
+])
+def test_a_record_without_a_row_is_not_written(rounds_of, capsys, before, rounds):
+    path = rounds_of({'regress': before}, rounds)
+    assert regress.main(['--record']) == 1
+    assert json.loads(path.read_text()) == {'regress': before}
+    assert 'nothing is recorded: ' in capsys.readouterr().out
