@@ -222,20 +222,23 @@ void rg_bench_options_fini(struct rg_bench_options *options)
     rg_strv_fini(&options->peers);
 }
 
-/* An option of reigen run's at argv[*i], with its values, which are moved past. False: none. */
-static bool take_run_option(char **argv, int *i, struct rg_strv *run_words)
+/* An option of reigen run's at argv[*i], with its values, which are moved past. 1; 0: it is none;
+ * -EINVAL: a value is missing. */
+static int take_run_option(char **argv, int *i, struct rg_strv *run_words, struct rg_error *err)
 {
     const char *word = argv[*i], *text = word + strspn(word, "-");
     rg_autofree char *name = strndup(text, strcspn(text, "="));
     const struct rg_option *option = *word == '-' && name ? rg_option_find(name) : NULL;
 
     if (!option)
-        return false;
+        return 0;
     int nvalues = strchr(word, '=') || !option->arg ? 0 : option->arg2 ? 2 : 1;
     rg_strv_add(run_words, word);
     for (; nvalues > 0 && argv[*i + 1]; nvalues--)
         rg_strv_add(run_words, argv[++*i]);
-    return true;
+    if (nvalues > 0)
+        return rg_error_set(err, EINVAL, "bench %.80s: its value is missing", word);
+    return 1;
 }
 
 static bool is_float(int type)
@@ -296,7 +299,9 @@ int rg_bench_options_parse(char **argv, struct rg_bench_options *options,
 
     for (int i = 1; r >= 0 && argv[i] && !options->help; i++) {
         r = rg_script_option_take(rg_bench_option_table, "bench", argv, &i, options, err);
-        if (r == 0 && !take_run_option(argv, &i, run_words))
+        if (r == 0)
+            r = take_run_option(argv, &i, run_words, err);
+        if (r == 0)
             r = rg_script_option_refuse(rg_bench_option_table, "bench", argv[i], err);
     }
     r = r < 0 ? r : 0;
