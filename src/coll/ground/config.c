@@ -12,6 +12,7 @@
 
 #define CACHE_MAX 8192
 #define SPIN_MAX_US 1000000
+#define TREE_DEGREE_MAX 4096
 
 /* The first of the names that is set to something; its value, or NULL. */
 static const char *get(const char *reigen, const char *horovod, const char **ret_name)
@@ -55,6 +56,7 @@ static const struct knob {
       INT64_C(1) << 40 },
     { "REIGEN_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", INT, AT(config.cache_capacity), 0,
       CACHE_MAX },
+    { "REIGEN_TREE_DEGREE", NULL, INT, AT(config.tree_degree), 2, TREE_DEGREE_MAX },
     { "REIGEN_SPIN_US", NULL, INT, AT(config.spin_us), -1, SPIN_MAX_US },
     { "REIGEN_MASTER_PORT", NULL, INT, AT(config.master_port), 0, 65535 },
     { "REIGEN_PLANES", NULL, TEXT, AT(config.planes), 0, ROOM(planes) },

@@ -27,6 +27,7 @@ struct rg_config {
     uint64_t silence_ms;         /* 30 s: a leader of another host that says nothing is dead */
     size_t fusion_nbytes;        /* 128 MiB */
     int cache_capacity;          /* 4096 ids kept when idle */
+    int tree_degree;             /* of the leaders' tree (negotiate/tree_shape.h); 0: not set */
     bool autotune_ignored;       /* it is asked for: nothing is tuned while a job runs */
     char planes[64];             /* names of planes, with commas; "": not set */
     int spin_us;                 /* how long a waiter stays awake; -1: chosen by cores and ranks */

@@ -29,8 +29,8 @@
  * Everything else is out of line: deaths (rg_order_announce_death, on_died), and what leaders ask
  * each other while something is stuck (rg_order_stall_query, rg_order_blocked and their like).
  *
- * How offers come together and decisions go out is this folder's own business (star.h), and so is
- * where they are made. One leader is asked for what concerns all nodes, rg_order_decides says
+ * How offers come together and decisions go out is this folder's own business (tree_state.h), and
+ * so is where they are made. One leader is asked for what concerns all nodes, rg_order_decides says
  * whether it is this one; elsewhere those calls do nothing.
  *
  * A leader whose connection closes is dead. So is one that is silent for config's silence_ms,
@@ -136,6 +136,8 @@ bool rg_order_decides(const struct rg_order *order);
 void rg_order_stall_query(struct rg_order *order);
 /* Tell the leader that decides what is pending here; nothing where this is the one. */
 void rg_order_stall_reply(struct rg_order *order, const char *text);
+/* The node next above this one, through whose leader all comes here that it says; -1: none. */
+int rg_order_above(const struct rg_order *order, int node);
 /* Where rg_order_decides: by node, whether it has neither offered this operation nor joined; how
  * many these are. 0 elsewhere, and when no node has offered it: ret_missing is as it was. */
 int rg_order_missing(struct rg_order *order, const char *name, bool *ret_missing);

@@ -35,6 +35,8 @@ struct record {
     struct slow slow;
     /* The operation in flight. */
     bool active, queued;
+    int noffered;
+    uint64_t decided;          /* after so many decisions, the last time */
     struct rg_signature sig;
     int first_node;            /* whose signature sig is ... */
     uint64_t since_ns;         /* ... and when it came */
@@ -75,7 +77,7 @@ struct rg_decider {
     size_t begun_capacity;
     struct item *queue;
     size_t queue_from, queue_to, queue_capacity;
-    uint64_t clock;
+    uint64_t clock, ndecisions;
     struct record *told;       /* what the last frame speaks of */
     bool in_run;               /* the frame before said MORE */
     uint64_t run_nbytes;
@@ -247,7 +249,8 @@ static int end_round(struct rg_decider *decider)
 /* Queue it when every node has offered it, or has joined and does not have it. */
 static int check_complete(struct rg_decider *decider, struct record *record)
 {
-    if (!record->active || record->queued)
+    if (!record->active || record->queued ||
+        record->noffered + decider->njoined < decider->options.nnodes)
         return 0;
     for (int i = 0; i < decider->options.nnodes; i++)
         if (!record->offered[i] && (!decider->joined[i] || record->asked[i]))
@@ -325,31 +328,54 @@ bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns, st
     return false;
 }
 
-static int offer(struct rg_decider *decider, int node, struct record *record,
-                 const struct rg_signature *sig, const char *text)
+/* What is offered, of the first node that did. */
+static void begin(struct rg_decider *decider, int node, struct record *record,
+                  const struct rg_signature *sig)
 {
-    struct rg_error err = RG_ERROR_INIT;
-    int r;
+    memset(record->offered, 0, (size_t) decider->options.nnodes * sizeof(bool));
+    record->active = true;
+    record->noffered = 0;
+    record->sig = *sig;
+    record->first_node = node;
+    record->since_ns = rg_now_ns();
+}
 
-    if (record->queued || record->direct || (record->active && record->offered[node]))
-        return -EPROTO;
-    /* What a node found inside is nearer to the cause than what it makes of it here. */
-    r = set_error(record, text);
-    if (!record->active) {
-        memset(record->offered, 0, (size_t) decider->options.nnodes * sizeof(bool));
-        record->active = true;
-        record->sig = *sig;
-        record->first_node = node;
-        record->since_ns = rg_now_ns();
-    } else if (rg_signature_compare(record->name, &record->sig,
-                                    shown(decider, record->first_node), sig,
-                                    shown(decider, node), &err) < 0) {
-        r = r < 0 ? r : set_error(record, err.text);
-    }
+static void mark_offered(struct rg_decider *decider, int node, struct record *record)
+{
     record->offered[node] = true;
+    record->noffered++;
     record->asked[node] = false;
     if (decider->options.on_offered)
         decider->options.on_offered(decider->options.arg, node, record->name);
+}
+
+/* The node owes what is in flight, or would, if it were. */
+static bool owes(const struct rg_decider *decider, const struct record *record, int node)
+{
+    return !decider->joined[node] && !(record->active && record->offered[node]);
+}
+
+/* Of a single node, whatever it has done before; of many, those that owe it. */
+static int offer(struct rg_decider *decider, const int *nodes, int n, struct record *record,
+                 const struct rg_signature *sig, const char *text)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int r, first = 0;
+
+    while (n > 1 && first < n - 1 && !owes(decider, record, nodes[first]))
+        first++;
+    if (record->queued || record->direct || (record->active && record->offered[nodes[first]]))
+        return -EPROTO;
+    /* What a node found inside is nearer to the cause than what it makes of it here. */
+    r = set_error(record, text);
+    if (!record->active)
+        begin(decider, nodes[first], record, sig);
+    else if (rg_signature_compare(record->name, &record->sig, shown(decider, record->first_node),
+                                  sig, shown(decider, nodes[first]), &err) < 0)
+        r = r < 0 ? r : set_error(record, err.text);
+    for (int i = first; i < n; i++)
+        if (n == 1 || owes(decider, record, nodes[i]))
+            mark_offered(decider, nodes[i], record);
     if (r == 0)
         r = check_complete(decider, record);
     release_number(decider, record);
@@ -361,14 +387,29 @@ int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
 {
     struct record *record = get_record(decider, name);
 
-    return record ? offer(decider, node, record, sig, text) : -ENOMEM;
+    return record ? offer(decider, &node, 1, record, sig, text) : -ENOMEM;
 }
 
 int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id)
 {
     struct record *record = id > 0 && id < decider->nids ? decider->by_id[id] : NULL;
 
-    return record ? offer(decider, node, record, &record->known, NULL) : -EPROTO;
+    return record ? offer(decider, &node, 1, record, &record->known, NULL) : -EPROTO;
+}
+
+int rg_decider_offer_all(struct rg_decider *decider, const int *nodes, int n,
+                         const struct rg_order_frame *frame, uint32_t id)
+{
+    bool named = frame->type == RG_ORDER_OFFER_NEW;
+    struct record *record = named ? get_record(decider, frame->name)
+                            : id > 0 && id < decider->nids ? decider->by_id[id] : NULL;
+
+    if (!record)
+        return named ? -ENOMEM : -EPROTO;
+    if (frame->epoch < record->decided)
+        return -EPROTO;
+    return offer(decider, nodes, n, record, named ? &frame->sig : &record->known,
+                 named ? frame->text : NULL);
 }
 
 int rg_decider_join(struct rg_decider *decider, int node, int rank, bool clear)
@@ -657,6 +698,7 @@ static void tell_decision(struct rg_decider *decider, struct record *record,
     else
         number(decider, record, frame);
     record->used = ++decider->clock;
+    record->decided = ++decider->ndecisions;
     record->active = record->queued = false;
     decider->told = record;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the coordinator knows of all nodes' offers, and the stream of decisions that it makes of
- * them. No sockets here: star.c brings offers and carries the stream to all leaders.
+ * them. No sockets here: tree.c brings offers and carries the stream to all leaders.
  *
  * An operation is decided when every node has offered it or has joined. On its first decision it
  * gets a number, by which it travels afterwards. Numbers are taken back from names that were not
@@ -45,6 +45,11 @@ void rg_decider_destroy(struct rg_decider *decider); /* NULL is fine */
 int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
                      const struct rg_signature *sig, const char *text);
 int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id);
+/* What an OFFER_NEW, or one number of an OFFER, says of all these nodes: those that have offered
+ * it, or have joined, are left out. 0; -EPROTO also when the offer is older than its last decision;
+ * -ENOMEM. */
+int rg_decider_offer_all(struct rg_decider *decider, const int *nodes, int n,
+                         const struct rg_order_frame *frame, uint32_t id);
 /* The node has not begun this direct use of the name, and will not. Unless it is over, or void
  * already, it is void now. 0 or -ENOMEM. */
 int rg_decider_refuse(struct rg_decider *decider, int node, const char *name, uint32_t id,

@@ -2,30 +2,50 @@
 /* The bytes of what leaders say, where they are written and where they are checked. */
 #include "coll/negotiate/order_frames.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "coll/node/signature.h"
 
-enum { ID = 1, RANK = 2, FLAGS = 4, NAME = 8, SIG = 16, TEXT = 32, SEQ = 64 };
+enum {
+    ID = 1,
+    RANK = 2,
+    FLAGS = 4,
+    NAME = 8,
+    SIG = 16,
+    TEXT = 32,
+    SEQ = 64,
+    NODE = 128,
+    EPOCH = 256,
+    NUMBERS = 512,
+    DECISIONS = 1024,
+};
 
-static const uint8_t parts[RG_ORDER_NTYPES] = {
-    [RG_ORDER_OFFER_NEW] = ID | SEQ | NAME | SIG | TEXT,
-    [RG_ORDER_OFFER] = ID,
-    [RG_ORDER_JOIN] = RANK | FLAGS,
+/* How numbers travel. */
+enum { RUNS = 0, BITS = 1 };
+
+static const uint16_t parts[RG_ORDER_NTYPES] = {
+    [RG_ORDER_OFFER_NEW] = NODE | EPOCH | ID | SEQ | FLAGS | NAME | SIG | TEXT,
+    [RG_ORDER_OFFER] = NODE | EPOCH | FLAGS | NUMBERS,
+    [RG_ORDER_JOIN] = NODE | RANK | FLAGS,
     [RG_ORDER_DIED] = RANK | TEXT,
     [RG_ORDER_SHUTDOWN] = RANK,
-    [RG_ORDER_STALL_REPLY] = TEXT,
+    [RG_ORDER_STALL_REPLY] = NODE | TEXT,
     [RG_ORDER_DECIDED_NEW] = ID | SEQ | FLAGS | NAME | SIG | TEXT,
-    [RG_ORDER_DECIDED] = ID | SEQ | FLAGS,
+    [RG_ORDER_DECIDED] = DECISIONS,
     [RG_ORDER_JOINED] = RANK,
     [RG_ORDER_EVICT] = ID,
-    [RG_ORDER_EVICTED] = ID | SEQ,
-    [RG_ORDER_BLOCKED] = FLAGS,
+    [RG_ORDER_EVICTED] = NODE | ID | SEQ,
+    [RG_ORDER_BLOCKED] = NODE | FLAGS,
     [RG_ORDER_VOID] = ID | SEQ,
-    [RG_ORDER_LACK] = ID | SEQ,
-    [RG_ORDER_WAITING] = ID | SEQ,
-    [RG_ORDER_HAVE] = ID | SEQ,
+    [RG_ORDER_LACK] = NODE | ID | SEQ,
+    [RG_ORDER_WAITING] = NODE | ID | SEQ,
+    [RG_ORDER_CLEAR] = NODE,
+    [RG_ORDER_HAVE] = NODE | ID | SEQ,
+    [RG_ORDER_FROZEN] = NODE,
+    [RG_ORDER_LEFT] = NODE,
+    [RG_ORDER_ABSENT] = NODE,
 };
 
 static uint64_t bits_of(double value)
@@ -86,10 +106,108 @@ static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
         reader->bad = true;
 }
 
+/* How long a run of consecutive numbers begins here. */
+static uint32_t run_of_numbers(const uint32_t *numbers, size_t n)
+{
+    uint32_t length = 1;
+
+    while (length < n && numbers[length] == numbers[0] + length)
+        length++;
+    return length;
+}
+
+static void put_runs(const uint32_t *numbers, size_t n, uint32_t nruns, struct rg_buf *buf)
+{
+    rg_buf_put_u8(buf, RUNS);
+    rg_buf_put_u32(buf, nruns);
+    for (size_t i = 0; i < n;) {
+        uint32_t length = run_of_numbers(numbers + i, n - i);
+
+        rg_buf_put_u32(buf, numbers[i]);
+        rg_buf_put_u32(buf, length);
+        i += length;
+    }
+}
+
+static void put_bits(const uint32_t *numbers, size_t n, uint32_t first, size_t nbytes,
+                     struct rg_buf *buf)
+{
+    uint8_t *bits;
+
+    rg_buf_put_u8(buf, BITS);
+    rg_buf_put_u32(buf, first);
+    rg_buf_put_u32(buf, (uint32_t) nbytes);
+    bits = rg_buf_reserve(buf, nbytes);
+    if (!bits)
+        return;
+    memset(bits, 0, nbytes);
+    for (size_t i = 0; i < n; i++)
+        bits[(numbers[i] - first) / 8] |= (uint8_t) (1u << (numbers[i] - first) % 8);
+    rg_buf_commit(buf, nbytes);
+}
+
+static void put_numbers(const uint32_t *numbers, size_t n, struct rg_buf *buf)
+{
+    uint32_t first = n ? numbers[0] : 0, last = first, nruns = 0;
+    size_t nbytes;
+
+    for (size_t i = 0; i < n; nruns++)
+        i += run_of_numbers(numbers + i, n - i);
+    for (size_t i = 0; i < n; i++) {
+        first = numbers[i] < first ? numbers[i] : first;
+        last = numbers[i] > last ? numbers[i] : last;
+    }
+    nbytes = (size_t) (last - first) / 8 + 1;
+    if (4 + nbytes < 8 * (size_t) nruns)
+        put_bits(numbers, n, first, nbytes, buf);
+    else
+        put_runs(numbers, n, nruns, buf);
+}
+
+static uint32_t run_of_decisions(const struct rg_order_decision *decisions, size_t n)
+{
+    uint32_t length = 1;
+
+    while (length < n && decisions[length].id == decisions[0].id + length &&
+           decisions[length].seq == decisions[0].seq &&
+           decisions[length].flags == decisions[0].flags)
+        length++;
+    return length;
+}
+
+static void put_decisions(const struct rg_order_decision *decisions, size_t n, struct rg_buf *buf)
+{
+    uint32_t nruns = 0;
+
+    for (size_t i = 0; i < n; nruns++)
+        i += run_of_decisions(decisions + i, n - i);
+    rg_buf_put_u32(buf, nruns);
+    for (size_t i = 0; i < n;) {
+        uint32_t length = run_of_decisions(decisions + i, n - i);
+
+        rg_buf_put_u32(buf, decisions[i].id);
+        rg_buf_put_u32(buf, length);
+        rg_buf_put_u32(buf, decisions[i].seq);
+        rg_buf_put_u8(buf, decisions[i].flags);
+        i += length;
+    }
+}
+
+static void put_text(const char *text, struct rg_buf *buf)
+{
+    size_t length = text ? strlen(text) : 0;
+
+    rg_buf_put_span(buf, text, length < RG_ORDER_TEXT_MAX ? length : RG_ORDER_TEXT_MAX);
+}
+
 void rg_order_frame_put(const struct rg_order_frame *frame, struct rg_buf *buf)
 {
-    uint8_t has = parts[frame->type];
+    uint16_t has = parts[frame->type];
 
+    if (has & NODE)
+        rg_buf_put_u32(buf, frame->node);
+    if (has & EPOCH)
+        rg_buf_put_u64(buf, frame->epoch);
     if (has & ID)
         rg_buf_put_u32(buf, frame->id);
     if (has & SEQ)
@@ -102,18 +220,114 @@ void rg_order_frame_put(const struct rg_order_frame *frame, struct rg_buf *buf)
         rg_buf_put_str(buf, frame->name);
     if (has & SIG)
         put_signature(&frame->sig, buf);
-    if (has & TEXT) {
-        size_t length = frame->text ? strlen(frame->text) : 0;
+    if (has & TEXT)
+        put_text(frame->text, buf);
+    if (has & NUMBERS)
+        put_numbers(frame->numbers, frame->nnumbers, buf);
+    if (has & DECISIONS)
+        put_decisions(frame->decisions, frame->ndecisions, buf);
+}
 
-        rg_buf_put_span(buf, frame->text,
-                        length < RG_ORDER_TEXT_MAX ? length : RG_ORDER_TEXT_MAX);
+/* Room for n more of what a frame lists, or NULL, and the reader is bad, or *ret_r is -ENOMEM. */
+static void *more(struct rg_reader *reader, void *list, size_t have, size_t n, size_t each,
+                  int *ret_r)
+{
+    void *grown;
+
+    if (reader->bad || n == 0 || n > RG_ORDER_NUMBERS_MAX - have) {
+        reader->bad = true;
+        return NULL;
     }
+    grown = realloc(list, (have + n) * each);
+    if (!grown)
+        *ret_r = -ENOMEM;
+    return grown;
+}
+
+static int add_numbers(struct rg_reader *reader, struct rg_order_frame *frame, uint32_t first,
+                       uint32_t length)
+{
+    int r = 0;
+    uint32_t *list = more(reader, (void *) (uintptr_t) frame->numbers, frame->nnumbers, length,
+                          sizeof(*list), &r);
+
+    if (!list)
+        return r;
+    for (uint32_t i = 0; i < length; i++)
+        list[frame->nnumbers++] = first + i;
+    frame->numbers = list;
+    return 0;
+}
+
+static int get_bits(struct rg_reader *reader, struct rg_order_frame *frame)
+{
+    uint32_t first = rg_reader_u32(reader);
+    size_t nbytes = 0;
+    const uint8_t *bits = rg_reader_span(reader, RG_ORDER_PAYLOAD_MAX, &nbytes);
+    uint32_t n = 0;
+    int r;
+
+    for (size_t i = 0; bits && i < nbytes; i++)
+        n += (uint32_t) __builtin_popcount(bits[i]);
+    r = add_numbers(reader, frame, 0, n);
+    if (r < 0 || reader->bad)
+        return r;
+    n = 0;
+    for (size_t i = 0; i < 8 * nbytes; i++)
+        if (bits[i / 8] >> i % 8 & 1)
+            ((uint32_t *) (uintptr_t) frame->numbers)[n++] = first + (uint32_t) i;
+    return 0;
+}
+
+static int get_numbers(struct rg_reader *reader, struct rg_order_frame *frame)
+{
+    uint8_t form = rg_reader_u8(reader);
+    uint32_t nruns;
+    int r = 0;
+
+    if (form == BITS)
+        return get_bits(reader, frame);
+    nruns = rg_reader_u32(reader);
+    reader->bad |= form != RUNS;
+    for (uint32_t i = 0; i < nruns && r == 0 && !reader->bad; i++) {
+        uint32_t first = rg_reader_u32(reader);
+
+        r = add_numbers(reader, frame, first, rg_reader_u32(reader));
+    }
+    return r;
+}
+
+static int get_decisions(struct rg_reader *reader, struct rg_order_frame *frame)
+{
+    uint32_t nruns = rg_reader_u32(reader);
+    int r = 0;
+
+    for (uint32_t i = 0; i < nruns && !reader->bad; i++) {
+        struct rg_order_decision one = { .id = rg_reader_u32(reader) }, *list;
+        uint32_t length = rg_reader_u32(reader);
+
+        one.seq = rg_reader_u32(reader);
+        one.flags = rg_reader_u8(reader);
+        list = more(reader, (void *) (uintptr_t) frame->decisions, frame->ndecisions, length,
+                    sizeof(*list), &r);
+        if (!list)
+            return r;
+        frame->decisions = list;
+        for (; length > 0; length--, one.id++)
+            list[frame->ndecisions++] = one;
+    }
+    return 0;
 }
 
 static int get_parts(struct rg_reader *reader, struct rg_order_frame *frame)
 {
-    uint8_t has = parts[frame->type];
+    uint16_t has = parts[frame->type];
+    int r = 0;
 
+    if (has & NODE)
+        frame->node = rg_reader_u32(reader);
+    if (has & EPOCH)
+        frame->epoch = rg_reader_u64(reader);
     if (has & ID)
         frame->id = rg_reader_u32(reader);
     if (has & SEQ)
@@ -128,9 +342,13 @@ static int get_parts(struct rg_reader *reader, struct rg_order_frame *frame)
         get_signature(reader, &frame->sig);
     if (has & TEXT)
         frame->text = rg_reader_str(reader, RG_ORDER_TEXT_MAX);
+    if (has & NUMBERS)
+        r = get_numbers(reader, frame);
+    if (has & DECISIONS)
+        r = get_decisions(reader, frame);
     if (rg_reader_done(reader) < 0)
         return -EBADMSG;
-    return ((has & NAME) && !frame->name) || ((has & TEXT) && !frame->text) ? -ENOMEM : 0;
+    return ((has & NAME) && !frame->name) || ((has & TEXT) && !frame->text) ? -ENOMEM : r;
 }
 
 int rg_order_frame_get(uint16_t type, const void *payload, size_t nbytes,
@@ -154,5 +372,7 @@ void rg_order_frame_fini(struct rg_order_frame *frame)
 {
     free((char *) (uintptr_t) frame->name);
     free((char *) (uintptr_t) frame->text);
+    free((void *) (uintptr_t) frame->numbers);
+    free((void *) (uintptr_t) frame->decisions);
     *frame = (struct rg_order_frame) { 0 };
 }

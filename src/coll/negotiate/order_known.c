@@ -8,8 +8,6 @@
 
 #include "coll/node/signature.h"
 
-#define IDS_MAX (1u << 24) /* numbers are small and reused: a larger one is garbage */
-
 struct entry {
     uint32_t id;
     struct rg_signature sig;
@@ -64,6 +62,21 @@ static struct entry *find(const struct rg_known *known, uint32_t id)
     return id < known->ids_capacity ? known->by_id[id] : NULL;
 }
 
+const char *rg_known_name(const struct rg_known *known, uint32_t id)
+{
+    const struct entry *entry = find(known, id);
+
+    return entry ? entry->name : NULL;
+}
+
+uint32_t rg_known_id(const struct rg_known *known, const char *name)
+{
+    const struct entry *entry;
+
+    HASH_FIND_STR(known->entries, name, entry);
+    return entry ? entry->id : 0;
+}
+
 uint32_t rg_known_number(const struct rg_known *known, const char *name,
                          const struct rg_signature *sig, struct rg_use *ret_refused)
 {
@@ -87,7 +100,7 @@ static int learn(struct rg_known *known, const struct rg_order_frame *frame)
 {
     struct entry *entry, *other;
 
-    if (frame->id >= IDS_MAX)
+    if (frame->id >= RG_KNOWN_IDS_MAX)
         return -EPROTO;
     if (rg_grow(&known->by_id, &known->ids_capacity, frame->id + 1) < 0)
         return -ENOMEM;

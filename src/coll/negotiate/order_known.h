@@ -13,6 +13,8 @@
 
 #include "coll/negotiate/order_frames.h"
 
+#define RG_KNOWN_IDS_MAX (1u << 24) /* numbers are small and reused: a larger one is garbage */
+
 struct rg_known;
 
 enum rg_begun {
@@ -33,8 +35,12 @@ void rg_known_destroy(struct rg_known *known); /* NULL is fine */
  * refuses, if any (id 0: none). */
 uint32_t rg_known_number(const struct rg_known *known, const char *name,
                          const struct rg_signature *sig, struct rg_use *ret_refused);
-/* Take a DECIDED or DECIDED_NEW frame: fn gets the decision, and expect, if it is not NULL, a use
- * that comes next of a number that goes directly. 0; -EPROTO unknown number; -ENOMEM. */
+/* What a number stands for, or stood for when it was called in; NULL: nothing. And back; 0. */
+const char *rg_known_name(const struct rg_known *known, uint32_t id);
+uint32_t rg_known_id(const struct rg_known *known, const char *name);
+/* Take a DECIDED (of one, by id, seq and flags) or DECIDED_NEW frame: fn gets the decision, and
+ * expect, if it is not NULL, a use that comes next of a number that goes directly. 0; -EPROTO
+ * unknown number; -ENOMEM. */
 int rg_known_decided(struct rg_known *known, const struct rg_order_frame *frame,
                      void (*fn)(void *arg, const char *name, const struct rg_signature *sig,
                                 const char *text, bool more),

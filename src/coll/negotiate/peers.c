@@ -19,7 +19,7 @@
 struct peer {
     struct rg_peers *peers;
     struct rg_conn conn;
-    int node;
+    int i;
     int pidfd; /* of its process, where it runs on this host and we see it; -1 */
     bool wants_out, goodbye, gone;
     uint64_t heard_ns, said_ns;
@@ -32,6 +32,7 @@ struct rg_peers {
     int epoll_fd, n;
     uint64_t silence_ns; /* of a peer whose process we do not see */
     uint64_t called_ns, checked_ns;
+    struct rg_peers_count count;
     struct peer peer[];
 };
 
@@ -49,7 +50,7 @@ static void give_up(struct peer *peer, const char *why)
         return;
     peer->gone = true;
     close_peer(peer);
-    peer->peers->ops->on_gone(peer->peers->arg, peer->node, why);
+    peer->peers->ops->on_gone(peer->peers->arg, peer->i, why);
 }
 
 static int on_payload(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
@@ -61,8 +62,10 @@ static int on_payload(void *arg, uint16_t type, const uint8_t *payload, size_t n
     if (r < 0)
         return r;
     peer->goodbye = peer->goodbye || type == RG_ORDER_GOODBYE;
-    if (type != RG_ORDER_HEARTBEAT)
-        r = peer->peers->ops->on_frame(peer->peers->arg, peer->node, &frame);
+    if (type != RG_ORDER_HEARTBEAT) {
+        peer->peers->count.heard++;
+        r = peer->peers->ops->on_frame(peer->peers->arg, peer->i, &frame);
+    }
     rg_order_frame_fini(&frame);
     return r;
 }
@@ -76,27 +79,32 @@ static size_t payload_max(void *arg, uint16_t type)
 
 static const struct rg_conn_ops conn_ops = { on_payload, payload_max, .secret = false };
 
-int rg_peers_add(struct rg_peers *peers, int node, int take_fd, pid_t pid)
+int rg_peers_add(struct rg_peers *peers, int i, int take_fd, pid_t pid)
 {
-    struct peer *peer = &peers->peer[node];
+    struct peer *peer = &peers->peer[i];
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = peer };
 
     close_peer(peer);
-    *peer = (struct peer) { .peers = peers, .node = node, .pidfd = rg_pidfd_open(pid) };
+    *peer = (struct peer) { .peers = peers, .i = i, .pidfd = rg_pidfd_open(pid) };
     peer->heard_ns = peer->said_ns = rg_now_ns();
     rg_conn_init(&peer->conn, take_fd, &conn_ops, peer, NULL);
     rg_sock_tune_tcp(take_fd);
     return epoll_ctl(peers->epoll_fd, EPOLL_CTL_ADD, take_fd, &event) < 0 ? -errno : 0;
 }
 
-bool rg_peers_here(const struct rg_peers *peers, int node)
+bool rg_peers_here(const struct rg_peers *peers, int i)
 {
-    return rg_conn_alive(&peers->peer[node].conn);
+    return rg_conn_alive(&peers->peer[i].conn);
 }
 
-bool rg_peers_left(const struct rg_peers *peers, int node)
+bool rg_peers_left(const struct rg_peers *peers, int i)
 {
-    return peers->peer[node].goodbye;
+    return peers->peer[i].goodbye;
+}
+
+struct rg_peers_count rg_peers_count(const struct rg_peers *peers)
+{
+    return peers->count;
 }
 
 int rg_peers_fd(const struct rg_peers *peers)
@@ -127,7 +135,7 @@ void rg_peers_flush(struct rg_peers *peers)
             flush(&peers->peer[i]);
 }
 
-/* To the nodes from first to last, but one. */
+/* To the peers from first to last, but one. */
 static int say(struct rg_peers *peers, int first, int last, int but,
                const struct rg_order_frame *frame)
 {
@@ -143,15 +151,16 @@ static int say(struct rg_peers *peers, int first, int last, int but,
         if (i == but || !rg_conn_alive(&peer->conn))
             continue;
         peer->said_ns = now_ns;
+        peers->count.said += frame->type != RG_ORDER_HEARTBEAT;
         r = rg_conn_send_raw(&peer->conn, frame->type, rg_buf_bytes(&payload),
                              rg_buf_nbytes(&payload));
     }
     return r;
 }
 
-int rg_peers_say(struct rg_peers *peers, int node, const struct rg_order_frame *frame)
+int rg_peers_say(struct rg_peers *peers, int i, const struct rg_order_frame *frame)
 {
-    return say(peers, node, node, -1, frame);
+    return say(peers, i, i, -1, frame);
 }
 
 int rg_peers_say_all(struct rg_peers *peers, int but, const struct rg_order_frame *frame)
@@ -256,7 +265,7 @@ int rg_peers_create(int n, uint64_t silence_ns, const struct rg_peers_ops *ops, 
     *peers = (struct rg_peers) { .ops = ops, .arg = arg, .n = n, .silence_ns = silence_ns,
                                  .epoll_fd = epoll_create1(EPOLL_CLOEXEC) };
     for (int i = 0; i < n; i++)
-        peers->peer[i] = (struct peer) { .peers = peers, .node = i, .pidfd = -1, .conn.fd = -1 };
+        peers->peer[i] = (struct peer) { .peers = peers, .i = i, .pidfd = -1, .conn.fd = -1 };
     if (peers->epoll_fd < 0) {
         int r = -errno;
 

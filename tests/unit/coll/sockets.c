@@ -13,11 +13,11 @@
 struct world {
     int n;
     int (*fn)(struct place *place);
-    char addresses[SOCKETS_MAX][RG_SOCK_ADDRESS_MAX];
-    char *address_list[SOCKETS_MAX];
-    int leaders[SOCKETS_MAX], node_ranks[SOCKETS_MAX];
-    struct rg_team_peer peers[SOCKETS_MAX];
-    struct place places[SOCKETS_MAX];
+    char addresses[SOCKETS_MANY][RG_SOCK_ADDRESS_MAX];
+    char *address_list[SOCKETS_MANY];
+    int leaders[SOCKETS_MANY], node_ranks[SOCKETS_MANY];
+    struct rg_team_peer peers[SOCKETS_MANY];
+    struct place places[SOCKETS_MANY];
 };
 
 int sockets_fail(const struct place *place, int line, const char *what)
@@ -79,7 +79,7 @@ bool sockets_seen;
 int sockets_run(int n, int (*fn)(struct place *place), void *arg)
 {
     struct world *world = calloc(1, sizeof(*world));
-    pthread_t threads[SOCKETS_MAX];
+    pthread_t threads[SOCKETS_MANY];
     int first = 0;
 
     alarm(unit_limit_s(SOCKETS_LIMIT_S));

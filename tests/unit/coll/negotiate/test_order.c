@@ -12,6 +12,14 @@
 #include "coll/sockets.h"
 #include "wire/codec.h"
 
+/* Built twice: with leaders in a star, and with more of them in a tree. */
+#ifdef IN_A_TREE
+enum { DEGREE = 2, LEADERS_MIN = 6, LEADERS_MAX = 8, LEADERS_OF_3 = 7 };
+#else
+enum { DEGREE = 0, LEADERS_MIN = 2, LEADERS_MAX = 5, LEADERS_OF_3 = 3 };
+#endif
+enum { LEAF = LEADERS_OF_3 - 1, INNER = 1 };
+
 /* ------------------------------------------------------------ helpers */
 
 static struct rg_signature allreduce_of(int64_t count)
@@ -52,7 +60,7 @@ struct stream {
     char dead_text[256];
 };
 
-static struct stream streams[SOCKETS_MAX];
+static struct stream streams[LEADERS_MAX];
 
 static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
                        const char *error, bool more)
@@ -114,6 +122,7 @@ static struct rg_order *open_order(struct place *place, struct stream *stream)
     stream->dead_rank = -1;
     place->config.silence_ms = RG_SILENCE_MIN_MS;
     place->config.cache_capacity = 16;
+    place->config.tree_degree = DEGREE;
     if (rg_order_create(&place->team, &place->config, &events, place->deadline_ns, &order,
                         &err) < 0)
         fprintf(stderr, "rank %d: %s\n", place->me, err.text);
@@ -178,7 +187,7 @@ static int run_rounds(struct place *place)
 static void all_leaders_see_the_same_stream_whatever_the_order_of_arrival(void **state)
 {
     (void) state;
-    for (int n = 2; n <= 5; n++) {
+    for (int n = LEADERS_MIN; n <= LEADERS_MAX; n++) {
         int fused = 0;
 
         shuffle_state = (unsigned) n * 31u;
@@ -240,10 +249,10 @@ static int run_join(struct place *place)
 static void joins_stall_questions_and_shutdown_reach_all(void **state)
 {
     (void) state;
-    assert_int_equal(sockets_run(4, run_join, NULL), 0);
+    assert_int_equal(sockets_run(LEADERS_OF_3 + 1, run_join, NULL), 0);
 }
 
-static struct rg_order *abandoned[2]; /* kept in sight of the leak checker */
+static struct rg_order *abandoned[LEADERS_MAX]; /* kept in sight of the leak checker */
 static atomic_int nopen;
 
 /* What a process that is killed leaves behind: a closed socket and no word. */
@@ -256,11 +265,11 @@ static int run_death(struct place *place)
     if (bad)
         return bad;
     atomic_fetch_add(&nopen, 1);
-    while (atomic_load(&nopen) % 3 != 0 && !late(place))
+    while (atomic_load(&nopen) % LEADERS_OF_3 != 0 && !late(place))
         rg_sleep_ms(1);
     if (place->me == victim) {
         rg_order_after_fork(order);
-        abandoned[victim != 0] = order;
+        abandoned[victim] = order;
         return 0;
     }
     uint64_t began_ns = rg_now_ns();
@@ -277,8 +286,9 @@ static int run_death(struct place *place)
 static void a_closed_socket_without_goodbye_is_a_death_told_to_all(void **state)
 {
     (void) state;
-    for (int victim = 0; victim < 3; victim += 2)
-        assert_int_equal(sockets_run(3, run_death, &victim), 0);
+    for (int victim = 0; victim < LEADERS_OF_3; victim++)
+        if (victim == 0 || victim == INNER || victim == LEAF)
+            assert_int_equal(sockets_run(LEADERS_OF_3, run_death, &victim), 0);
 }
 
 static int run_silence(struct place *place)
@@ -307,7 +317,7 @@ static int run_silence(struct place *place)
 static void silence_that_lasts_is_a_death(void **state)
 {
     (void) state;
-    assert_int_equal(sockets_run(3, run_silence, NULL), 0);
+    assert_int_equal(sockets_run(LEADERS_OF_3, run_silence, NULL), 0);
 }
 
 /* Rank 2 comes late, so that rank 1 hears nothing but heartbeats of rank 0, which is still in init.
@@ -336,14 +346,14 @@ static int run_living(struct place *place)
 static void who_waits_in_init_is_not_dead(void **state)
 {
     (void) state;
-    assert_int_equal(sockets_run(3, run_living, NULL), 0);
+    assert_int_equal(sockets_run(LEADERS_OF_3, run_living, NULL), 0);
 }
 
 static void who_the_kernel_sees_alive_is_not_dead(void **state)
 {
     (void) state;
     sockets_seen = true;
-    int bad = sockets_run(3, run_living, NULL);
+    int bad = sockets_run(LEADERS_OF_3, run_living, NULL);
     sockets_seen = false;
     assert_int_equal(bad, 0);
 }

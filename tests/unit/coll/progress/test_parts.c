@@ -216,7 +216,7 @@ static void broken_variables_are_named(void **state)
         { "REIGEN_MASTER_PORT", "65536" },   { "HOROVOD_LOG_LEVEL", "loud" },
         { "REIGEN_SILENCE_SECONDS", "2" },   { "REIGEN_SILENCE_SECONDS", "long" },
         { "REIGEN_ALGORITHM", "quick" },     { "REIGEN_ALGORITHM", "broadcast=ring" },
-        { "REIGEN_MODEL", "/no/such/file" },
+        { "REIGEN_MODEL", "/no/such/file" }, { "REIGEN_TREE_DEGREE", "1" },
         { "REIGEN_INSECURE", "yes" },        { "HOROVOD_STALL_CHECK_DISABLE", "2" },
     };
 
