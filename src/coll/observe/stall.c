@@ -182,21 +182,65 @@ static int ranks_of(const struct rg_team *team, int node, int *ret_ranks)
     return n;
 }
 
-/* A node that said nothing of an operation: all its ranks have called it where their leader has
- * offered it, else none has. */
-static void guess(struct rg_progress *progress, struct rg_stall_facts *facts, bool *missing)
+/* The node nearest to this one which all that it says comes by, and which does not answer; 0: there
+ * is none. */
+static int cut_off_by(struct rg_progress *progress, const struct gathering *gathering, int node)
+{
+    while ((node = rg_order_above(rg_multi_order(progress), node)) > 0)
+        if (!gathering->answers[node])
+            return node;
+    return 0;
+}
+
+/* Ranks of whose nodes nothing is known of an operation: those that are cut off, or the others. All
+ * of a node have called it where their leader has offered it, else none has. Those that are cut off
+ * may have called it: they are named only where nobody else is. */
+static void guess_op(struct rg_progress *progress, const struct gathering *gathering,
+                     struct rg_stall_op *op, const bool *owing, bool cut_off)
 {
     const struct rg_team *team = progress->team;
+    bool blames = !cut_off || !strchr(op->states, RG_STALL_OWES);
 
+    for (int rank = 0; rank < team->size; rank++) {
+        int node = team->peers[rank].node;
+        bool is_cut_off = node != team->node && !gathering->answers[node] &&
+                          cut_off_by(progress, gathering, node) > 0;
+
+        if (op->states[rank] != RG_STALL_UNKNOWN || is_cut_off != cut_off)
+            continue;
+        if (!owing[node])
+            op->states[rank] = RG_STALL_CALLED;
+        else if (blames)
+            op->states[rank] = RG_STALL_OWES;
+    }
+}
+
+static void guess(struct rg_progress *progress, const struct gathering *gathering,
+                  struct rg_stall_facts *facts, bool *missing)
+{
     for (int i = 0; i < facts->nops; i++) {
-        struct rg_stall_op *op = &facts->ops[i];
-        int n = rg_order_missing(rg_multi_order(progress), op->name, missing);
+        memset(missing, true, (size_t) progress->team->nnodes * sizeof(*missing));
+        rg_order_missing(rg_multi_order(progress), facts->ops[i].name, missing);
+        guess_op(progress, gathering, &facts->ops[i], missing, false);
+        guess_op(progress, gathering, &facts->ops[i], missing, true);
+    }
+}
 
-        for (int rank = 0; rank < team->size; rank++) {
-            if (op->states[rank] == RG_STALL_UNKNOWN)
-                op->states[rank] = n > 0 && !missing[team->peers[rank].node] ? RG_STALL_CALLED
-                                                                             : RG_STALL_OWES;
-        }
+/* Of ranks that do not answer. */
+static void describe_silent(struct rg_progress *progress, const struct gathering *gathering,
+                            struct rg_stall_facts *facts, const int *ranks, int n)
+{
+    const struct rg_team *team = progress->team;
+    int by = cut_off_by(progress, gathering, team->peers[ranks[0]].node);
+
+    for (int k = 0; k < n; k++) {
+        rg_autobuf struct rg_buf out = RG_BUF_INIT;
+
+        tell_process(&out, &team->peers[ranks[k]]);
+        if (by > 0)
+            rg_buf_printf(&out, "; what it says comes by way of rank %d, which does not answer",
+                          rg_team_world_rank(team, team->leaders[by]));
+        facts->who[ranks[k]].detail = strdup(rg_buf_text(&out));
     }
 }
 
@@ -216,15 +260,10 @@ static void collect_nodes(struct rg_progress *progress, const struct gathering *
             rg_stall_facts_take(facts, list, n, gathering->answers[node]);
             continue;
         }
-        for (int k = 0; k < n; k++) {
-            rg_autobuf struct rg_buf out = RG_BUF_INIT;
-
-            tell_process(&out, &team->peers[list[k]]);
-            facts->who[list[k]].detail = strdup(rg_buf_text(&out));
-        }
+        describe_silent(progress, gathering, facts, list, n);
     }
     if (missing)
-        guess(progress, facts, missing);
+        guess(progress, gathering, facts, missing);
 }
 
 /* So long a wait ends the job. */
