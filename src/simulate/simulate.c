@@ -12,7 +12,7 @@
 
 double rg_simulate_agreement_s(const struct rg_model *model, int nhosts, int fan_out)
 {
-    int width = fan_out && fan_out < nhosts - 1 ? fan_out : nhosts - 1;
+    int width = fan_out < nhosts - 1 ? fan_out : nhosts - 1;
     double reached = 1, level = 1, seconds = 0;
 
     while (reached < nhosts) {

@@ -30,6 +30,7 @@
 #include "simulate/workload.h"
 
 #define RG_SIMULATE_RANKS_MAX 100000
+#define RG_SIMULATE_FAN_OUT 16 /* the runtime's: RG_TREE_DEGREE of coll/negotiate/tree_shape.h */
 
 struct rg_simulation {
     const struct rg_model *model;       /* borrowed, as is the next */
@@ -40,7 +41,7 @@ struct rg_simulation {
     double compute_s;         /* one rank's step alone */
     double jitter;            /* the standard deviation of that, as a part of it: the step waits for
                                * the slowest rank */
-    int fan_out;              /* of the tree of leaders that agree; 0: all by the first one */
+    int fan_out;              /* of the tree of leaders that agree; at least 1 */
 };
 
 struct rg_simulated {
@@ -55,7 +56,8 @@ struct rg_simulated {
 };
 
 /* How long leaders take to agree on what is ready: in each level of their tree the parent takes one
- * message of every child and sends one to each, one after the other, and a child takes that. */
+ * message of every child and sends one to each, one after the other, and a child takes that. All
+ * that is ready is in one message, up and down. */
 double rg_simulate_agreement_s(const struct rg_model *model, int nhosts, int fan_out);
 /* The mean of the largest of n values with the normal distribution, in standard deviations: 0 of
  * one, within 7 % of 2 to 4, and within 2 % of more. */

@@ -200,8 +200,8 @@ const struct rg_script_option rg_simulate_option_table[] = {
       "The standard deviation of a rank's step, in per cent of it: all wait for the slowest. "
       "Default: 0.", .apply = apply_jitter },
     { "fan-out", "N", false, NULL,
-      "Leaders of hosts agree by a tree, each node of which has N children. Default: they all "
-      "speak with the first one.", TO(INT, fan_out, 2, RG_SIMULATE_RANKS_MAX) },
+      "Leaders of hosts agree by a tree, each of which has N below it. Default: 16, as in the "
+      "runtime (REIGEN_TREE_DEGREE).", TO(INT, fan_out, 2, RG_SIMULATE_RANKS_MAX) },
     { "json", "FILE", false, "@file",
       "Write all figures to FILE as one JSON document. -: to standard output, in the place of the "
       "table.", TO(WORD, json, 1, 0) },
@@ -212,7 +212,8 @@ const struct rg_script_option rg_simulate_option_table[] = {
 void rg_simulate_options_init(struct rg_simulate_options *options)
 {
     *options = (struct rg_simulate_options){ .ranks_per_host = 1, .element_nbytes = 4,
-                                             .type = "float32", .fusion_nbytes = 128 << 20 };
+                                             .type = "float32", .fusion_nbytes = 128 << 20,
+                                             .fan_out = RG_SIMULATE_FAN_OUT };
     for (int n = 1; n <= 1024; n *= 2)
         options->hosts[options->nrows++] = n;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/time.h"
+#include "coll/negotiate/tree_shape.h"
 #include "unit.h"
 
 /* Three layers, the last of which does half of the arithmetic. */
@@ -15,7 +16,8 @@ static struct rg_simulation simulation(const struct rg_model *model, int nhosts)
 {
     return (struct rg_simulation){ .model = model, .workload = &three, .nhosts = nhosts,
                                    .ranks_per_host = 1, .element_nbytes = 4,
-                                   .fusion_nbytes = 128 << 20, .compute_s = 0.3 };
+                                   .fusion_nbytes = 128 << 20, .compute_s = 0.3,
+                                   .fan_out = RG_SIMULATE_FAN_OUT };
 }
 
 static void assert_near(double found, double right)
@@ -127,9 +129,13 @@ static void leaders_agree_by_one_or_by_a_tree(void **state)
     (void) state;
     model.net.alpha_ns = 30000;
     model.net.message_ns = 5000;
-    assert_near(rg_simulate_agreement_s(&model, 1, 0), 0);
-    assert_near(rg_simulate_agreement_s(&model, 2, 0), 70e-6);
-    assert_near(rg_simulate_agreement_s(&model, 1001, 0), 60e-6 + 1001 * 5e-6);
+    assert_int_equal(RG_SIMULATE_FAN_OUT, RG_TREE_DEGREE);
+    assert_near(rg_simulate_agreement_s(&model, 1, 16), 0);
+    assert_near(rg_simulate_agreement_s(&model, 2, 16), 70e-6);
+    assert_near(rg_simulate_agreement_s(&model, 17, 16), 60e-6 + 17 * 5e-6);
+    assert_near(rg_simulate_agreement_s(&model, 18, 16), 2 * (60e-6 + 17 * 5e-6));
+    assert_near(rg_simulate_agreement_s(&model, 1024, 16), 3 * (60e-6 + 17 * 5e-6));
+    assert_near(rg_simulate_agreement_s(&model, 1001, 1000), 60e-6 + 1001 * 5e-6);
     assert_near(rg_simulate_agreement_s(&model, 1001, 10), 3 * (60e-6 + 11 * 5e-6));
     assert_near(rg_simulate_agreement_s(&model, 5, 10), 60e-6 + 5 * 5e-6);
 }
