@@ -355,3 +355,94 @@ uint64_t rg_model_job_ns(const struct rg_model *model, const struct rg_model_tas
         *ret_between = choice;
     return total;
 }
+
+/* ------------------------------------------------------------ without an agreement */
+
+/* A frame that goes and comes as a whole. */
+static uint64_t frame_ns(const struct view *v, uint64_t nbytes)
+{
+    return stream_ns(v, nbytes ? nbytes : 1, 1, false) +
+           crowded(v, bytes_ns(nbytes, v->path->copy_ps / 2));
+}
+
+static uint64_t direct_doubling_ns(const struct view *v)
+{
+    uint64_t each = v->path->alpha_ns + frame_ns(v, v->nbytes), total = 0, reach = 1;
+
+    for (; reach * 2 <= v->n; reach *= 2)
+        total += each + reduce_ns(v, v->nbytes);
+    return reach < v->n ? total + 2 * each + reduce_ns(v, v->nbytes) : total;
+}
+
+/* In slots that the host's first rank reduces alone. */
+static uint64_t in_slots_ns(const struct rg_model *model, const struct rg_model_task *task)
+{
+    uint64_t nbytes = at_most(task->nbytes, NBYTES_MAX), n = (uint64_t) task->ranks_per_host;
+
+    if (n == 1)
+        return 0;
+    return 2 * model->node.alpha_ns + bytes_ns(nbytes, 2 * model->node.copy_ps) +
+           n * bytes_ns(nbytes, model->gamma_ps);
+}
+
+uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_task *task,
+                            enum rg_model_direct way)
+{
+    const struct rg_model_task all = { RG_MODEL_ALLREDUCE, task->nhosts, task->ranks_per_host,
+                                       task->nbytes };
+    const struct rg_model_task leaders = { RG_MODEL_ALLREDUCE, task->nhosts, 1, task->nbytes };
+    const struct view v = view_of(model, &leaders, RG_MODEL_CHUNK_MAX);
+    uint64_t others = v.n - 1, inside = in_slots_ns(model, task);
+
+    if (v.n <= 1)
+        return 0;
+    if (way >= RG_MODEL_DIRECT_ONE_SHOT && v.n > RG_MODEL_SHOTS_MAX)
+        return RG_MODEL_NEVER;
+    switch (way) {
+    case RG_MODEL_AGREED:
+        return 2 * (v.path->alpha_ns + crowded(&v, v.path->message_ns)) +
+               rg_model_job_ns(model, &all, NULL);
+    case RG_MODEL_DIRECT_DOUBLING:
+        return inside + direct_doubling_ns(&v);
+    case RG_MODEL_DIRECT_ONE_SHOT:
+        return inside + v.path->alpha_ns +
+               others * (frame_ns(&v, v.nbytes) + reduce_ns(&v, v.nbytes));
+    case RG_MODEL_DIRECT_TWO_SHOT:
+        return inside + 2 * v.path->alpha_ns +
+               others * (2 * frame_ns(&v, v.block) + reduce_ns(&v, v.block));
+    default:
+        return RG_MODEL_NEVER;
+    }
+}
+
+/* One shot is taken for doubling only if it saves this. */
+#define ONE_SHOT_SAVES_NS 150000
+
+/* Whether it sends no more bytes than an allreduce has to. */
+static bool is_frugal(const struct rg_model_task *task, enum rg_model_direct way)
+{
+    return way == RG_MODEL_DIRECT_TWO_SHOT ||
+           (way == RG_MODEL_DIRECT_DOUBLING && task->nhosts == 2);
+}
+
+enum rg_model_direct rg_model_direct(const struct rg_model *model,
+                                     const struct rg_model_task *task)
+{
+    bool small = task->nbytes <= RG_MODEL_DIRECT_SMALL;
+    uint64_t agreed = rg_model_direct_ns(model, task, RG_MODEL_AGREED);
+    uint64_t least = small ? RG_MODEL_NEVER : agreed - agreed / 10;
+    enum rg_model_direct best = RG_MODEL_AGREED;
+
+    for (int w = RG_MODEL_DIRECT_DOUBLING; w < RG_MODEL_NDIRECT; w++) {
+        enum rg_model_direct way = (enum rg_model_direct) w;
+        uint64_t ns = rg_model_direct_ns(model, task, way);
+
+        if (way == RG_MODEL_DIRECT_ONE_SHOT && ns < RG_MODEL_NEVER)
+            ns += ONE_SHOT_SAVES_NS;
+        if (task->nbytes <= RG_MODEL_DIRECT_MAX && (small || is_frugal(task, way)) && ns < least) {
+            best = way;
+            least = ns;
+        }
+    }
+    return best;
+}

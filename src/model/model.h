@@ -31,6 +31,18 @@
  *      scatter     broadcast                  the root sends all blocks, then halving's allgather
  *      pairwise    alltoall                   alpha + (n - 1) * t(block)
  *
+ * Leaders of hosts that know an allreduce already exchange it without agreeing first (coll/far).
+ * Frames go as a whole, so a byte is copied once more, and reduced when all of it is there:
+ *
+ *      d(m) = t(m) + crowding * m * copy / 2          a frame of m bytes
+ *
+ *      direct      time among n hosts
+ *      doubling    log2 n * (alpha + d(nbytes) + nbytes * gamma); two more where n is no power of
+ *                  two
+ *      one shot    alpha + (n - 1) * (d(nbytes) + nbytes * gamma)
+ *      two shots   2 * alpha + (n - 1) * (2 * d(b) + b * gamma)
+ *      agreed      2 * (alpha + message) and the time of the quickest algorithm above
+ *
  * All is integer arithmetic (nanoseconds; picoseconds per byte), so that every host, whatever its
  * processor, comes to the same choice from the same parameters.
  *
@@ -136,9 +148,38 @@ struct rg_model_choice rg_model_choose(const struct rg_model *model,
 uint64_t rg_model_job_ns(const struct rg_model *model, const struct rg_model_task *task,
                          struct rg_model_choice *ret_between);
 
+/* ---- without an agreement (coll/far); in the order of enum rg_direct_way */
+enum rg_model_direct {
+    RG_MODEL_AGREED,
+    RG_MODEL_DIRECT_DOUBLING,
+    RG_MODEL_DIRECT_ONE_SHOT,
+    RG_MODEL_DIRECT_TWO_SHOT,
+    RG_MODEL_NDIRECT
+};
+
+enum {
+    RG_MODEL_DIRECT_SMALL = 32 * 1024, /* up to here an allreduce never goes agreed on */
+    RG_MODEL_DIRECT_MAX = 512 * 1024,  /* and beyond this always */
+    RG_MODEL_SHOTS_MAX = 16            /* hosts among which there are one and two shots */
+};
+
+/* An allreduce of a job (task->kind is not looked at) whose ranks' hosts know it: all of its time,
+ * also inside the hosts, where one rank of each reduces what the others have. AGREED: with the
+ * messages of the agreement. One host: 0; RG_MODEL_NEVER: not among so many. */
+uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_task *task,
+                            enum rg_model_direct way);
+/* The quickest way. What is small goes directly at least by doubling; one shot must save 0.15 ms,
+ * as each of its frames wakes a rank, which perhaps shares its cores. What is not small goes by
+ * ways that send no more bytes than they must, as several operations may be on the line at once:
+ * doubling between two hosts, two shots among more; and if it saves a tenth of the time, as the
+ * prediction is not better than that. */
+enum rg_model_direct rg_model_direct(const struct rg_model *model,
+                                     const struct rg_model_task *task);
+
 /* ---- model_text.c: for people, and for files */
 const char *rg_algorithm_name(enum rg_algorithm algorithm); /* "halving"; "?" when unknown */
 const char *rg_model_kind_name(enum rg_model_kind kind);    /* "allreduce" */
+const char *rg_model_direct_name(enum rg_model_direct way); /* "two shots" */
 /* "auto", "ring", ... for all kinds, or "allreduce=ring,broadcast=tree": into wanted, by kind. What
  * the text does not name stays. what names the value in the error. 0, or -EINVAL with what is
  * allowed. */

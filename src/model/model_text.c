@@ -49,6 +49,13 @@ const char *rg_algorithm_name(enum rg_algorithm algorithm)
     return (unsigned) algorithm < RG_NALGORITHMS ? algorithms[algorithm] : "?";
 }
 
+const char *rg_model_direct_name(enum rg_model_direct way)
+{
+    static const char *const names[] = { "agreement", "doubling", "one shot", "two shots" };
+
+    return way < rg_array_len(names) ? names[way] : "?";
+}
+
 const char *rg_model_kind_name(enum rg_model_kind kind)
 {
     return (unsigned) kind < RG_MODEL_NKINDS ? kinds[kind] : "?";

@@ -186,6 +186,69 @@ static void a_jobs_operation_is_the_sum_of_its_steps(void **unused)
     assert_int_equal(between.ns, 0);
 }
 
+static enum rg_model_direct way_of(const struct rg_model *model, int nhosts, size_t nbytes)
+{
+    const struct rg_model_task task = { RG_MODEL_ALLREDUCE, nhosts, 1, nbytes };
+
+    return rg_model_direct(model, &task);
+}
+
+static void what_saves_the_agreement_goes_directly(void **unused)
+{
+    struct rg_model near = rg_model_assumed, far = rg_model_assumed;
+    const struct rg_model_task task = { RG_MODEL_ALLREDUCE, 4, 1, 4 };
+
+    (void) unused;
+    far.net.alpha_ns = 1000000;
+    far.net.beta_ps = 8000;
+    /* Delays: two of the agreement, and the doubling's. */
+    assert_in_range(rg_model_direct_ns(&far, &task, RG_MODEL_AGREED), 4000000, 4200000);
+    assert_in_range(rg_model_direct_ns(&far, &task, RG_MODEL_DIRECT_DOUBLING), 2000000, 2100000);
+    assert_in_range(rg_model_direct_ns(&far, &task, RG_MODEL_DIRECT_ONE_SHOT), 1000000, 1100000);
+    assert_in_range(rg_model_direct_ns(&far, &task, RG_MODEL_DIRECT_TWO_SHOT), 2000000, 2200000);
+    for (int n = 2; n <= 64; n *= 2) {
+        size_t limit = 4;
+
+        /* What is small always does, what is large never. */
+        for (size_t nbytes = 4; nbytes <= RG_MODEL_DIRECT_SMALL; nbytes *= 2)
+            assert_true(way_of(&near, n, nbytes) != RG_MODEL_AGREED);
+        assert_int_equal(way_of(&far, n, RG_MODEL_DIRECT_MAX + 1), RG_MODEL_AGREED);
+        /* Between them it does so the more the longer the way is. */
+        for (size_t nbytes = 65536; nbytes <= RG_MODEL_DIRECT_MAX; nbytes *= 2)
+            if (way_of(&near, n, nbytes) != RG_MODEL_AGREED)
+                limit = nbytes;
+        assert_in_range(limit, 4, 131072);
+        assert_true((way_of(&far, n, RG_MODEL_DIRECT_MAX) != RG_MODEL_AGREED) ==
+                    (n <= RG_MODEL_SHOTS_MAX));
+    }
+    assert_int_equal(way_of(&far, 2, 262144), RG_MODEL_DIRECT_DOUBLING);
+    assert_int_equal(way_of(&far, 4, 4), RG_MODEL_DIRECT_ONE_SHOT);
+    assert_int_equal(way_of(&far, 4, 262144), RG_MODEL_DIRECT_TWO_SHOT);
+    assert_int_equal(way_of(&near, 4, 4), RG_MODEL_DIRECT_DOUBLING);
+    far.net.alpha_ns = 100000;
+    assert_int_equal(way_of(&far, 4, 4), RG_MODEL_DIRECT_DOUBLING);
+    assert_int_equal(way_of(&far, RG_MODEL_SHOTS_MAX + 1, 4), RG_MODEL_DIRECT_DOUBLING);
+    assert_int_equal(rg_model_direct_ns(&far, &(struct rg_model_task) { 0, 17, 1, 4 },
+                                        RG_MODEL_DIRECT_TWO_SHOT), RG_MODEL_NEVER);
+    assert_int_equal(rg_model_direct_ns(&far, &(struct rg_model_task) { 0, 1, 8, 4 },
+                                        RG_MODEL_AGREED), 0);
+}
+
+/* One rank of each host reduces what the others have: among many that takes longer than all do. */
+static void many_ranks_of_a_host_prefer_to_agree(void **unused)
+{
+    struct rg_model_task task = { RG_MODEL_ALLREDUCE, 2, 1, 262144 };
+    struct rg_model model = rg_model_assumed;
+
+    (void) unused;
+    model.net.alpha_ns = 100000;
+    assert_int_equal(rg_model_direct(&model, &task), RG_MODEL_DIRECT_DOUBLING);
+    task.ranks_per_host = 32;
+    assert_int_equal(rg_model_direct(&model, &task), RG_MODEL_AGREED);
+    task.nbytes = 4096;
+    assert_int_equal(rg_model_direct(&model, &task), RG_MODEL_DIRECT_DOUBLING);
+}
+
 static void a_file_is_read_as_it_was_written(void **unused)
 {
     struct rg_model model = rg_model_assumed, back = plain;
@@ -285,6 +348,8 @@ int main(void)
         cmocka_unit_test(the_choice_goes_from_few_messages_to_few_bytes),
         cmocka_unit_test(ranks_of_a_host_share_its_line),
         cmocka_unit_test(a_jobs_operation_is_the_sum_of_its_steps),
+        cmocka_unit_test(what_saves_the_agreement_goes_directly),
+        cmocka_unit_test(many_ranks_of_a_host_prefer_to_agree),
         cmocka_unit_test(a_file_is_read_as_it_was_written),
         cmocka_unit_test(bad_files_are_refused_by_their_line),
         cmocka_unit_test(a_file_that_is_not_there_changes_nothing),
