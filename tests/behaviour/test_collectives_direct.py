@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small operations between nodes go directly once they are known: they come to one end on all
-ranks, whatever some of them do meanwhile."""
+"""Operations between nodes go directly once they are known, if that is quicker: they come to one
+end on all ranks, whatever some of them do meanwhile."""
 import pytest
 
 from ranks import run, two_hosts
@@ -25,6 +25,22 @@ def pair_by_shm(rank):
 @pytest.mark.parametrize('size', [2, 3, 4, 5])
 def test_small_sums_come_to_one_end_over_tcp(size):
     direct(size, 7 + size, env=TCP)
+
+
+@pytest.fixture(params=['alpha', 'beta'])
+def model(tmp_path, request):
+    """A slow network: what is not small goes directly, too, and by shots where they are quicker."""
+    text = {'alpha': 'net.alpha_ns 1000000\n', 'beta': 'net.alpha_ns 300000\nnet.beta_ps 8000\n'}
+    path = tmp_path / 'model'
+    path.write_text(text[request.param])
+    return {'REIGEN_MODEL': path}
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize('size', [2, 3, 4, 5])
+def test_sums_of_all_sizes_come_to_one_end_where_the_network_is_slow(size, model):
+    direct(size, 57 + size, env={**TCP, **model})
+    direct(size, 67 + size, each=lambda rank: {**pair_by_shm(rank), **model})
 
 
 @pytest.mark.sanitize

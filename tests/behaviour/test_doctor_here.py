@@ -138,6 +138,7 @@ def test_planes_are_told_as_the_runtime_takes_them(reigen):
     assert len(lines) == 9
     done = doctor(reigen, '--planes', '-np', 2, env=built.environment(REIGEN_PLANES='tcp'))
     assert 'all ranks' in done.stdout and 'shm' not in done.stdout, done.stderr
+    assert 'an allreduce that comes again goes directly: by doubling up to ' in done.stdout
 
 
 def on_terminal(start, *command):

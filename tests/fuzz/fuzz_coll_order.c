@@ -5,12 +5,14 @@
 #include "coll/negotiate/order_decide.h"
 #include "coll/negotiate/order_held.h"
 #include "coll/negotiate/order_known.h"
+#include "coll/node/signature.h"
 #include "wire/codec.h"
 
 static void count(void *arg, const char *name, const struct rg_signature *sig, const char *text,
-                  bool more)
+                  bool more, uint8_t way)
 {
     (void) more;
+    must(way < RG_NDIRECT_WAYS);
     must(name && text && sig->ndim <= REIGEN_NDIM_MAX);
     ++*(size_t *) arg;
 }
@@ -62,10 +64,17 @@ static void to_coordinator(struct rg_decider *decider, int node,
         must(out.type != RG_ORDER_DECIDED || out.id > 0);
 }
 
-static void expect(void *arg, struct rg_use use)
+static void expect(void *arg, struct rg_use use, uint8_t way)
 {
     (void) arg;
-    must(use.id > 0);
+    must(use.id > 0 && way != RG_DIRECT_NOT && way < RG_NDIRECT_WAYS);
+}
+
+static uint8_t by_size(void *arg, const struct rg_signature *sig)
+{
+    (void) arg;
+    must(rg_signature_is_direct(sig));
+    return (uint8_t) (rg_signature_nbytes(sig) % RG_NDIRECT_WAYS);
 }
 
 /* As a leader that begins whatever it may. */
@@ -143,7 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
                                           .leaders = leaders,
                                           .fusion_nbytes = 64,
                                           .capacity = 2,
-                                          .direct = true };
+                                          .direct = by_size };
     static const int nnodes[NSOURCES] = { 1, 1, 2 };
     struct rg_held_options held_options = { .nsources = NSOURCES, .nnodes = nnodes,
                                             .tell = check_told };

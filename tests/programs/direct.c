@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * usage: direct SEED ROUNDS
- * Small operations that come again and again, in an order and at times of each rank's own: sums, in
+ * Operations that come again and again, in an order and at times of each rank's own: sums, in
  * groups too, that change their size, that do not match on one rank, that are new, that some ranks
  * have joined for. In the end one rank leaves while all have sums in flight: what comes of each, 0
  * or that it is cancelled, is the same on all ranks ("end 0110").
  */
 #include "program.h"
 
-enum { NNAMES = 12, COUNT_MAX = 16384, NEND = 40, GROUP = 3 };
+enum { NNAMES = 12, COUNT_MAX = 140000, NEND = 40, GROUP = 3 };
 
 static long seed;
 
@@ -33,7 +33,8 @@ static float buffers[2][NNAMES + 4][COUNT_MAX + 1];
 /* How many elements a name has in this round: it changes now and then. */
 static int64_t count_of(long round, int i)
 {
-    static const int64_t counts[] = { 1, 3, 100, 1000, 5000, COUNT_MAX };
+    static const int64_t counts[] = { 1,    3,     100,   1000,   5000,
+                                      8192, 16384, 60001, 131072, COUNT_MAX };
 
     return counts[common(1, round / (2 + i % 9), i) % COUNT_OF(counts)];
 }

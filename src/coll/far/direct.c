@@ -35,7 +35,7 @@ struct rg_direct {
     struct use *spare;
     int nuses;               /* in flight */
     uint64_t looked_ns;      /* for those that take long */
-    bool node_joined, connects;
+    bool node_joined;
     uint8_t round;           /* of joins */
     int failure;             /* -errno, not told yet */
     bool dead;
@@ -224,15 +224,17 @@ void rg_direct_void(struct rg_direct *direct, uint32_t id, bool again)
     release(direct, use);
 }
 
-void rg_direct_expect(struct rg_direct *direct, uint32_t id, uint32_t seq)
+void rg_direct_expect(struct rg_direct *direct, uint32_t id, uint32_t seq, uint8_t way)
 {
+    int r;
+
     if (direct->dead)
         return;
-    if (rg_far_expect(direct->far, id, seq) < 0)
-        fail(direct, -ENOMEM, "out of memory");
-    if (!direct->connects)
-        rg_far_connect(direct->far);
-    direct->connects = true;
+    r = rg_far_expect(direct->far, id, seq, way);
+    if (r < 0)
+        fail(direct, r, r == -ENOMEM ? "out of memory" : "a decision says no way that there is");
+    else
+        rg_far_connect(direct->far, way);
     if (direct->node_joined)
         rg_far_tell_early(direct->far);
 }
@@ -254,7 +256,7 @@ static void on_early(void *arg, uint32_t id, uint32_t seq, uint8_t round)
         use->far.seq = seq;
         use->far.round = round;
         describe(direct, &sig, &use->far);
-        use->zeros = malloc(RG_FAR_NBYTES_MAX);
+        use->zeros = malloc(rg_signature_nbytes(&sig) + 1);
         use->far.out = use->zeros;
     }
     if (!use || !use->zeros || rg_far_post(direct->far, &use->far) < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small operations between nodes that are not agreed on each time (negotiate/order.h). The leader
+ * Operations between nodes that are not agreed on each time (negotiate/order.h). The leader
  * takes what all ranks of its node have submitted, reduces it in the order of ranks, exchanges it
  * with the other leaders (far/far.h), and puts the result into its own slot and an item into the
  * node's log; every rank copies it out when it comes to that. Where a node is one rank and the
@@ -47,7 +47,7 @@ int rg_direct_begin(struct rg_direct *direct, struct rg_order *order,
                     const struct rg_run_item *item);
 /* As order.h's events of these names. */
 void rg_direct_void(struct rg_direct *direct, uint32_t id, bool again);
-void rg_direct_expect(struct rg_direct *direct, uint32_t id, uint32_t seq);
+void rg_direct_expect(struct rg_direct *direct, uint32_t id, uint32_t seq, uint8_t way);
 /* All ranks of this node have joined: zeros are lent. And all ranks of the job. */
 void rg_direct_node_joined(struct rg_direct *direct, struct rg_order *order);
 void rg_direct_all_joined(struct rg_direct *direct);
@@ -65,11 +65,13 @@ int rg_direct_wait_fds(struct rg_direct *direct, int *ret_fds, unsigned *ret_eve
 void rg_direct_stop(struct rg_direct *direct, bool sends);
 
 /* Whether it goes through the ranks' slots. A use may still become void, and then the input is
- * needed once more: it must not be overwritten before the last step. Any thread of any rank. */
+ * needed once more: it must not be overwritten before the last step. What is not small goes by ways
+ * that do not (far.h). Any thread of any rank. */
 static inline bool rg_direct_by_slots(const struct rg_view *view, const struct rg_op *op)
 {
-    return view->n > 1 || op->n > 1 || op->scale.pre != 1.0 ||
-           (op->one.in == op->one.out && view->nnodes > 2);
+    return rg_view_wants_slots(view, op->nbytes, op->n, op->scale.pre) &&
+           (view->n > 1 || op->n > 1 || op->scale.pre != 1.0 ||
+            (op->one.in == op->one.out && view->nnodes > 2));
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recursive doubling, many operations at once, each as far as its frames have come. */
+/* Numbers, frames that come, and recursive doubling: many operations at once, each as far as its
+ * frames have come. */
 #include "coll/far/far.h"
 
 #include <errno.h>
@@ -9,59 +10,17 @@
 #include <utlist.h>
 
 #include "base/time.h"
-#include "coll/far/far_links.h"
+#include "coll/far/far_inside.h"
 #include "coll/net/listener.h"
 #include "coll/reduce/reduce.h"
 
 #define EARLY_NBYTES_MAX (UINT64_C(1) << 30) /* kept of what comes before its use begins here */
-#define LEVELS_MAX 18                        /* of REIGEN_SIZE_MAX leaders */
+#define MUCH_NBYTES 65536
 #define TURNS_MAX 8 /* receives of one socket before the next is looked at */
-
-enum { LEVEL_CALL = 255 };
-enum { LEVEL_IN = 0 }; /* then one for each step of the doubling, then the result's */
-
-/* A frame that came before it was waited for. */
-struct early {
-    struct early *next;
-    struct rg_far_frame frame;
-    uint8_t payload[];
-};
-
-/* What is known of a number. */
-struct use {
-    uint32_t next;          /* 0: nothing yet */
-    struct rg_far_op *op;   /* in flight, or NULL */
-    struct early *early;
-};
-
-struct rg_far {
-    const struct rg_team *team;
-    struct rg_far_events events;
-    int n, me;
-    int nsteps;             /* of the doubling */
-    bool is_folded, has_folded;
-    struct use **uses;      /* by number; owned */
-    size_t uses_capacity;
-    uint64_t early_nbytes;
-    int nearly;             /* frames */
-    int nops;               /* in flight */
-    struct rg_far_op *folding; /* that wait for who is folded into this one */
-    bool dead, connects;
-    int nlinks;
-    int by_level[LEVELS_MAX + 2]; /* the link on which frames of this level come; -1: they do not */
-    struct rg_far_link links[];
-};
-
-/* The doubling is among as many leaders as the greatest power of two; of the first ones so many are
- * folded, in pairs, that no more take part. */
-static int npairs(const struct rg_far *far)
-{
-    return far->n - (1 << far->nsteps);
-}
 
 static int partner(const struct rg_far *far, int step)
 {
-    int pairs = npairs(far), number = far->me < 2 * pairs ? far->me / 2 : far->me - pairs;
+    int pairs = rg_far_npairs(far), number = far->me < 2 * pairs ? far->me / 2 : far->me - pairs;
     int other = number ^ (1 << step);
 
     return other < pairs ? other * 2 : other + pairs;
@@ -72,17 +31,37 @@ static int level_out(const struct rg_far *far)
     return far->nsteps + 1;
 }
 
-static void add_link(struct rg_far *far, int level, int node)
+/* The link to a leader; there is a new one where there was none. */
+static int link_to(struct rg_far *far, int node)
 {
+    for (int i = 0; i < far->nlinks; i++)
+        if (far->links[i].node == node)
+            return i;
     rg_far_link_init(&far->links[far->nlinks], node);
-    far->by_level[level] = far->nlinks++;
+    return far->nlinks++;
+}
+
+/* Where its frames come from, by level. */
+static void lay_out_doubling(struct rg_far *far)
+{
+    for (int level = 0; level < RG_FAR_LEVELS_MAX + 2; level++)
+        far->by_level[level] = -1;
+    if (far->is_folded) {
+        far->by_level[level_out(far)] = link_to(far, far->me - 1);
+        return;
+    }
+    if (far->has_folded)
+        far->by_level[RG_FAR_LEVEL_IN] = link_to(far, far->me + 1);
+    for (int step = 0; step < far->nsteps; step++)
+        far->by_level[step + 1] = link_to(far, partner(far, step));
 }
 
 int rg_far_create(const struct rg_team *team, const struct rg_far_events *events,
                   struct rg_far **ret_far)
 {
-    struct rg_far *far =
-        calloc(1, sizeof(*far) + (LEVELS_MAX + 1) * sizeof(struct rg_far_link));
+    size_t nlinks = RG_FAR_LEVELS_MAX + 1 > RG_DIRECT_SHOTS_MAX ? RG_FAR_LEVELS_MAX + 1
+                                                             : RG_DIRECT_SHOTS_MAX;
+    struct rg_far *far = calloc(1, sizeof(*far) + nlinks * sizeof(struct rg_far_link));
 
     if (!far)
         return -ENOMEM;
@@ -91,30 +70,19 @@ int rg_far_create(const struct rg_team *team, const struct rg_far_events *events
     far->n = team->nnodes;
     far->me = team->node;
     far->nsteps = 31 - __builtin_clz((unsigned) far->n);
-    far->is_folded = far->me < 2 * npairs(far) && far->me % 2 == 1;
-    far->has_folded = far->me < 2 * npairs(far) && far->me % 2 == 0;
-    for (int level = 0; level < LEVELS_MAX + 2; level++)
-        far->by_level[level] = -1;
-    if (far->is_folded) {
-        add_link(far, level_out(far), far->me - 1);
-    } else {
-        if (far->has_folded)
-            add_link(far, LEVEL_IN, far->me + 1);
-        for (int step = 0; step < far->nsteps; step++)
-            add_link(far, step + 1, partner(far, step));
-    }
+    far->is_folded = far->me < 2 * rg_far_npairs(far) && far->me % 2 == 1;
+    far->has_folded = far->me < 2 * rg_far_npairs(far) && far->me % 2 == 0;
+    for (int node = 0; node < far->n && rg_far_shoots(far); node++)
+        if (node != far->me)
+            link_to(far, node);
+    lay_out_doubling(far);
     *ret_far = far;
     return 0;
 }
 
 /* ------------------------------------------------------------ numbers */
 
-static struct use *use_of(const struct rg_far *far, uint32_t id)
-{
-    return id < far->uses_capacity ? far->uses[id] : NULL;
-}
-
-static struct use *get_use(struct rg_far *far, uint32_t id)
+static struct rg_far_use *get_use(struct rg_far *far, uint32_t id)
 {
     if (rg_grow(&far->uses, &far->uses_capacity, (size_t) id + 1) < 0)
         return NULL;
@@ -123,19 +91,18 @@ static struct use *get_use(struct rg_far *far, uint32_t id)
     return far->uses[id];
 }
 
-static void free_early(struct rg_far *far, struct early *early)
+static void free_early(struct rg_far *far, struct rg_far_early *early)
 {
-    far->early_nbytes -= early->frame.nbytes;
-    far->nearly--;
+    rg_far_take_out(far, early);
     free(early);
 }
 
-static void drop_below(struct rg_far *far, struct use *use, uint32_t seq)
+static void drop_below(struct rg_far *far, struct rg_far_use *use, uint32_t seq)
 {
-    struct early **link = &use->early;
+    struct rg_far_early **link = &use->early;
 
     while (*link) {
-        struct early *early = *link;
+        struct rg_far_early *early = *link;
 
         if (early->frame.seq >= seq) {
             link = &early->next;
@@ -146,26 +113,29 @@ static void drop_below(struct rg_far *far, struct use *use, uint32_t seq)
     }
 }
 
-int rg_far_expect(struct rg_far *far, uint32_t id, uint32_t seq)
+int rg_far_expect(struct rg_far *far, uint32_t id, uint32_t seq, uint8_t way)
 {
-    struct use *use = get_use(far, id);
+    struct rg_far_use *use = get_use(far, id);
 
+    if (way > RG_DIRECT_DOUBLING && !rg_far_shoots(far))
+        return -EINVAL;
     if (!use)
         return -ENOMEM;
     use->next = seq;
+    use->way = way == RG_DIRECT_NOT ? RG_DIRECT_DOUBLING : way;
     drop_below(far, use, seq);
     return 0;
 }
 
 /* It has been followed. */
-static void drop_call(struct rg_far *far, struct use *use)
+static void drop_call(struct rg_far *far, struct rg_far_use *use)
 {
-    struct early **link = &use->early;
+    struct rg_far_early **link = &use->early;
 
-    while (*link && (*link)->frame.level != LEVEL_CALL)
+    while (*link && (*link)->frame.level != RG_FAR_LEVEL_CALL)
         link = &(*link)->next;
     if (*link) {
-        struct early *early = *link;
+        struct rg_far_early *early = *link;
 
         *link = early->next;
         free_early(far, early);
@@ -174,49 +144,24 @@ static void drop_call(struct rg_far *far, struct use *use)
 
 /* ------------------------------------------------------------ one operation */
 
-/* Where nothing was put in, zeros are sent. */
-static const uint8_t zeros[RG_FAR_NBYTES_MAX];
-
-static void put(struct rg_far *far, struct rg_far_op *op, struct rg_far_link *link, int level)
+/* What has been reduced so far, to whom the level says. */
+static void put(struct rg_far *far, struct rg_far_op *op, int level)
 {
-    struct rg_far_frame frame = { .id = op->id, .seq = op->seq, .nbytes = (uint32_t) op->nbytes,
-                                  .level = (uint8_t) level, .round = op->round };
+    rg_far_put(far, op, &far->links[far->by_level[op->level]], level, op->now, op->nbytes);
+}
 
-    (void) far;
-    rg_far_link_put(link, &frame, op->now ? op->now : zeros, &op->unsent);
+/* Who is folded into this leader gets what this one has. */
+static void finish(struct rg_far *far, struct rg_far_op *op)
+{
+    if (far->has_folded)
+        rg_far_put(far, op, &far->links[far->by_level[RG_FAR_LEVEL_IN]], level_out(far), op->now,
+                   op->nbytes);
+    rg_far_finish(far, op);
 }
 
 void rg_far_flush(struct rg_far *far)
 {
-    for (int i = 0; i < far->nlinks; i++)
-        if (far->links[i].nframes)
-            rg_far_link_flush(&far->links[i]);
-}
-
-/* Before the operation's memory changes. */
-static void settle(struct rg_far *far, struct rg_far_op *op)
-{
-    if (op->unsent)
-        rg_far_flush(far);
-}
-
-static void finish(struct rg_far *far, struct rg_far_op *op)
-{
-    const struct rg_scale after = { 1.0, op->scale.post, op->scale.divisor };
-    struct use *use = use_of(far, op->id);
-
-    if (far->has_folded)
-        put(far, op, &far->links[far->by_level[LEVEL_IN]], level_out(far));
-    if (op->nbytes && (after.post != 1.0 || after.divisor != 1)) {
-        settle(far, op);
-        rg_reduce(op->dtype, op->op, op->out, &op->now, 1, op->count, &after);
-    }
-    settle(far, op);
-    op->active = false;
-    far->nops--;
-    use->op = NULL;
-    use->next = op->seq + 1;
-    far->events.on_done(far->events.arg, op);
+    rg_far_flush_links(far);
 }
 
 /* What came is the result, or is added. The lower leader's is the first operand. */
@@ -227,7 +172,7 @@ static void combine(struct rg_far *far, struct rg_far_op *op, const void *payloa
     bool first = far->me < link->node;
     const void *sources[2] = { first ? op->now : payload, first ? payload : op->now };
 
-    settle(far, op);
+    rg_far_settle(far, op);
     if (op->nbytes && far->is_folded)
         memcpy(op->out, payload, op->nbytes);
     else if (op->nbytes)
@@ -236,12 +181,12 @@ static void combine(struct rg_far *far, struct rg_far_op *op, const void *payloa
 }
 
 /* The frame that the operation waits for, where it came early; taken out. */
-static struct early *find_early(struct rg_far *far, const struct rg_far_op *op)
+static struct rg_far_early *find_early(struct rg_far *far, const struct rg_far_op *op)
 {
-    struct use *use = use_of(far, op->id);
+    struct rg_far_use *use = rg_far_use_of(far, op->id);
 
-    for (struct early **link = &use->early; *link; link = &(*link)->next) {
-        struct early *early = *link;
+    for (struct rg_far_early **link = &use->early; *link; link = &(*link)->next) {
+        struct rg_far_early *early = *link;
 
         if (early->frame.seq == op->seq && early->frame.level == op->level) {
             *link = early->next;
@@ -255,25 +200,25 @@ static void await(struct rg_far *far, struct rg_far_op *op, int level)
 {
     op->level = level;
     far->links[far->by_level[level]].nawaited++;
-    if (level == LEVEL_IN)
+    if (level == RG_FAR_LEVEL_IN)
         DL_APPEND(far->folding, op);
 }
 
 static void await_no_more(struct rg_far *far, struct rg_far_op *op)
 {
     far->links[far->by_level[op->level]].nawaited--;
-    if (op->level == LEVEL_IN)
+    if (op->level == RG_FAR_LEVEL_IN)
         DL_DELETE(far->folding, op);
 }
 
 /* Who is folded sends first, and hears of nothing before. */
 static void call(struct rg_far *far, struct rg_far_op *op)
 {
-    const struct rg_far_frame frame = { .id = op->id, .seq = op->seq, .level = LEVEL_CALL,
+    const struct rg_far_frame frame = { .id = op->id, .seq = op->seq, .level = RG_FAR_LEVEL_CALL,
                                         .round = op->round };
 
     op->called = true;
-    rg_far_link_put(&far->links[far->by_level[LEVEL_IN]], &frame, NULL, &op->unsent);
+    rg_far_link_put(&far->links[far->by_level[RG_FAR_LEVEL_IN]], &frame, NULL, &op->nunsent);
 }
 
 static void call_all(struct rg_far *far)
@@ -293,14 +238,14 @@ static bool go_to_next_level(struct rg_far *far, struct rg_far_op *op)
     if (far->is_folded || op->level == far->nsteps)
         return false;
     await(far, op, op->level + 1);
-    put(far, op, &far->links[far->by_level[op->level]], op->level);
+    put(far, op, op->level);
     return true;
 }
 
 /* Take in what has come early. The operation may be done afterwards. -EPROTO: a size differs. */
 static int catch_up(struct rg_far *far, struct rg_far_op *op)
 {
-    struct early *early;
+    struct rg_far_early *early;
 
     while (far->nearly && (early = find_early(far, op)) != NULL) {
         bool fits = early->frame.nbytes == op->nbytes, more = false;
@@ -320,41 +265,56 @@ static int catch_up(struct rg_far *far, struct rg_far_op *op)
     return 0;
 }
 
+/* Send what comes first. */
+static int begin_doubling(struct rg_far *far, struct rg_far_op *op)
+{
+    if (far->is_folded) {
+        await(far, op, level_out(far));
+        put(far, op, RG_FAR_LEVEL_IN);
+    } else {
+        await(far, op, far->has_folded ? RG_FAR_LEVEL_IN : 1);
+        if (op->level != RG_FAR_LEVEL_IN)
+            put(far, op, op->level);
+    }
+    if (op->level == RG_FAR_LEVEL_IN && !op->in)
+        call(far, op);
+    return catch_up(far, op);
+}
+
 int rg_far_post(struct rg_far *far, struct rg_far_op *op)
 {
-    struct use *use = get_use(far, op->id);
+    struct rg_far_use *use = get_use(far, op->id);
+    int r;
 
     if (!use)
         return -ENOMEM;
+    op->way = use->way;
     op->nbytes = op->count * rg_dtype_nbytes(op->dtype);
     op->now = op->in;
-    op->unsent = op->called = false;
+    op->nunsent = 0;
+    op->called = false;
     op->active = true;
     use->op = op;
     use->next = op->seq;
     far->nops++;
-    if (far->is_folded) {
-        await(far, op, level_out(far));
-        put(far, op, &far->links[far->by_level[op->level]], LEVEL_IN);
-    } else {
-        await(far, op, far->has_folded ? LEVEL_IN : 1);
-        if (op->level != LEVEL_IN)
-            put(far, op, &far->links[far->by_level[op->level]], op->level);
-    }
-    if (op->level == LEVEL_IN && !op->in)
-        call(far, op);
     drop_call(far, use);
-    return catch_up(far, op);
+    if (op->way == RG_DIRECT_DOUBLING)
+        return begin_doubling(far, op);
+    r = rg_far_shots_begin(far, op);
+    return r < 0 ? r : 0;
 }
 
 void rg_far_drop(struct rg_far *far, struct rg_far_op *op)
 {
-    struct use *use = use_of(far, op->id);
+    struct rg_far_use *use = rg_far_use_of(far, op->id);
 
     if (!op->active)
         return;
-    settle(far, op);
-    await_no_more(far, op);
+    rg_far_settle(far, op);
+    if (op->shots)
+        rg_far_shots_drop(far, op);
+    else if (op->way == RG_DIRECT_DOUBLING)
+        await_no_more(far, op);
     op->active = false;
     far->nops--;
     use->op = NULL;
@@ -374,23 +334,21 @@ void rg_far_abort(struct rg_far *far)
 /* ------------------------------------------------------------ what comes */
 
 /* For later: its use has not begun here, or is not that far. */
-static int keep(struct rg_far *far, struct use *use, const struct rg_far_frame *frame,
-                const uint8_t *payload)
+static int keep(struct rg_far *far, struct rg_far_use *use, const struct rg_far_link *link,
+                const struct rg_far_frame *frame, const uint8_t *payload)
 {
     bool begun = use->op && use->op->seq == frame->seq;
-    struct early *early;
+    struct rg_far_early *early;
 
     for (early = use->early; early; early = early->next)
-        if (early->frame.seq == frame->seq && early->frame.level == frame->level)
+        if (early->frame.seq == frame->seq && early->frame.level == frame->level &&
+            early->node == link->node)
             return -EPROTO;
     if (far->early_nbytes + frame->nbytes > EARLY_NBYTES_MAX)
         return -EPROTO;
-    early = malloc(sizeof(*early) + frame->nbytes);
+    early = rg_far_copy(frame, link->node, payload);
     if (!early)
         return -ENOMEM;
-    early->frame = *frame;
-    if (frame->nbytes)
-        memcpy(early->payload, payload, frame->nbytes);
     early->next = use->early;
     use->early = early;
     far->early_nbytes += frame->nbytes;
@@ -404,19 +362,39 @@ static int keep(struct rg_far *far, struct use *use, const struct rg_far_frame *
 static bool may_come(const struct rg_far *far, const struct rg_far_link *link,
                      const struct rg_far_frame *frame)
 {
-    int level = frame->level == LEVEL_CALL ? level_out(far) : frame->level;
+    int level = frame->level == RG_FAR_LEVEL_CALL ? level_out(far) : frame->level;
 
-    if (frame->level == LEVEL_CALL && (!far->is_folded || frame->nbytes))
+    if (level == RG_FAR_LEVEL_PART || level == RG_FAR_LEVEL_RESULT)
+        return rg_far_shoots(far);
+    if (frame->level == RG_FAR_LEVEL_CALL && (!far->is_folded || frame->nbytes))
         return false;
     return level <= level_out(far) && far->by_level[level] >= 0 &&
            &far->links[far->by_level[level]] == link;
 }
 
+static int take_doubling(struct rg_far *far, struct rg_far_op *op, const struct rg_far_link *link,
+                         const struct rg_far_frame *frame, const uint8_t *payload)
+{
+    if (frame->level == RG_FAR_LEVEL_CALL)
+        return 0;
+    if (frame->nbytes != op->nbytes || frame->level < op->level ||
+        frame->level >= RG_FAR_LEVEL_PART)
+        return -EPROTO;
+    if (frame->level > op->level)
+        return keep(far, rg_far_use_of(far, op->id), link, frame, payload);
+    combine(far, op, payload);
+    if (go_to_next_level(far, op))
+        return catch_up(far, op);
+    finish(far, op);
+    return 0;
+}
+
 static int take(struct rg_far *far, const struct rg_far_link *link,
                 const struct rg_far_frame *frame, const uint8_t *payload)
 {
-    struct use *use = get_use(far, frame->id);
+    struct rg_far_use *use = get_use(far, frame->id);
     struct rg_far_op *op;
+    int r;
 
     if (!use)
         return -ENOMEM;
@@ -426,18 +404,11 @@ static int take(struct rg_far *far, const struct rg_far_link *link,
         return 0; /* void */
     op = use->op;
     if (!op || op->seq != frame->seq)
-        return keep(far, use, frame, payload);
-    if (frame->level == LEVEL_CALL)
-        return 0;
-    if (frame->nbytes != op->nbytes || frame->level < op->level)
-        return -EPROTO;
-    if (frame->level > op->level)
-        return keep(far, use, frame, payload);
-    combine(far, op, payload);
-    if (go_to_next_level(far, op))
-        return catch_up(far, op);
-    finish(far, op);
-    return 0;
+        return keep(far, use, link, frame, payload);
+    if (op->way == RG_DIRECT_DOUBLING)
+        return take_doubling(far, op, link, frame, payload);
+    r = rg_far_shots_take(far, op, link, frame, payload);
+    return r < 0 ? r : 0;
 }
 
 static int receive(struct rg_far *far, struct rg_far_link *link, bool *moved)
@@ -458,7 +429,7 @@ static int receive(struct rg_far *far, struct rg_far_link *link, bool *moved)
         }
         if (r < 0)
             return r;
-        if (n < RG_FAR_NBYTES_MAX)
+        if (n < MUCH_NBYTES)
             return 0; /* there is not likely more, and asking costs a system call */
     }
     return 0;
@@ -479,7 +450,7 @@ static int fail(const struct rg_far *far, const struct rg_far_link *link, int r,
 static int look_at(struct rg_far *far, struct rg_far_link *link, bool all, bool *moved,
                    struct rg_error *err)
 {
-    bool wanted = far->connects || link->nawaited || rg_buf_nbytes(&link->out) > 0;
+    bool wanted = link->wanted || link->nawaited || rg_buf_nbytes(&link->out) > 0;
     int r = 0;
 
     if (link->state == RG_FAR_OPEN) {
@@ -523,8 +494,8 @@ bool rg_far_sends(const struct rg_far *far)
 void rg_far_tell_early(struct rg_far *far)
 {
     for (uint32_t id = 0; far->nearly && id < far->uses_capacity; id++) {
-        const struct use *use = far->uses[id];
-        const struct early *early = use && use->next && !use->op ? use->early : NULL;
+        const struct rg_far_use *use = far->uses[id];
+        const struct rg_far_early *early = use && use->next && !use->op ? use->early : NULL;
 
         while (early && early->frame.seq != use->next)
             early = early->next;
@@ -535,9 +506,13 @@ void rg_far_tell_early(struct rg_far *far)
 
 /* ------------------------------------------------------------ life */
 
-void rg_far_connect(struct rg_far *far)
+void rg_far_connect(struct rg_far *far, uint8_t way)
 {
-    far->connects = true;
+    for (int i = 0; i < far->nlinks && way > RG_DIRECT_DOUBLING; i++)
+        far->links[i].wanted = true;
+    for (int level = 0; level < RG_FAR_LEVELS_MAX + 2; level++)
+        if (far->by_level[level] >= 0)
+            far->links[far->by_level[level]].wanted = true;
 }
 
 int rg_far_wait_fds(struct rg_far *far, int *ret_fds, unsigned *ret_events, int max)
@@ -585,16 +560,17 @@ void rg_far_destroy(struct rg_far *far, int timeout_ms)
     for (int i = 0; i < far->nlinks; i++)
         rg_far_link_fini(&far->links[i]);
     for (uint32_t id = 0; id < far->uses_capacity; id++) {
-        struct use *use = far->uses[id];
+        struct rg_far_use *use = far->uses[id];
 
         while (use && use->early) {
-            struct early *early = use->early;
+            struct rg_far_early *early = use->early;
 
             use->early = early->next;
             free(early);
         }
         free(use);
     }
+    rg_far_shots_fini(far);
     free(far->uses);
     free(far);
 }

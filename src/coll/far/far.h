@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small allreduces between nodes in one exchange: the leaders send each other data at once, without
+ * Allreduces between nodes in one exchange: the leaders send each other data at once, without
  * agreeing first, as they know already what a number stands for (negotiate/order.h gives the
- * numbers, and says when they may be used so).
+ * numbers, and says when they may be used so, and by which way, enum rg_direct_way).
  *
- * Recursive doubling among as many leaders as the greatest power of two; the others are folded into
- * neighbours (as in the tcp plane, with the same bits). So whoever has the result knows that every
- * leader has sent its part: an operation that is done somewhere gets done everywhere, and one that
- * a leader has not begun, and will not begin, is done nowhere and can be dropped by all.
+ * By recursive doubling among as many leaders as the greatest power of two; the others are folded
+ * into neighbours (as in the tcp plane, with the same bits). Or, among few leaders, in one or two
+ * shots (far_shots.c), which add in the same order. Whoever has the result knows that every leader
+ * has sent its part: an operation that is done somewhere gets done everywhere, and one that a
+ * leader has not begun, and will not begin, is done nowhere and can be dropped by all.
  *
  * The uses of a number are counted: each frame says of which use it is. A frame that comes before
  * its use has begun here is kept; one of a use that is over is skipped.
  *
- * Frames are those of far_frame.h. Level 0 is a folded leader's part, i + 1 the doubling's step i,
- * the last one the result for who was folded. Level 255, without a payload, calls a folded leader
- * that has not come, as it may not know of this use (on_early).
+ * Frames are those of far_frame.h. A folded leader that has not come is called, as it may not know
+ * of this use (on_early).
  *
  * Sockets are opened when they are first needed: the lower rank dials, the higher one finds the
  * connection in the team's listener. What a socket does not take at once is copied, so an operation
@@ -31,39 +31,11 @@
 
 #include "base/error.h"
 #include "coll/far/far_frame.h"
+#include "coll/far/far_op.h"
 #include "coll/ground/types.h"
 #include "coll/team/team.h"
 
 struct rg_far;
-
-/* An operation in flight: the caller's memory, from rg_far_post until on_done or rg_far_drop. */
-struct rg_far_op {
-    /* what the caller says */
-    uint32_t id, seq;      /* its number, and which use of it this is */
-    uint8_t round;         /* of joins */
-    uint8_t dtype, op;     /* enum reigen_dtype, reigen_op (sum, min, max, product) */
-    size_t count;          /* elements, equal on all leaders; at most RG_FAR_NBYTES_MAX bytes */
-    const void *in;        /* this node's part; NULL: zeros */
-    void *out;             /* the result; may be in */
-    struct rg_scale scale; /* post and divisor are applied to the result; pre is not looked at */
-    /* the exchange's own */
-    const void *now;       /* what has been reduced so far */
-    size_t nbytes;
-    int level;             /* whose frame it waits for */
-    bool unsent;           /* a frame of it still points to its memory */
-    bool active;
-    bool called;           /* the folded leader, which has not come */
-    struct rg_far_op *prev, *next; /* of those that wait for it */
-};
-
-struct rg_far_events {
-    /* The result is in out, and the op is the caller's again; also from within rg_far_post. May
-     * call rg_far_post and rg_far_expect. */
-    void (*on_done)(void *arg, struct rg_far_op *op);
-    /* Another leader has begun this use, this one has not. May call rg_far_post. */
-    void (*on_early)(void *arg, uint32_t id, uint32_t seq, uint8_t round);
-    void *arg;
-};
 
 /* team: borrowed, as its leaders' addresses and its listener. events is copied. 0 or -ENOMEM. */
 int rg_far_create(const struct rg_team *team, const struct rg_far_events *events,
@@ -72,11 +44,12 @@ int rg_far_create(const struct rg_team *team, const struct rg_far_events *events
 void rg_far_destroy(struct rg_far *far, int timeout_ms);
 /* In a forked child: closes descriptors only. Async-signal-safe. */
 void rg_far_after_fork(struct rg_far *far);
-/* Operations will come soon: connect meanwhile. */
-void rg_far_connect(struct rg_far *far);
+/* Operations of this way will come soon: connect meanwhile. */
+void rg_far_connect(struct rg_far *far, uint8_t way);
 
-/* The next use of this number is seq, those before are over. 0 or -ENOMEM. */
-int rg_far_expect(struct rg_far *far, uint32_t id, uint32_t seq);
+/* The next use of this number is seq, and goes this way; those before are over. Of a shot among
+ * more than RG_DIRECT_SHOTS_MAX: -EINVAL. 0 or -ENOMEM. */
+int rg_far_expect(struct rg_far *far, uint32_t id, uint32_t seq, uint8_t way);
 /* Begin; seq is what rg_far_expect said last. One operation of a number at a time. What is to be
  * sent goes with the next rg_far_flush or rg_far_progress. 0 or -ENOMEM. */
 int rg_far_post(struct rg_far *far, struct rg_far_op *op);

@@ -16,7 +16,8 @@
 
 #define PURPOSE_FAR 0x72616672u /* "rfar" */
 #define DIALS_MAX 3
-#define IN_NBYTES (4 * (RG_FAR_NBYTES_MAX + RG_FAR_HEADER_NBYTES))
+/* The longest frame, and many small ones. What is never touched takes no memory. */
+#define IN_NBYTES (RG_FAR_NBYTES_MAX + RG_FAR_HEADER_NBYTES + (256u << 10))
 
 void rg_far_link_init(struct rg_far_link *link, int node)
 {
@@ -157,7 +158,7 @@ static bool sends_nothing(const struct rg_far_link *link)
 }
 
 void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
-                     const void *payload, bool *unsent)
+                     const void *payload, int *nunsent)
 {
     uint8_t *header;
 
@@ -170,8 +171,8 @@ void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
     link->iov[link->niov++] = (struct iovec){ header, RG_FAR_HEADER_NBYTES };
     if (frame->nbytes)
         link->iov[link->niov++] = (struct iovec){ (void *) (uintptr_t) payload, frame->nbytes };
-    link->unsent[link->nframes++] = unsent;
-    *unsent = true;
+    link->nunsent[link->nframes++] = nunsent;
+    ++*nunsent;
 }
 
 /* What is left of the frames behind the first nbytes is copied. */
@@ -185,7 +186,7 @@ static void keep(struct rg_far_link *link, size_t nbytes)
         nbytes -= skip;
     }
     for (int i = 0; i < link->nframes; i++)
-        *link->unsent[i] = false;
+        --*link->nunsent[i];
     link->nframes = link->niov = 0;
     if (rg_buf_status(&link->out) < 0)
         lose(link, rg_buf_status(&link->out));
@@ -224,19 +225,46 @@ void rg_far_link_flush(struct rg_far_link *link)
 
 /* ------------------------------------------------------------ receiving */
 
+static struct rg_far_frame get_header(const uint8_t *at)
+{
+    uint32_t words[3];
+
+    memcpy(words, at, sizeof(words));
+    return (struct rg_far_frame){ .id = le32toh(words[0]), .seq = le32toh(words[1]),
+                                  .nbytes = le32toh(words[2]), .level = at[12],
+                                  .round = at[13] };
+}
+
+/* From the first byte of the next frame to its last; of its header where that is not here. */
+static size_t next_nbytes(const struct rg_far_link *link)
+{
+    struct rg_far_frame frame;
+
+    if (link->in_to - link->in_from < RG_FAR_HEADER_NBYTES)
+        return RG_FAR_HEADER_NBYTES;
+    frame = get_header(link->in + link->in_from);
+    return RG_FAR_HEADER_NBYTES + frame.nbytes;
+}
+
+/* What has come of a frame moves to the beginning only when the rest would find no room. */
+static void make_room(struct rg_far_link *link)
+{
+    size_t have = link->in_to - link->in_from;
+
+    if (have > 0 && link->in_from + next_nbytes(link) <= IN_NBYTES)
+        return;
+    memmove(link->in, link->in + link->in_from, have);
+    link->in_from = 0;
+    link->in_to = have;
+}
+
 size_t rg_far_link_receive(struct rg_far_link *link)
 {
     ssize_t n;
 
     if (link->state != RG_FAR_OPEN)
         return 0;
-    if (link->in_from == link->in_to) {
-        link->in_from = link->in_to = 0;
-    } else if (IN_NBYTES - link->in_to < RG_FAR_NBYTES_MAX + RG_FAR_HEADER_NBYTES) {
-        memmove(link->in, link->in + link->in_from, link->in_to - link->in_from);
-        link->in_to -= link->in_from;
-        link->in_from = 0;
-    }
+    make_room(link);
     n = recv(link->fd, link->in + link->in_to, IN_NBYTES - link->in_to, MSG_DONTWAIT);
     if (n == 0)
         lose(link, -EPIPE);
@@ -253,14 +281,10 @@ int rg_far_link_next(struct rg_far_link *link, struct rg_far_frame *ret_frame,
 {
     const uint8_t *at = link->in + link->in_from;
     size_t have = link->in_to - link->in_from;
-    uint32_t words[3];
 
     if (have < RG_FAR_HEADER_NBYTES)
         return 0;
-    memcpy(words, at, sizeof(words));
-    *ret_frame = (struct rg_far_frame){ .id = le32toh(words[0]), .seq = le32toh(words[1]),
-                                        .nbytes = le32toh(words[2]), .level = at[12],
-                                        .round = at[13] };
+    *ret_frame = get_header(at);
     if (ret_frame->nbytes > RG_FAR_NBYTES_MAX || ret_frame->id >= RG_FAR_IDS_MAX || at[14] ||
         at[15])
         return -EPROTO;

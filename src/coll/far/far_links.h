@@ -24,6 +24,7 @@ struct rg_far_link {
     int node;                 /* the other leader's */
     int fd;                   /* -1: none */
     int ndials;
+    bool wanted;              /* connect, though nothing is to be sent yet */
     struct rg_handshake *handshake; /* while dialling; owned */
     bool waits_for_listener;
     uint64_t lost_ns;
@@ -34,7 +35,7 @@ struct rg_far_link {
     struct rg_buf out;
     struct iovec iov[2 * RG_FAR_BATCH];
     uint8_t headers[RG_FAR_BATCH][RG_FAR_HEADER_NBYTES];
-    bool *unsent[RG_FAR_BATCH]; /* by frame: whoever owns its memory knows by this */
+    int *nunsent[RG_FAR_BATCH]; /* by frame: whoever owns its memory knows by this */
     int nframes, niov;
     /* received */
     uint8_t *in;              /* owned; NULL: not open yet */
@@ -45,9 +46,9 @@ void rg_far_link_init(struct rg_far_link *link, int node);
 /* Have a socket: dial, or look whether the other leader has. True when something moved. */
 bool rg_far_link_connect(struct rg_far_link *link, const struct rg_team *team);
 int rg_far_link_adopt(struct rg_far_link *link, int take_fd);
-/* Send a frame with the next flush; until then *unsent is true, and the payload stays. */
+/* Send a frame with the next flush; until then *nunsent counts it, and the payload stays. */
 void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
-                     const void *payload, bool *unsent);
+                     const void *payload, int *nunsent);
 /* Afterwards no frame points to an operation's memory. */
 void rg_far_link_flush(struct rg_far_link *link);
 /* Receive once. How many bytes came. */

@@ -14,6 +14,22 @@
 /* The memory that a tensor is in. Only host memory may be dereferenced by the host. */
 enum rg_memory { RG_MEMORY_HOST, RG_MEMORY_CUDA, RG_NMEMORIES };
 
+/* How leaders exchange an allreduce that they do not agree on each time (far/far.h). All ways come
+ * to the same bits. */
+enum rg_direct_way {
+    RG_DIRECT_NOT,      /* they agree first */
+    RG_DIRECT_DOUBLING, /* recursive doubling */
+    RG_DIRECT_ONE_SHOT, /* each sends all of its data to each other one */
+    RG_DIRECT_TWO_SHOT, /* each reduces a block of it, which it sends to each other one */
+    RG_NDIRECT_WAYS
+};
+
+enum {
+    RG_DIRECT_SMALL = 32 << 10, /* bytes: what always goes so if it can */
+    RG_DIRECT_MAX = 512 << 10,  /* bytes: what may */
+    RG_DIRECT_SHOTS_MAX = 16    /* leaders among which there are shots */
+};
+
 /* What all ranks must agree on for one name. Lives in shared memory: no pointers. Of an allgather
  * and an alltoall shape[0] is this rank's own and is not compared; a barrier and a join have no
  * shape. */

@@ -11,13 +11,14 @@
  *      on_decided            all nodes have offered it, or have joined: run it next
  *      on_joined, on_shutdown                                                   in their places
  *
- * An operation that has been decided once has a number, which all leaders know. What is small then
- * goes *directly*: the leaders exchange data at once, by number and use (far/far.h), and nothing of
- * it comes here, but that each says rg_order_direct when it begins and rg_order_direct_done at the
- * end. The exchange comes to its end nowhere unless every leader has begun it, with what its ranks
- * have submitted or with the zeros of ranks that have joined (rg_order_lend). So there is one
- * outcome: who does not begin a use, as its ranks do something else under this name, offers, and
- * the use is void, for all: on_void. Then it is offered and decided as the first one was.
+ * An operation that has been decided once has a number, which all leaders know. Then it may go
+ * *directly*, if events.direct says so: the leaders exchange data at once, by number and use
+ * (far/far.h), and nothing of it comes here, but that each says rg_order_direct when it begins and
+ * rg_order_direct_done at the end. The exchange comes to its end nowhere unless every leader has
+ * begun it, with what its ranks have submitted or with the zeros of ranks that have joined
+ * (rg_order_lend). So there is one outcome: who does not begin a use, as its ranks do something
+ * else under this name, offers, and the use is void, for all: on_void. Then it is offered and
+ * decided as the first one was.
  *
  *      rg_order_direct   ---------------------------------> the exchange ends: rg_order_direct_done
  *                          \
@@ -56,18 +57,22 @@ struct rg_order;
 struct rg_order_events {
     /* Run this next. error: NULL, or why the operation fails on all ranks (it is not run). more:
      * together with the decision after it, which may come later. sig: the agreed signature (needed
-     * by nodes all of whose ranks have joined). */
+     * by nodes all of whose ranks have joined). way: enum rg_direct_way, how the uses that follow
+     * go. */
     void (*on_decided)(void *arg, const char *name, const struct rg_signature *sig,
-                       const char *error, bool more);
+                       const char *error, bool more, uint8_t way);
     /* All ranks have joined; last is the one that did so last. */
     void (*on_joined)(void *arg, int last_rank);
     /* A rank has called reigen_shutdown. Once, at all leaders (the one that announced it too). */
     void (*on_shutdown)(void *arg, int rank);
-    /* A direct use that this leader has begun is void: drop it, and, if `again`, offer it. NULL, at
-     * the coordinator: nothing goes directly. */
+    /* At the coordinator: how the uses that follow of such an operation are to go, of those that
+     * rg_signature_is_direct; enum rg_direct_way. NULL: nothing goes directly. */
+    uint8_t (*direct)(void *arg, const struct rg_signature *sig);
+    /* A direct use that this leader has begun is void: drop it, and, if `again`, offer it. */
     void (*on_void)(void *arg, uint32_t id, bool again);
-    /* The next use of this number is seq; those before are over or void. */
-    void (*on_expect)(void *arg, uint32_t id, uint32_t seq);
+    /* The next use of this number is seq; those before are over or void. way: how it goes, enum
+     * rg_direct_way; NOT, as one was void: it does not before this comes again. */
+    void (*on_expect)(void *arg, uint32_t id, uint32_t seq, uint8_t way);
     /* A rank is dead, or the leader of a silent node. */
     void (*on_died)(void *arg, int rank, const char *text);
     /* Called a few times a second while rg_order_create waits: 0, or -errno and err where that is
@@ -131,6 +136,9 @@ void rg_order_announce_death(struct rg_order *order, int rank, const char *text)
 /* Whether this leader speaks for all nodes: it hears on_offered and on_stall_reply, and the calls
  * that say so do something. It is the same one for as long as the order lives. */
 bool rg_order_decides(const struct rg_order *order);
+/* The longest round trip of this leader's connections to others, as the kernel has measured it at
+ * its least; 0: not known. */
+uint64_t rg_order_round_trip_ns(const struct rg_order *order);
 /* Where rg_order_decides: ask all other leaders what their nodes wait for; on_stall_reply brings
  * the answers. */
 void rg_order_stall_query(struct rg_order *order);

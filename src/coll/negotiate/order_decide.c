@@ -80,6 +80,7 @@ struct rg_decider {
     uint64_t clock, ndecisions;
     struct record *told;       /* what the last frame speaks of */
     bool in_run;               /* the frame before said MORE */
+    bool fused;                /* the last decision runs together with others */
     uint64_t run_nbytes;
 };
 
@@ -636,11 +637,16 @@ static bool fuses_with_next(struct rg_decider *decider, const struct record *rec
     return true;
 }
 
-/* Whether the uses that follow go directly. Where the ranks' ways part again and again it costs
- * more than it gives. */
+/* Whether the uses that follow go directly, and how. Where the ranks' ways part again and again it
+ * costs more than it gives; and so it does, of what is not small, where several come together: they
+ * are quicker as one. */
 static void grant(struct rg_decider *decider, struct record *record, struct rg_order_frame *frame)
 {
+    uint8_t way;
+
     record->direct = false;
+    if (decider->fused && rg_signature_nbytes(&record->known) > RG_DIRECT_SMALL)
+        return;
     if (!decider->options.direct || record->id >= DIRECT_IDS_MAX ||
         !rg_signature_is_direct(&record->known))
         return;
@@ -652,13 +658,16 @@ static void grant(struct rg_decider *decider, struct record *record, struct rg_o
         record->holdoff--;
         return;
     }
+    way = decider->options.direct(decider->options.arg, &record->known);
+    if (way == RG_DIRECT_NOT)
+        return;
     if (record->seq < decider->seqs[record->id])
         record->seq = decider->seqs[record->id];
     if (record->seq == 0)
         record->seq = 1;
     record->direct = true;
     record->used_seq = record->slow.seq = 0;
-    frame->flags |= RG_ORDER_DIRECT;
+    frame->flags |= (uint8_t) (way << RG_ORDER_WAY_SHIFT);
     frame->seq = record->seq;
 }
 
@@ -688,6 +697,7 @@ static void tell_decision(struct rg_decider *decider, struct record *record,
 {
     bool more = fuses_with_next(decider, record);
 
+    decider->fused = more || decider->in_run;
     decider->in_run = more;
     frame->flags = more ? RG_ORDER_MORE : 0;
     frame->name = record->name;

@@ -8,9 +8,10 @@
  * used for as long as `capacity` decisions: the coordinator says EVICT, keeps the name until every
  * leader has answered EVICTED, and so understands offers by that number that were under way.
  *
- * From then on small allreduces go directly (order.h): the decider hears nothing of them. An offer
- * of such a name refuses its next direct use, so the decider says that this use is void; each node
- * answers, with an offer where it had begun it, else that it lacks it; then all is as before.
+ * From then on what options.direct says goes directly (order.h): the decider hears nothing of it.
+ * An offer of such a name refuses its next direct use, so the decider says that this use is void;
+ * each node answers, with an offer where it had begun it, else that it lacks it; then all is as
+ * before.
  *
  * Thread rule: one thread at a time; nothing blocks.
  */
@@ -27,7 +28,9 @@ struct rg_decider_options {
     const int *leaders;    /* rank by node, for messages; borrowed */
     size_t fusion_nbytes;  /* largest sum of a fused run */
     int capacity;          /* numbers kept when idle; 0: no numbers */
-    bool direct;           /* what may goes directly */
+    /* How uses of such an operation are to go, which rg_signature_is_direct: enum rg_direct_way;
+     * asked at each decision until it is not NOT. NULL: nothing goes directly. */
+    uint8_t (*direct)(void *arg, const struct rg_signature *sig);
     /* of a process set: what people call each rank; NULL: that; borrowed */
     const int *world_ranks;
     /* A node has offered an operation; NULL: nobody wants to know. */

@@ -34,8 +34,8 @@
  *                                 signature,
  *                                 text
  *      DECIDED       coordinator  decisions       run these; of each, flags bit 0: the next
- *                                                 decision runs fused with it; bit 1: from use seq
- *                                                 on it goes directly
+ *                                                 decision runs fused with it; bits 1 and 2: enum
+ *                                                 rg_direct_way, how it goes from use seq on
  *      JOINED        coordinator  rank            all ranks have joined
  *      STALL_QUERY   coordinator  -               what does your node wait for?
  *      EVICT         coordinator  id              forget this number
@@ -107,7 +107,8 @@ enum rg_order_type {
 
 enum {
     RG_ORDER_MORE = 1,   /* of decisions */
-    RG_ORDER_DIRECT = 2, /* the same */
+    RG_ORDER_WAYS = 6,   /* the same: a way, shifted */
+    RG_ORDER_WAY_SHIFT = 1,
     RG_ORDER_IS_CLEAR = 1, /* of JOIN */
     RG_ORDER_WHOLE = 1,    /* of offers */
 };
@@ -116,6 +117,11 @@ struct rg_order_decision {
     uint32_t id, seq;
     uint8_t flags;
 };
+
+static inline uint8_t rg_order_way(uint8_t flags)
+{
+    return (flags & RG_ORDER_WAYS) >> RG_ORDER_WAY_SHIFT;
+}
 
 struct rg_order_frame {
     uint8_t type;

@@ -128,46 +128,49 @@ static int learn(struct rg_known *known, const struct rg_order_frame *frame)
     return 0;
 }
 
-/* What the decision says of the uses that follow. */
-static void grant(struct rg_known *known, const struct rg_order_frame *frame, const char *name,
-                  void (*expect)(void *arg, struct rg_use use), void *arg)
+/* What the decision says of the uses that follow: how they go. */
+static uint8_t grant(struct rg_known *known, const struct rg_order_frame *frame, const char *name,
+                  void (*expect)(void *arg, struct rg_use use, uint8_t way), void *arg)
 {
+    uint8_t way = rg_order_way(frame->flags);
     struct entry *entry;
 
     HASH_FIND_STR(known->entries, name, entry);
     if (!entry)
-        return;
+        return RG_DIRECT_NOT;
     entry->is_void = false;
-    entry->direct = frame->id == entry->id && frame->flags & RG_ORDER_DIRECT && !entry->begun;
+    entry->direct = frame->id == entry->id && way != RG_DIRECT_NOT && !entry->begun;
     if (!entry->direct)
-        return;
+        return RG_DIRECT_NOT;
     entry->next = frame->seq;
     if (expect)
-        expect(arg, (struct rg_use) { entry->id, entry->next });
+        expect(arg, (struct rg_use) { entry->id, entry->next }, way);
+    return way;
 }
 
 int rg_known_decided(struct rg_known *known, const struct rg_order_frame *frame,
                      void (*fn)(void *arg, const char *name, const struct rg_signature *sig,
-                                const char *text, bool more),
-                     void (*expect)(void *arg, struct rg_use use), void *arg)
+                                const char *text, bool more, uint8_t way),
+                     void (*expect)(void *arg, struct rg_use use, uint8_t way), void *arg)
 {
     bool more = frame->flags & RG_ORDER_MORE;
     struct entry *entry;
+    uint8_t way;
     int r;
 
     if (frame->type == RG_ORDER_DECIDED) {
         entry = find(known, frame->id);
         if (!entry)
             return -EPROTO;
-        grant(known, frame, entry->name, expect, arg);
-        fn(arg, entry->name, &entry->sig, "", more);
+        way = grant(known, frame, entry->name, expect, arg);
+        fn(arg, entry->name, &entry->sig, "", more, way);
         return 0;
     }
     r = frame->id > 0 ? learn(known, frame) : 0;
     if (r < 0)
         return r;
-    grant(known, frame, frame->name, expect, arg);
-    fn(arg, frame->name, &frame->sig, frame->text, more);
+    way = grant(known, frame, frame->name, expect, arg);
+    fn(arg, frame->name, &frame->sig, frame->text, more, way);
     return 0;
 }
 

@@ -39,12 +39,12 @@ uint32_t rg_known_number(const struct rg_known *known, const char *name,
 const char *rg_known_name(const struct rg_known *known, uint32_t id);
 uint32_t rg_known_id(const struct rg_known *known, const char *name);
 /* Take a DECIDED (of one, by id, seq and flags) or DECIDED_NEW frame: fn gets the decision, and
- * expect, if it is not NULL, a use that comes next of a number that goes directly. 0; -EPROTO
- * unknown number; -ENOMEM. */
+ * expect, if it is not NULL, before that a use that comes next of a number that goes directly; way:
+ * how the uses that follow go, enum rg_direct_way. 0; -EPROTO unknown number; -ENOMEM. */
 int rg_known_decided(struct rg_known *known, const struct rg_order_frame *frame,
                      void (*fn)(void *arg, const char *name, const struct rg_signature *sig,
-                                const char *text, bool more),
-                     void (*expect)(void *arg, struct rg_use use), void *arg);
+                                const char *text, bool more, uint8_t way),
+                     void (*expect)(void *arg, struct rg_use use, uint8_t way), void *arg);
 
 /* ---- direct uses */
 

@@ -107,6 +107,19 @@ struct rg_peers_count rg_peers_count(const struct rg_peers *peers)
     return peers->count;
 }
 
+uint64_t rg_peers_round_trip_ns(const struct rg_peers *peers)
+{
+    uint64_t longest = 0;
+
+    for (int node = 0; node < peers->n; node++) {
+        int fd = peers->peer[node].conn.fd;
+        uint64_t ns = fd >= 0 ? rg_sock_round_trip_ns(fd) : 0;
+
+        longest = ns > longest ? ns : longest;
+    }
+    return longest;
+}
+
 int rg_peers_fd(const struct rg_peers *peers)
 {
     return peers->epoll_fd;

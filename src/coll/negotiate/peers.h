@@ -43,6 +43,8 @@ int rg_peers_add(struct rg_peers *peers, int i, int take_fd, pid_t pid);
 /* Whether the peer is connected; whether it has said GOODBYE. */
 bool rg_peers_here(const struct rg_peers *peers, int i);
 bool rg_peers_left(const struct rg_peers *peers, int i);
+/* The longest of the least round trips, as rg_sock_round_trip_ns. */
+uint64_t rg_peers_round_trip_ns(const struct rg_peers *peers);
 
 /* Queue a frame, for one peer or for all but one (-1: all). Who is not here misses it. 0 or
  * -ENOMEM. */

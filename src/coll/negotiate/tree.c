@@ -66,6 +66,11 @@ bool rg_order_decides(const struct rg_order *order)
     return order->decider;
 }
 
+uint64_t rg_order_round_trip_ns(const struct rg_order *order)
+{
+    return rg_peers_round_trip_ns(order->peers);
+}
+
 /* ---- what is said */
 
 /* The operation that has no number, or is refused. */

@@ -453,7 +453,7 @@ static int make_decider(struct rg_order *order, const struct rg_config *config)
                                           .world_ranks = order->team->world_ranks,
                                           .fusion_nbytes = config->fusion_nbytes,
                                           .capacity = config->cache_capacity,
-                                          .direct = order->events.on_void != NULL,
+                                          .direct = order->events.direct,
                                           .on_offered = order->events.on_offered,
                                           .arg = order->events.arg };
 

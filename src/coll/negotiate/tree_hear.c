@@ -75,20 +75,21 @@ static void on_left_above(struct rg_order *order, int node)
 /* ---- the stream, which comes from above */
 
 static void deliver(void *arg, const char *name, const struct rg_signature *sig, const char *text,
-                    bool more)
+                    bool more, uint8_t way)
 {
     struct rg_order *order = arg;
 
     if (!order->frozen)
-        order->events.on_decided(order->events.arg, name, sig, text && text[0] ? text : NULL, more);
+        order->events.on_decided(order->events.arg, name, sig, text && text[0] ? text : NULL, more,
+                                 way);
 }
 
-static void expect(void *arg, struct rg_use use)
+static void expect(void *arg, struct rg_use use, uint8_t way)
 {
     struct rg_order *order = arg;
 
     if (order->events.on_expect)
-        order->events.on_expect(order->events.arg, use.id, use.seq);
+        order->events.on_expect(order->events.arg, use.id, use.seq, way);
 }
 
 /* What was begun is offered; so each node has answered, and nothing of it is kept. */
@@ -103,7 +104,7 @@ int rg_tree_make_void(struct rg_order *order, struct rg_use use)
     if (begun != RG_BEGUN_NOT)
         order->events.on_void(order->events.arg, use.id,
                               begun == RG_BEGUN_OWN && !order->frozen);
-    expect(order, next);
+    expect(order, next, RG_DIRECT_NOT);
     if (!order->frozen && begun != RG_BEGUN_OWN)
         rg_tree_say_use(order, RG_ORDER_LACK, use);
     if (retired && begun != RG_BEGUN_NOT)

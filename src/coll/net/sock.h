@@ -71,6 +71,8 @@ int rg_sock_reach_tcp(const struct rg_sockaddr *address, uint64_t deadline_ns, i
 /* TCP_NODELAY, dead peers noticed below the level of heartbeats, and patience with lost packets.
  * Failures are harmless and ignored. */
 void rg_sock_tune_tcp(int fd);
+/* The least round trip of the last minutes, as the kernel has measured it; 0: it has not. */
+uint64_t rg_sock_round_trip_ns(int fd);
 
 /* Wait until the peer's kernel has all that was written to a TCP socket, the peer is gone, or the
  * deadline. */

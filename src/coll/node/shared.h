@@ -47,6 +47,8 @@ enum rg_entry_mode {
      * if it may (negotiate/order.h); the result is in its slot when the log says so. Else as a
      * stream */
     RG_ENTRY_DIRECT = 3,
+    /* what is chosen only: as a stream, until rg_table_grant */
+    RG_ENTRY_IF_GRANTED = 4,
 };
 
 /* Free lists of blocks inside an arena, by size class: offsets + 1, 0 ends a list. The link is
@@ -65,6 +67,7 @@ struct rg_entry {
     /* by parity of the epoch: this one failed, see rg_view.errors */
     _Atomic uint64_t error_epoch[2];
     uint8_t mode;                  /* enum rg_entry_mode */
+    uint8_t granted;               /* it goes directly once no rank has announced the next epoch */
     uint32_t holders;              /* ranks that know it; freed with the last */
     uint32_t next;                 /* in its bucket, or in the free list: index + 1 */
     uint64_t hash;
@@ -162,6 +165,14 @@ static inline char *rg_view_slot(const struct rg_view *view, uint64_t offset, ui
 static inline size_t rg_slot_header_nbytes(size_t payload_nbytes)
 {
     return payload_nbytes > 56 ? 64 : 8;
+}
+
+/* Several nodes: whether what ranks submit goes into slots, where it may go directly. One tensor of
+ * one rank is exchanged as it is, if it is not small, where memory counts more. */
+static inline bool rg_view_wants_slots(const struct rg_view *view, size_t nbytes, int ntensors,
+                                       double prescale)
+{
+    return view->n > 1 || ntensors > 1 || prescale != 1.0 || nbytes <= RG_DIRECT_SMALL;
 }
 
 /* What people call the r-th rank of the node. */

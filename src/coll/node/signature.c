@@ -207,7 +207,7 @@ bool rg_signature_is_direct(const struct rg_signature *sig)
     bool reduces = sig->kind == REIGEN_ALLREDUCE && sig->op != REIGEN_ADASUM;
 
     return (reduces || sig->kind == REIGEN_BARRIER) && sig->memory == RG_MEMORY_HOST &&
-           rg_signature_nbytes(sig) <= RG_SIGNATURE_DIRECT_MAX;
+           rg_signature_nbytes(sig) <= RG_DIRECT_MAX;
 }
 
 int rg_signature_check(const struct rg_signature *sig)

@@ -16,8 +16,6 @@
 #include "base/error.h"
 #include "coll/ground/types.h"
 
-#define RG_SIGNATURE_DIRECT_MAX 32768 /* payload of what goes directly between nodes */
-
 /* 0 when a (of rank_a) and b (of rank_b) agree in everything that their kind compares; else -EINVAL
  * with the sentence and both values by rank. name is the operation's name and goes in front
  * ("allreduce.grad: Mismatched ..."); NULL or "" leaves it out. The first difference of this order
@@ -39,7 +37,7 @@ uint64_t rg_signature_nbytes(const struct rg_signature *sig);
 /* How an allreduce of this signature is scaled among so many ranks. */
 struct rg_scale rg_signature_scale(const struct rg_signature *sig, int size);
 /* Whether several nodes may carry such an operation out directly, without agreeing on each use
- * (negotiate/order.h): small allreduces in host memory, and barriers. */
+ * (negotiate/order.h): allreduces in host memory of at most RG_DIRECT_MAX bytes, and barriers. */
 bool rg_signature_is_direct(const struct rg_signature *sig);
 
 /* 0 when kind, type, reduction, number of dimensions, root and shape are within their ranges, else

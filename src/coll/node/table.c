@@ -85,7 +85,7 @@ static int entry_make(struct rg_view *view, const char *key, uint64_t hash, uint
     strncpy(entry->key, key, sizeof(entry->key) - 1);
     entry->hash = hash;
     entry->holders = 0;
-    entry->mode = 0;
+    entry->mode = entry->granted = 0;
     entry->next = *bucket;
     *bucket = id + 1;
     *ret_id = id;
@@ -186,6 +186,14 @@ static bool take_slots(struct rg_view *view, struct rg_entry *entry, uint64_t nb
     return true;
 }
 
+static bool wants_slots(const struct rg_view *view, enum rg_entry_mode mode,
+                        const struct rg_notice *notice)
+{
+    return mode == RG_ENTRY_INLINE ||
+           (mode == RG_ENTRY_DIRECT && rg_view_wants_slots(view, notice->nbytes, notice->n,
+                                                           notice->sigs->prescale));
+}
+
 /* Make this the entry's signature from epoch on. Nobody has announced epoch (but perhaps this
  * rank). */
 static int entry_set(const struct rg_table *table, uint32_t id, const struct rg_notice *notice,
@@ -208,8 +216,12 @@ static int entry_set(const struct rg_table *table, uint32_t id, const struct rg_
     }
     entry->old_epoch = epoch - 1;
     mode = table->choose ? table->choose(table->arg, notice) : RG_ENTRY_STREAM;
-    if (mode != RG_ENTRY_STREAM && !take_slots(view, entry, notice->nbytes))
+    if (mode == RG_ENTRY_IF_GRANTED)
+        mode = entry->granted && entry->digest == notice->digest ? RG_ENTRY_DIRECT
+                                                                 : RG_ENTRY_STREAM;
+    if (wants_slots(view, mode, notice) && !take_slots(view, entry, notice->nbytes))
         mode = RG_ENTRY_STREAM;
+    entry->granted = false;
     entry->mode = (uint8_t) mode;
     entry->sig = notice->sigs[0];
     entry->sig_rank = view->ranks[view->me];
@@ -285,6 +297,16 @@ static int entry_differs(struct rg_view *view, uint32_t id, const struct rg_reco
     return 1;
 }
 
+/* The signature is the entry's, and so is the mode, unless another one was granted meanwhile. */
+static bool stays(const struct rg_view *view, uint32_t id, const struct rg_notice *notice,
+                  uint64_t epoch)
+{
+    const struct rg_entry *entry = &view->entries[id];
+
+    return entry->digest == notice->digest &&
+           (!entry->granted || other_announced(view, id, epoch) >= 0);
+}
+
 /* Under the mutex: 0 agreed, 1 differs, or -errno. */
 static int agree(const struct rg_table *table, uint32_t id, const struct rg_record *record,
                  const struct rg_notice *notice, uint64_t epoch)
@@ -294,7 +316,7 @@ static int agree(const struct rg_table *table, uint32_t id, const struct rg_reco
     uint32_t before = atomic_load(&entry->version);
     int other, r;
 
-    if (before && entry->digest == notice->digest)
+    if (before && stays(view, id, notice, epoch))
         return 0;
     atomic_store(&entry->version, 0);
     other = other_announced(view, id, epoch);
@@ -334,7 +356,9 @@ static __attribute__((noinline)) int announce_slowly(struct rg_table *table,
     epoch = atomic_load(&record->place->posted) + (announced ? 0 : 1);
     r = agree(table, id, record, notice, epoch);
     if (r >= 0) {
-        record->version = r == 0 ? atomic_load(&record->entry->version) : 0;
+        /* Who comes too late for what was granted looks again. */
+        record->version = r == 0 && !record->entry->granted
+                              ? atomic_load(&record->entry->version) : 0;
         record->digest = notice->digest;
         record->mode = record->entry->mode;
         record->slot = record->entry->slot;
@@ -366,6 +390,21 @@ int rg_table_announce(struct rg_table *table, struct rg_record *record,
     }
     *ret_hit = false;
     return announce_slowly(table, record, notice, announced, ret_epoch);
+}
+
+int rg_table_grant(struct rg_view *view, uint32_t id)
+{
+    struct rg_entry *entry = &view->entries[id];
+    int r = rg_view_lock(view);
+
+    if (r < 0)
+        return r;
+    if (entry->mode == RG_ENTRY_STREAM && atomic_load(&entry->version)) {
+        entry->granted = true;
+        atomic_store(&entry->version, next_version(view));
+    }
+    rg_view_unlock(view);
+    return 0;
 }
 
 void rg_table_level(struct rg_view *view)

@@ -97,6 +97,11 @@ void rg_table_level(struct rg_view *view);
 /* The entry of a key, on behalf of the leader. 0 or -ENOENT, -ECONNRESET. */
 int rg_table_lookup(struct rg_view *view, const char *key, uint32_t *ret_id);
 
+/* The leaders carry the entry's next epochs out directly, if it was chosen so (IF_GRANTED): the
+ * first rank to announce one that none has announced yet makes it so, where there is room for
+ * slots. Call it before the epoch in flight ends anywhere. 0, or -ECONNRESET. */
+int rg_table_grant(struct rg_view *view, uint32_t id);
+
 /* A failure of an entry's epoch, told to all ranks. The first text stands. */
 void rg_table_fail(struct rg_view *view, uint32_t id, uint64_t epoch, const char *text);
 

@@ -193,16 +193,18 @@ bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll)
     return mine >= 0 && mine >= best;
 }
 
-bool rg_exec_goes_by_tcp(struct rg_exec *exec, const struct rg_coll *coll)
+uint8_t rg_exec_direct_way(struct rg_exec *exec, const struct rg_coll *coll,
+                           uint64_t round_trip_ns)
 {
     struct rg_scope *scope = &exec->scopes.scopes[RG_SCOPE_LEADERS];
     struct rg_plane_task task = task_of(coll, 1, &scope->group);
     struct rg_opened *best;
 
     if (exec->team->nnodes == 1 || coll->stream || coll->memory != RG_MEMORY_HOST)
-        return false;
+        return RG_DIRECT_NOT;
     best = rg_scope_best(scope, &task, false, NULL);
-    return best && best->ops->is_tcp;
+    return best && best->ops->direct_way
+               ? best->ops->direct_way(best->state, task.nbytes, round_trip_ns) : RG_DIRECT_NOT;
 }
 
 /* ------------------------------------------------------------ composition */

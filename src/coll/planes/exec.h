@@ -33,8 +33,10 @@ bool rg_exec_takes(struct rg_exec *exec, const struct rg_coll *colls, int n);
 const char *rg_exec_refusal(const struct rg_exec *exec);
 /* Whether an operation over the ranks of this team is the shortcut's, by score. */
 bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll);
-/* Whether leaders would carry it out by a plane that is made of sockets. */
-bool rg_exec_goes_by_tcp(struct rg_exec *exec, const struct rg_coll *coll);
+/* How leaders are to exchange it who do not agree on each use: enum rg_direct_way, as the plane
+ * says that would carry it out (plane.h). */
+uint8_t rg_exec_direct_way(struct rg_exec *exec, const struct rg_coll *coll,
+                           uint64_t round_trip_ns);
 /* Its planes: for what people are told, and for the process sets, which may use the same. */
 struct rg_scopes *rg_exec_scopes(struct rg_exec *exec);
 /* What it is doing, as "REIGEN_SHM_ALLREDUCE", for the timeline; lives as long as exec. */

@@ -97,7 +97,6 @@ struct rg_plane_ops {
     unsigned scopes;     /* bits 1 << RG_SCOPE_*: the groups that it serves */
     unsigned memories;   /* bits 1 << RG_MEMORY_*: it is never given buffers in other memory */
     bool takes_streams;  /* whether it takes operations that are on a stream */
-    bool is_tcp;         /* leaders may exchange data by TCP instead (far/far.h) */
 
     /* ---- before the ranks know each other */
     /* Of a plane that is not used by default: enum rg_plane_asked, by variables of its own, or
@@ -128,6 +127,11 @@ struct rg_plane_ops {
      * the table; negative: it cannot. Must be the same on all members: depends on the arguments, on
      * what all know, and on nothing else. Fast. */
     int (*score)(const void *state, const struct rg_plane_task *task);
+
+    /* One rank of each node: how an allreduce of so many bytes that comes again goes best without
+     * agreeing on each use, over TCP (far/far.h), enum rg_direct_way; NOT: by this plane, agreed.
+     * round_trip_ns: of leaders, 0: not known. One member decides for all. NULL: NOT. */
+    uint8_t (*direct_way)(const void *state, size_t nbytes, uint64_t round_trip_ns);
 
     /* ---- wiring up later: of a plane that may not be needed at all */
     /* Before its first operation each member gives so many bytes, and exec gathers those of all

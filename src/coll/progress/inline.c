@@ -44,11 +44,13 @@ enum rg_entry_mode rg_inline_choose(void *arg, const struct rg_notice *notice)
         return RG_ENTRY_STREAM;
     if (!between_nodes)
         return rg_exec_takes_shortcut(progress->exec, &coll) ? RG_ENTRY_INLINE : RG_ENTRY_STREAM;
-    /* Only leaders know by which plane they would go: the coordinator never grants what another
-     * plane is to carry. */
-    return rg_signature_is_direct(sig) && notice->nbytes <= RG_INLINE_MAX &&
-                   progress->view.n <= RG_INLINE_RANKS_MAX
-               ? RG_ENTRY_DIRECT : RG_ENTRY_STREAM;
+    /* Only leaders know by which plane they would go, and the coordinator how long that takes. It
+     * grants what is small unless another plane is to carry it. What is larger would fill slots in
+     * vain. */
+    if (!rg_signature_is_direct(sig) || notice->nbytes > RG_DIRECT_MAX ||
+        progress->view.n > RG_INLINE_RANKS_MAX)
+        return RG_ENTRY_STREAM;
+    return notice->nbytes <= RG_DIRECT_SMALL ? RG_ENTRY_DIRECT : RG_ENTRY_IF_GRANTED;
 }
 
 static char *slot_of(const struct rg_progress *progress, const struct rg_op *op, int r)

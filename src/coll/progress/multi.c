@@ -36,6 +36,7 @@ struct offer {
 struct rg_multi {
     struct rg_order *order;
     struct rg_direct *direct;
+    uint64_t asked_ns, round_trip_ns; /* the kernel, for its least of the longest */
     unsigned rounds;
     bool hurried;
     uint64_t ready_position;      /* in the ready ring */
@@ -118,7 +119,7 @@ uint64_t rg_multi_offered_ns(const struct rg_progress *progress, uint32_t id)
 }
 
 static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
-                       const char *error, bool more)
+                       const char *error, bool more, uint8_t way)
 {
     struct rg_progress *progress = arg;
     struct rg_run_item item = { 0, sig->kind == REIGEN_ALLREDUCE ? RG_RUN_REDUCE : 0, 0 };
@@ -132,6 +133,8 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
                       "an operation of the other hosts could not be taken up: too many names");
         return;
     }
+    if (way != RG_DIRECT_NOT && rg_signature_nbytes(sig) > RG_DIRECT_SMALL)
+        rg_table_grant(&progress->view, item.id);
     if (error) {
         rg_table_fail(&progress->view, item.id, item.epoch, error);
         item.flags |= RG_RUN_FAILED;
@@ -146,11 +149,11 @@ static void on_void(void *arg, uint32_t id, bool again)
     rg_direct_void(progress->multi->direct, id, again);
 }
 
-static void on_expect(void *arg, uint32_t id, uint32_t seq)
+static void on_expect(void *arg, uint32_t id, uint32_t seq, uint8_t way)
 {
     struct rg_progress *progress = arg;
 
-    rg_direct_expect(progress->multi->direct, id, seq);
+    rg_direct_expect(progress->multi->direct, id, seq, way);
 }
 
 /* The entry waits for other nodes since then; 0: not any more. */
@@ -258,21 +261,36 @@ static void on_stall_reply(void *arg, int node, const char *text)
         progress->observer->ops->heard(progress, node, text);
 }
 
-/* Small allreduces among leaders are for sockets, by the planes' scores. */
-static bool goes_directly(struct rg_progress *progress)
+/* The kernel is asked once a second at most. */
+static uint64_t round_trip_ns(struct rg_progress *progress)
 {
-    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
-                            .count = 1, .scale = { 1.0, 1.0, 1 } };
-    bool least = rg_exec_goes_by_tcp(progress->exec, &coll);
+    struct rg_multi *multi = progress->multi;
+    uint64_t now_ns = rg_now_ns();
 
-    coll.count = RG_SIGNATURE_DIRECT_MAX / rg_dtype_nbytes(coll.dtype);
-    return least && rg_exec_goes_by_tcp(progress->exec, &coll);
+    if (multi->asked_ns == 0 || now_ns > multi->asked_ns + RG_NS_PER_S) {
+        multi->round_trip_ns = rg_order_round_trip_ns(multi->order);
+        multi->asked_ns = now_ns;
+    }
+    return multi->round_trip_ns;
+}
+
+/* What the plane says that would carry it among leaders. */
+static uint8_t direct_way(void *arg, const struct rg_signature *sig)
+{
+    struct rg_progress *progress = arg;
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = sig->dtype,
+                            .op = sig->op == REIGEN_AVERAGE ? REIGEN_SUM : sig->op,
+                            .memory = sig->memory, .scale = { 1.0, 1.0, 1 } };
+
+    coll.count = rg_signature_nbytes(sig) / rg_dtype_nbytes(sig->dtype);
+    return rg_exec_direct_way(progress->exec, &coll, round_trip_ns(progress));
 }
 
 int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct rg_error *err)
 {
     struct rg_order_events events = {
         .on_decided = on_decided,
+        .direct = direct_way,
         .on_joined = on_joined,
         .on_void = on_void,
         .on_expect = on_expect,
@@ -289,8 +307,6 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
                                               .ops = progress->by_entry, .on_result = on_result,
                                               .note = note, .arg = progress };
 
-    if (!goes_directly(progress))
-        events.on_void = NULL;
     progress->multi = calloc(1, sizeof(*progress->multi));
     if (!progress->multi)
         return rg_error_set(err, ENOMEM, "out of memory");

@@ -251,6 +251,13 @@ static int score(const void *state, const struct rg_plane_task *task)
     return SCORE;
 }
 
+static uint8_t direct_way(const void *state, size_t nbytes, uint64_t round_trip_ns)
+{
+    const struct tcp *tcp = state;
+
+    return rg_tcp_way_direct(&tcp->way, nbytes, round_trip_ns);
+}
+
 static int begin(struct tcp *tcp, const struct rg_coll *coll, struct rg_tcp_way *way)
 {
     int r = rg_tcp_op_begin(&tcp->op, coll, way, tcp->links.group.nmembers, tcp->links.group.me);
@@ -442,11 +449,11 @@ const struct rg_plane_ops rg_plane_tcp = {
     .name = "tcp",
     .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
     .memories = 1u << RG_MEMORY_HOST,
-    .is_tcp = true,
     .offer = rg_tcp_way_offer,
     .agree = rg_tcp_way_agree,
     .open = open_tcp,
     .score = score,
+    .direct_way = direct_way,
     .post = post,
     .progress = progress,
     .wait_fds = wait_fds,

@@ -22,6 +22,15 @@ _Static_assert((int) RG_MODEL_ALLREDUCE == (int) RG_COLL_ALLREDUCE &&
                (int) RG_MODEL_ALLTOALL == (int) RG_COLL_ALLTOALLV &&
                (int) RG_MODEL_REDUCESCATTER == (int) RG_COLL_REDUCESCATTERV,
                "one order of kinds");
+_Static_assert((int) RG_MODEL_AGREED == (int) RG_DIRECT_NOT &&
+               (int) RG_MODEL_DIRECT_DOUBLING == (int) RG_DIRECT_DOUBLING &&
+               (int) RG_MODEL_DIRECT_ONE_SHOT == (int) RG_DIRECT_ONE_SHOT &&
+               (int) RG_MODEL_DIRECT_TWO_SHOT == (int) RG_DIRECT_TWO_SHOT,
+               "one order of ways");
+_Static_assert((int) RG_MODEL_DIRECT_SMALL == (int) RG_DIRECT_SMALL &&
+               (int) RG_MODEL_DIRECT_MAX == (int) RG_DIRECT_MAX &&
+               (int) RG_MODEL_SHOTS_MAX == (int) RG_DIRECT_SHOTS_MAX,
+               "the same limits");
 
 int rg_tcp_way_offer(const struct rg_config *config, int rank, int size, bool allowed,
                      struct rg_buf *offer, struct rg_error *err)
@@ -65,11 +74,13 @@ void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *opti
 
     *way = (struct rg_tcp_way){ .model = options->config->model,
                                 .scope = options->group.scope,
-                                .given = options->config->model_given };
+                                .given = options->config->model_given,
+                                .knows_rate = options->config->model_given };
     memcpy(way->wanted, options->config->algorithms, sizeof(way->wanted));
     /* Where hosts have unequal numbers of members, as if they were equal. */
     way->nhosts = n < nnodes ? n : nnodes;
     way->ranks_per_host = (n + way->nhosts - 1) / way->nhosts;
+    way->job_ranks_per_host = (options->team->size + nnodes - 1) / nnodes;
 }
 
 struct rg_model_choice rg_tcp_way_choose(struct rg_tcp_way *way, enum rg_coll_kind kind,
@@ -85,6 +96,29 @@ struct rg_model_choice rg_tcp_way_choose(struct rg_tcp_way *way, enum rg_coll_ki
         *known = (struct rg_tcp_known){
             true, kind, nbytes, rg_model_choose(&way->model, &task, way->wanted[kind]) };
     return known->choice;
+}
+
+enum { SLOW_PS = 8000 }; /* 1 Gb/s */
+
+uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t round_trip_ns)
+{
+    const struct rg_model_task task = { RG_MODEL_ALLREDUCE, way->nhosts, way->job_ranks_per_host,
+                                        nbytes };
+    struct rg_model model = way->model;
+    uint64_t alpha_ns = round_trip_ns / 2;
+    enum rg_model_direct best;
+
+    if (way->wanted[RG_MODEL_ALLREDUCE] != RG_ALGORITHM_AUTO)
+        return nbytes <= RG_MODEL_DIRECT_SMALL ? RG_DIRECT_DOUBLING : RG_DIRECT_NOT;
+    if (!way->given && alpha_ns > 0 && (way->nsurveys == 0 || alpha_ns > model.net.alpha_ns))
+        model.net.alpha_ns = (uint32_t) (alpha_ns < RG_NS_PER_S ? alpha_ns : RG_NS_PER_S);
+    best = rg_model_direct(&model, &task);
+    model.net.beta_ps = SLOW_PS;
+    if (best == RG_MODEL_DIRECT_ONE_SHOT && !way->knows_rate &&
+        rg_model_direct_ns(&model, &task, best) >
+            rg_model_direct_ns(&model, &task, RG_MODEL_DIRECT_DOUBLING))
+        best = RG_MODEL_DIRECT_DOUBLING;
+    return (uint8_t) best;
 }
 
 /* ------------------------------------------------------------ surveys */
@@ -159,6 +193,7 @@ void rg_tcp_way_learn(struct rg_tcp_way *way)
 {
     take(&way->model.net.alpha_ns, way->facts[RG_TCP_ALPHA_NS], (int64_t) RG_NS_PER_S);
     take(&way->model.net.beta_ps, way->facts[RG_TCP_BETA_PS], RG_MODEL_RATE_MAX_PS);
+    way->knows_rate = way->knows_rate || way->facts[RG_TCP_BETA_PS] > 0;
     take(&way->model.gamma_ps, way->facts[RG_TCP_GAMMA_PS], RG_MODEL_RATE_MAX_PS);
     memset(way->known, 0, sizeof(way->known));
     way->nsurveys++;
@@ -186,11 +221,33 @@ static void print_source(const struct rg_tcp_way *way, struct rg_buf *text)
         rg_buf_printf(text, "agreed %u time%s\n", way->nsurveys, way->nsurveys > 1 ? "s" : "");
 }
 
+/* Where the ways of allreduces change that come again. */
+static void print_direct(const struct rg_tcp_way *way, struct rg_buf *text)
+{
+    uint8_t before = rg_tcp_way_direct(way, 0, 0);
+
+    rg_buf_printf(text, "an allreduce that comes again goes directly: by ");
+    for (size_t nbytes = 4; nbytes <= RG_MODEL_DIRECT_MAX; nbytes *= 2) {
+        uint8_t now = rg_tcp_way_direct(way, nbytes * 2, 0);
+
+        if (now == before)
+            continue;
+        rg_buf_printf(text, "%s up to %zu bytes%s",
+                      rg_model_direct_name((enum rg_model_direct) before), nbytes,
+                      now == RG_DIRECT_NOT ? "\n" : ", ");
+        if (now == RG_DIRECT_NOT)
+            return;
+        before = now;
+    }
+}
+
 void rg_tcp_way_print(struct rg_tcp_way *way, struct rg_buf *text)
 {
     static const size_t sizes[] = { 4, 4u << 10, 64u << 10, 1u << 20, 64u << 20 };
 
     print_source(way, text);
+    if (way->scope == RG_SCOPE_LEADERS)
+        print_direct(way, text);
     rg_buf_printf(text, "%-14s %10s  %-10s %9s %12s\n", "operation", "bytes", "algorithm", "chunk",
                   "predicted");
     for (int kind = 0; kind < RG_MODEL_NKINDS; kind++) {

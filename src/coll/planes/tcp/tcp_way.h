@@ -25,8 +25,10 @@ struct rg_tcp_way {
     struct rg_model model;                   /* as all members know it */
     enum rg_algorithm wanted[RG_MODEL_NKINDS];
     int nhosts, ranks_per_host;              /* of the members */
+    int job_ranks_per_host;
     enum rg_plane_scope scope;
     bool given;                              /* no survey changes the model */
+    bool knows_rate;                         /* given, or by a survey */
     uint64_t nposted;                        /* operations, without surveys */
     unsigned nsurveys;
     int64_t gamma_ps;                        /* this host's; 0: not measured yet */
@@ -55,6 +57,11 @@ struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns,
                                  struct rg_tcp_way *ret_way);
 /* The survey is over: facts are everybody's. */
 void rg_tcp_way_learn(struct rg_tcp_way *way);
+/* How an allreduce that comes again goes best among leaders, as a plane's function of that name. By
+ * what they know of their sockets, and the round trip of others, which know it from the start. As
+ * long as nobody knows the rate, only by ways that take no longer than doubling on a slow line. A
+ * wanted algorithm takes all that is not small. */
+uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t round_trip_ns);
 /* For people: the parameters, and what is chosen for some sizes. */
 void rg_tcp_way_print(struct rg_tcp_way *way, struct rg_buf *text);
 

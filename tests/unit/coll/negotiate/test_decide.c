@@ -224,13 +224,21 @@ static void an_offer_by_a_number_called_in_is_still_understood(void **state)
 
 /* ------------------------------------------------------------ direct uses */
 
+enum { DIRECTLY = RG_DIRECT_DOUBLING << RG_ORDER_WAY_SHIFT };
+
+static uint8_t by_doubling(void *arg, const struct rg_signature *sig)
+{
+    (void) arg, (void) sig;
+    return RG_DIRECT_DOUBLING;
+}
+
 /* A decider by which allreduce.a has number 1 and goes directly from use 1 on. */
 static struct rg_decider *new_direct(int nnodes, int capacity)
 {
     struct rg_decider_options options = { .nnodes = nnodes,
                                           .leaders = leaders,
                                           .capacity = capacity,
-                                          .direct = true };
+                                          .direct = by_doubling };
     struct rg_signature sig = allreduce_of(4);
     struct rg_decider *decider;
     struct rg_order_frame frame;
@@ -241,7 +249,7 @@ static struct rg_decider *new_direct(int nnodes, int capacity)
     frame = expect(decider, RG_ORDER_DECIDED_NEW);
     assert_int_equal(frame.id, 1);
     assert_int_equal(frame.seq, 1);
-    assert_int_equal(frame.flags, RG_ORDER_DIRECT);
+    assert_int_equal(frame.flags, DIRECTLY);
     expect_none(decider);
     return decider;
 }
@@ -253,9 +261,9 @@ static void refuse(struct rg_decider *decider, int node, const struct rg_signatu
     assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", sig, ""), 0);
 }
 
-static void only_small_allreduces_and_barriers_go_directly(void **state)
+static void only_allreduces_that_are_not_large_and_barriers_may_go_directly(void **state)
 {
-    struct rg_signature small = allreduce_of(8192), large = allreduce_of(8193), other = small;
+    struct rg_signature small = allreduce_of(131072), large = allreduce_of(131073), other = small;
 
     (void) state;
     assert_true(rg_signature_is_direct(&small));
@@ -272,8 +280,33 @@ static void only_small_allreduces_and_barriers_go_directly(void **state)
     assert_true(rg_signature_is_direct(&other));
     other = small;
     other.group_size = 3;
-    other.group_count = 16385;
+    other.group_count = 131073;
     assert_false(rg_signature_is_direct(&other));
+}
+
+static void what_is_fused_goes_directly_only_if_it_is_small(void **state)
+{
+    static const char *const names[] = { "allreduce.a", "allreduce.b", "allreduce.c" };
+    struct rg_decider_options options = { .nnodes = 2, .leaders = leaders, .capacity = 16,
+                                          .fusion_nbytes = 1 << 20, .direct = by_doubling };
+    struct rg_signature small = allreduce_of(8192), more = allreduce_of(8193);
+    struct rg_decider *decider;
+
+    (void) state;
+    assert_int_equal(rg_decider_create(&options, &decider), 0);
+    for (int i = 0; i < 3; i++)
+        for (int node = 0; node < 2; node++)
+            rg_decider_offer(decider, node, names[i], i == 1 ? &small : &more, "");
+    assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, RG_ORDER_MORE);
+    assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, RG_ORDER_MORE | DIRECTLY);
+    assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, 0);
+    expect_none(decider);
+    /* It comes alone. */
+    for (int node = 0; node < 2; node++)
+        rg_decider_offer(decider, node, names[2], &more, "");
+    assert_int_equal(expect(decider, RG_ORDER_DECIDED).flags, DIRECTLY);
+    expect_none(decider);
+    rg_decider_destroy(decider);
 }
 
 static void what_one_refuses_is_void_and_decided_when_all_have_answered(void **state)
@@ -304,7 +337,7 @@ static void what_one_refuses_is_void_and_decided_when_all_have_answered(void **s
     for (int node = 0; node < 3; node++)
         assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
     frame = expect(decider, RG_ORDER_DECIDED);
-    assert_int_equal(frame.flags, RG_ORDER_DIRECT);
+    assert_int_equal(frame.flags, DIRECTLY);
     assert_int_equal(frame.seq, 8);
     rg_decider_destroy(decider);
 }
@@ -446,14 +479,14 @@ static void ways_that_part_again_and_again_are_agreed_on(void **state)
         struct rg_signature sig = allreduce_of(5 + use % 7);
 
         for (int node = 0; node < 2; node++) {
-            if (use == 0 || frame.flags & RG_ORDER_DIRECT)
+            if (use == 0 || frame.flags & DIRECTLY)
                 rg_decider_refuse(decider, node, "allreduce.a", 1, use == 0 ? 1 : frame.seq);
             assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
         }
         do {
             assert_int_equal(rg_decider_next(decider, &frame), 1);
         } while (frame.type == RG_ORDER_VOID);
-        ndirect += (frame.flags & RG_ORDER_DIRECT) != 0;
+        ndirect += (frame.flags & DIRECTLY) != 0;
     }
     assert_in_range(ndirect, 2, 8);
     rg_decider_destroy(decider);
@@ -481,15 +514,15 @@ static void after_a_shutdown_what_not_all_have_begun_is_void(void **state)
 /* ------------------------------------------------------------ what a leader knows */
 
 static void ignore_decision(void *arg, const char *name, const struct rg_signature *sig,
-                            const char *text, bool more)
+                            const char *text, bool more, uint8_t way)
 {
-    (void) arg, (void) name, (void) sig, (void) text, (void) more;
+    (void) arg, (void) name, (void) sig, (void) text, (void) more, (void) way;
 }
 
 static void learn(struct rg_known *known, uint32_t id, uint32_t seq, const char *name)
 {
     struct rg_order_frame frame = { .type = RG_ORDER_DECIDED_NEW, .id = id, .seq = seq,
-                                    .flags = RG_ORDER_DIRECT, .name = name, .text = "",
+                                    .flags = DIRECTLY, .name = name, .text = "",
                                     .sig = allreduce_of(4) };
 
     assert_int_equal(rg_known_decided(known, &frame, ignore_decision, NULL, NULL), 0);
@@ -592,7 +625,8 @@ int main(void)
         cmocka_unit_test(what_is_ready_together_is_fused_up_to_the_threshold),
         cmocka_unit_test(ever_new_names_do_not_pile_up),
         cmocka_unit_test(an_offer_by_a_number_called_in_is_still_understood),
-        cmocka_unit_test(only_small_allreduces_and_barriers_go_directly),
+        cmocka_unit_test(only_allreduces_that_are_not_large_and_barriers_may_go_directly),
+        cmocka_unit_test(what_is_fused_goes_directly_only_if_it_is_small),
         cmocka_unit_test(what_one_refuses_is_void_and_decided_when_all_have_answered),
         cmocka_unit_test(a_joined_node_answers_before_a_void_use_is_decided),
         cmocka_unit_test(no_round_of_joins_ends_while_something_is_in_flight),

@@ -63,11 +63,11 @@ struct stream {
 static struct stream streams[LEADERS_MAX];
 
 static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
-                       const char *error, bool more)
+                       const char *error, bool more, uint8_t way)
 {
     struct stream *stream = arg;
 
-    (void) sig;
+    (void) sig, (void) way;
     snprintf(stream->names[stream->count], sizeof(stream->names[0]), "%s%s", name,
              error ? "!" : "");
     stream->more[stream->count++] = more;

@@ -43,11 +43,11 @@ static struct rg_signature allreduce_of(int64_t count)
 }
 
 static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
-                       const char *error, bool more)
+                       const char *error, bool more, uint8_t way)
 {
     struct leader *leader = arg;
 
-    (void) sig;
+    (void) sig, (void) way;
     leader->ndecided++;
     for (; *name; name++)
         leader->stream = (leader->stream ^ (uint64_t) *name) * UINT64_C(1099511628211);

@@ -10,6 +10,8 @@
 #include "coll/ground/report.h"
 #include "coll/node/runlog.h"
 #include "coll/node/shared.h"
+#include "coll/node/signature.h"
+#include "coll/node/table.h"
 #include "coll/ops/handle.h"
 #include "coll/ops/op.h"
 
@@ -253,9 +255,129 @@ static void times_in_the_log_say_their_zone(void **state)
     close(before), close(fds[0]), close(fds[1]);
 }
 
+/* ------------------------------------------------------------ what is granted */
+
+/* Two ranks of a node. */
+struct node {
+    void *memory;
+    size_t nbytes;
+    struct rg_team teams[2];
+    int ranks[2][2];
+    struct rg_view views[2];
+    struct rg_table tables[2];
+    struct rg_signature sig;
+};
+
+static enum rg_entry_mode choose_if_granted(void *arg, const struct rg_notice *notice)
+{
+    (void) arg, (void) notice;
+    return RG_ENTRY_IF_GRANTED;
+}
+
+static void open_node(struct node *node)
+{
+    *node = (struct node){ .nbytes = rg_view_nbytes(2),
+                           .sig = { .kind = REIGEN_ALLREDUCE, .dtype = REIGEN_FLOAT32, .ndim = 1,
+                                    .prescale = 1.0, .postscale = 1.0, .shape = { 131072 } } };
+    node->memory = mmap(NULL, node->nbytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_ptr_not_equal(node->memory, MAP_FAILED);
+    for (int r = 0; r < 2; r++) {
+        open_view(&node->views[r], node->memory, &node->teams[r], node->ranks[r], r, 2);
+        node->tables[r] = (struct rg_table){ .view = &node->views[r],
+                                             .choose = choose_if_granted, .capacity = 64,
+                                             .sweep_at = 64 };
+    }
+}
+
+static void close_node(struct node *node)
+{
+    for (int r = 0; r < 2; r++)
+        rg_table_fini(&node->tables[r]);
+    munmap(node->memory, node->nbytes);
+}
+
+/* The rank announces its next epoch of this name, and finishes the one before. */
+static struct rg_record *announce(struct node *node, int r, const char *key)
+{
+    struct rg_notice notice = { &node->sig, 1, rg_signatures_digest(&node->sig, 1),
+                                rg_signature_nbytes(&node->sig) };
+    struct rg_record *record = NULL;
+    uint64_t epoch = 0;
+    bool hit;
+
+    assert_int_equal(rg_table_record(&node->tables[r], key, &record), 0);
+    assert_int_equal(rg_table_announce(&node->tables[r], record, &notice, &epoch, &hit), 0);
+    atomic_store(&record->place->done, epoch - 1);
+    return record;
+}
+
+/* Both do, rank r first: the mode that they have in common. */
+static int both(struct node *node, int r, const char *key)
+{
+    struct rg_record *first = announce(node, r, key), *second = announce(node, 1 - r, key);
+
+    assert_int_equal(first->mode, second->mode);
+    assert_int_equal(first->slot, second->slot);
+    assert_true(first->mode == RG_ENTRY_STREAM || first->slot > 0);
+    return first->mode;
+}
+
+static void what_is_granted_changes_for_all_ranks_at_one_epoch(void **state)
+{
+    struct node node;
+    struct rg_record *record;
+
+    (void) state;
+    open_node(&node);
+    assert_int_equal(both(&node, 0, "a"), RG_ENTRY_STREAM);
+    record = announce(&node, 0, "a");
+    assert_int_equal(announce(&node, 1, "a")->mode, RG_ENTRY_STREAM);
+    assert_int_equal(rg_table_grant(&node.views[0], record->id), 0);
+    assert_int_equal(both(&node, 1, "a"), RG_ENTRY_DIRECT);
+    assert_int_equal(both(&node, 0, "a"), RG_ENTRY_DIRECT);
+    /* Too late for who has announced: all wait for the epoch after. */
+    assert_int_equal(both(&node, 0, "b"), RG_ENTRY_STREAM);
+    record = announce(&node, 0, "b");
+    assert_int_equal(rg_table_grant(&node.views[0], record->id), 0);
+    assert_int_equal(announce(&node, 1, "b")->mode, RG_ENTRY_STREAM);
+    assert_int_equal(both(&node, 1, "b"), RG_ENTRY_DIRECT);
+    /* It was granted to this signature. */
+    record = announce(&node, 0, "c");
+    announce(&node, 1, "c");
+    assert_int_equal(rg_table_grant(&node.views[0], record->id), 0);
+    node.sig.shape[0]--;
+    assert_int_equal(both(&node, 0, "c"), RG_ENTRY_STREAM);
+    close_node(&node);
+}
+
+static void what_finds_no_room_for_slots_stays_a_stream(void **state)
+{
+    struct node node;
+    int ndirect = 0, nmore = 0;
+
+    (void) state;
+    open_node(&node);
+    for (int i = 0; i < 40; i++) {
+        char key[16];
+
+        snprintf(key, sizeof(key), "%d", i);
+        both(&node, 0, key);
+        assert_int_equal(rg_table_grant(&node.views[0], announce(&node, 0, key)->id), 0);
+        announce(&node, 1, key);
+        nmore += both(&node, 1, key) == RG_ENTRY_DIRECT && i > ndirect;
+        ndirect += both(&node, 1, key) == RG_ENTRY_DIRECT;
+    }
+    assert_in_range(ndirect, 20, 32);
+    assert_int_equal(nmore, 0);
+    close_node(&node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_granted_changes_for_all_ranks_at_one_epoch),
+        cmocka_unit_test(what_finds_no_room_for_slots_stays_a_stream),
         cmocka_unit_test(handles_are_never_given_out_twice),
         cmocka_unit_test(a_rank_that_dies_while_it_ends_all_hinders_nobody),
         cmocka_unit_test(the_log_goes_round_and_keeps_its_order),
