@@ -76,6 +76,36 @@ static void reduce_group(int op, int step)
     }
 }
 
+/* Groups and a tensor at once: between nodes they may go together. */
+static void reduce_groups(int step)
+{
+    static const char *const names[3][2] = { { "a.0", "a.1" }, { "b.0", "b.1" }, { "c.0", "c.1" } };
+    static float outs[7][LARGE / 8];
+    const int64_t counts[2] = { LARGE / 8, 5 };
+    const int64_t *shapes[] = { &counts[0], &counts[1] };
+    const int ndims[] = { 1, 1 };
+    const void *ins[] = { in, in };
+    reigen_handle handles[7];
+    float want = (float) nactive(step);
+
+    for (int g = 0; g < 3; g++) {
+        void *to[] = { outs[2 * g], outs[2 * g + 1] };
+
+        expect(reigen_grouped_async(REIGEN_ALLREDUCE, 2, names[g], ins, to, REIGEN_FLOAT32, shapes,
+                                    ndims, NULL, &handles[2 * g]),
+               0, names[g][0]);
+    }
+    expect(reigen_allreduce_async("beside", in, outs[6], REIGEN_FLOAT32, shapes[0], 1, NULL,
+                                  &handles[6]), 0, "beside");
+    for (int i = 0; i < 7; i++) {
+        finish(handles[i], 0, "groups");
+        for (int64_t k = 0; k < counts[i < 6 ? i % 2 : 0]; k++)
+            if (outs[i][k] != want)
+                fail("tensor %d of groups, step %d: element %lld is %g, not %g", i, step,
+                     (long long) k, (double) outs[i][k], (double) want);
+    }
+}
+
 /* All ranks, of which those that joined first have submitted fewer without a name. */
 static void gather_without_name(void)
 {
@@ -120,6 +150,7 @@ static void epoch(int epoch)
         reduce("large", LARGE, REIGEN_AVERAGE, step);
         reduce(name, 1 + step * 5000, REIGEN_SUM, step);
         reduce_group(REIGEN_SUM, step);
+        reduce_groups(step);
         reduce_group(REIGEN_ADASUM, step);
         refused_beside_joined(step);
         expect(reigen_barrier(), 0, "barrier");

@@ -129,6 +129,10 @@ int rg_order_offer_join(struct rg_order *order, int last_rank);
 /* A rank of this node called reigen_shutdown. */
 void rg_order_announce_shutdown(struct rg_order *order, int rank);
 
+/* Where rg_order_decides: while it holds, allreduces that have been offered by all are not decided
+ * yet, so that more of them come together and run as one. Nothing else waits. */
+void rg_order_hold(struct rg_order *order, bool holds);
+
 /* ---- out of line */
 
 /* Tell all leaders that a rank of this node died. */

@@ -51,6 +51,7 @@ struct item {
     struct record *record;
     uint32_t number;           /* a rank, or an id */
     uint32_t seq;
+    bool urgent;               /* it is not held, nor is what is before it */
 };
 
 /* After SHUTDOWN: what nodes have begun last of a number. */
@@ -79,6 +80,8 @@ struct rg_decider {
     size_t queue_from, queue_to, queue_capacity;
     uint64_t clock, ndecisions;
     struct record *told;       /* what the last frame speaks of */
+    bool holds;
+    size_t nurgent;            /* of the queue */
     bool in_run;               /* the frame before said MORE */
     bool fused;                /* the last decision runs together with others */
     uint64_t run_nbytes;
@@ -160,12 +163,24 @@ int rg_decider_missing(const struct rg_decider *decider, const char *name, bool 
     return count;
 }
 
+/* A group whose members must be told apart goes by itself: a node that has joined knows only their
+ * sum. */
+static bool may_fuse(const struct record *record)
+{
+    const struct rg_signature *sig = &record->sig;
+
+    return !record->error && sig->kind == REIGEN_ALLREDUCE &&
+           (sig->group_size == 0 || sig->op != REIGEN_ADASUM);
+}
+
 static int enqueue(struct rg_decider *decider, struct item item)
 {
     if (decider->queue_from == decider->queue_to)
         decider->queue_from = decider->queue_to = 0;
     if (rg_grow(&decider->queue, &decider->queue_capacity, decider->queue_to + 1) < 0)
         return -ENOMEM;
+    item.urgent = item.type != RG_ORDER_DECIDED || !may_fuse(item.record);
+    decider->nurgent += item.urgent;
     decider->queue[decider->queue_to++] = item;
     return 0;
 }
@@ -606,11 +621,6 @@ int rg_decider_evicted(struct rg_decider *decider, uint32_t id, uint32_t seq)
 
 /* ------------------------------------------------------------ the stream */
 
-static bool may_fuse(const struct record *record)
-{
-    return !record->error && record->sig.kind == REIGEN_ALLREDUCE && record->sig.group_size == 0;
-}
-
 /* Does the next of the queue run together with this one? */
 static bool fuses_with_next(struct rg_decider *decider, const struct record *record)
 {
@@ -723,6 +733,18 @@ static void told_void(struct rg_decider *decider, uint32_t id)
     release_number(decider, record);
 }
 
+void rg_decider_hold(struct rg_decider *decider, bool holds)
+{
+    decider->holds = holds;
+}
+
+/* Nothing but what may run together with what comes later, and is not promised to run together
+ * with what came before. */
+static bool is_held(const struct rg_decider *decider)
+{
+    return decider->holds && !decider->in_run && decider->nurgent == 0;
+}
+
 int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame)
 {
     struct rg_order_frame frame = { 0 };
@@ -735,10 +757,11 @@ int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame
         drop_if_unused(decider, told);
         call_in_numbers(decider);
     }
-    if (decider->queue_from == decider->queue_to)
+    if (decider->queue_from == decider->queue_to || is_held(decider))
         return 0;
     struct item item = decider->queue[decider->queue_from++];
 
+    decider->nurgent -= item.urgent;
     frame.type = item.type;
     if (item.type == RG_ORDER_DECIDED)
         tell_decision(decider, item.record, &frame);

@@ -82,6 +82,8 @@ int rg_decider_frozen(struct rg_decider *decider, int node);
  * text too, for the coordinator's own node. All pointers are the decider's, until the next call.
  * Call until 0: only decisions that are taken out together are fused. */
 int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame);
+/* As rg_order_hold. */
+void rg_decider_hold(struct rg_decider *decider, bool holds);
 /* As rg_order_missing. */
 int rg_decider_missing(const struct rg_decider *decider, const char *name, bool *ret_missing);
 /* As rg_order_blocked, of this node. */

@@ -61,6 +61,12 @@ int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events
     return 1;
 }
 
+void rg_order_hold(struct rg_order *order, bool holds)
+{
+    if (order->decider)
+        rg_decider_hold(order->decider, holds);
+}
+
 bool rg_order_decides(const struct rg_order *order)
 {
     return order->decider;

@@ -13,6 +13,7 @@
 #include "coll/node/signature.h"
 #include "coll/planes/exec.h"
 #include "coll/progress/finish.h"
+#include "coll/progress/run.h"
 #include "coll/progress/submit.h"
 #include "coll/progress/watch.h"
 
@@ -411,6 +412,16 @@ static bool offer_all(struct rg_progress *progress)
     return moved;
 }
 
+/* One run is carried out and another one waits: what comes now can wait as well, and goes together
+ * with what comes meanwhile. With less the leaders would have nothing to do while they agree. */
+static bool has_enough(const struct rg_progress *progress)
+{
+    uint64_t left = rg_runlog_tail(&progress->view.log) - progress->position;
+    uint64_t at_work = (uint64_t) progress->run->nitems;
+
+    return at_work > 0 && left > at_work;
+}
+
 bool rg_multi_drive(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
@@ -428,6 +439,7 @@ bool rg_multi_drive(struct rg_progress *progress)
     if (progress->observer)
         progress->observer->ops->drive(progress);
     pass_on_look(progress);
+    rg_order_hold(multi->order, has_enough(progress));
     if (rg_order_progress(multi->order))
         moved = true;
     if (multi->nadopted)

@@ -254,6 +254,58 @@ static struct rg_decider *new_direct(int nnodes, int capacity)
     return decider;
 }
 
+static void offer_everywhere(struct rg_decider *decider, const char *name,
+                             const struct rg_signature *sig)
+{
+    for (int node = 0; node < 2; node++)
+        assert_int_equal(rg_decider_offer(decider, node, name, sig, ""), 0);
+}
+
+static void groups_are_fused_like_tensors(void **state)
+{
+    struct rg_decider *decider = new_decider(2, 100, 16);
+    struct rg_signature group = allreduce_of(0), tensor = allreduce_of(4);
+
+    (void) state;
+    group.group_size = 3;
+    group.group_count = 15; /* 60 bytes */
+    offer_everywhere(decider, "allreduce.a", &group);
+    offer_everywhere(decider, "allreduce.b", &tensor);
+    offer_everywhere(decider, "allreduce.c", &group);
+    assert_true(expect(decider, RG_ORDER_DECIDED_NEW).flags & RG_ORDER_MORE);
+    assert_false(expect(decider, RG_ORDER_DECIDED_NEW).flags & RG_ORDER_MORE);
+    assert_false(expect(decider, RG_ORDER_DECIDED_NEW).flags & RG_ORDER_MORE);
+    rg_decider_destroy(decider);
+}
+
+static void allreduces_are_held_until_more_come_and_nothing_else_waits(void **state)
+{
+    struct rg_decider *decider = new_decider(2, 100, 16);
+    struct rg_signature sig = allreduce_of(4), other = sig;
+
+    (void) state;
+    other.kind = REIGEN_BROADCAST;
+    rg_decider_hold(decider, true);
+    offer_everywhere(decider, "broadcast.a", &other);
+    assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).name, "broadcast.a");
+    offer_everywhere(decider, "allreduce.a", &sig);
+    expect_none(decider);
+    offer_everywhere(decider, "allreduce.b", &sig);
+    expect_none(decider);
+    rg_decider_hold(decider, false);
+    assert_true(expect(decider, RG_ORDER_DECIDED_NEW).flags & RG_ORDER_MORE);
+    /* What is promised to come is not held. */
+    rg_decider_hold(decider, true);
+    assert_false(expect(decider, RG_ORDER_DECIDED_NEW).flags & RG_ORDER_MORE);
+    /* The end of the job does not wait for what is held. */
+    offer_everywhere(decider, "allreduce.a", &sig);
+    rg_decider_shutdown(decider, 1);
+    expect(decider, RG_ORDER_DECIDED);
+    expect(decider, RG_ORDER_SHUTDOWN);
+    expect_none(decider);
+    rg_decider_destroy(decider);
+}
+
 static void refuse(struct rg_decider *decider, int node, const struct rg_signature *sig,
                    uint32_t seq)
 {
@@ -623,6 +675,8 @@ int main(void)
         cmocka_unit_test(offering_twice_or_an_unknown_number_is_refused),
         cmocka_unit_test(joined_nodes_count_as_arrived_for_allreduces_only),
         cmocka_unit_test(what_is_ready_together_is_fused_up_to_the_threshold),
+        cmocka_unit_test(groups_are_fused_like_tensors),
+        cmocka_unit_test(allreduces_are_held_until_more_come_and_nothing_else_waits),
         cmocka_unit_test(ever_new_names_do_not_pile_up),
         cmocka_unit_test(an_offer_by_a_number_called_in_is_still_understood),
         cmocka_unit_test(only_allreduces_that_are_not_large_and_barriers_may_go_directly),
