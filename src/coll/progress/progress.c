@@ -296,5 +296,4 @@ void rg_progress_after_fork(struct rg_progress *progress)
         return;
     rg_exec_after_fork(progress->exec);
     rg_multi_after_fork(progress);
-    rg_waiting_after_fork(progress);
 }

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,14 +26,30 @@
 #define YIELD_NS 500000            /* stays awake, after spinning, giving the core to others */
 #define YIELD_CROWDED_NS 1000000   /* the same when there are more ranks than cores */
 #define LOOKS_PER_CLOCK 32
-#define FDS_MAX 256
+#define FDS_PER_RANK 3 /* the control connection, and what carries data, in two groups */
+#define FDS_BESIDES 16
+/* A yield that takes so long has let somebody compute. */
+#define YIELDED_NS 100000
+#define CROWDED_MIN_NS (10 * RG_NS_PER_MS)
+#define CROWDED_MAX_NS (640 * RG_NS_PER_MS)
+
+/* Whether the cores are others' to compute on: then a waiter sleeps at once. While the
+ * communication thread works users' threads compute, and while they wait they do not, so each kind
+ * finds out for itself. */
+struct crowd {
+    _Atomic uint64_t until_ns, for_ns;
+};
 
 struct rg_waiting {
     pthread_t thread;             /* the communication thread */
     bool has_thread;
     _Atomic bool thread_sleeps;
     int spin_ns;                  /* how long a waiter stays awake */
-    int epoll_fd;                 /* several nodes: what a driver sleeps in; else -1 */
+    struct crowd of_thread, of_waiters;
+    /* Several nodes: what a driver sleeps on; owned, of the driver. */
+    int max_fds, *fds;            /* 0, NULL: one node */
+    unsigned *events;
+    struct pollfd *polls;
 };
 
 struct idle {
@@ -67,8 +82,29 @@ static bool shares_core(const struct rg_progress *progress)
     return false;
 }
 
+/* Give the core to others. False when they were at it for long: whoever yields then stands behind
+ * those who compute when its data come, and may lose a whole slice of time; whoever sleeps is put
+ * before them. After a while it is tried again, as they may have ended. */
+static bool yield_to_others(struct crowd *crowd, uint64_t now_ns)
+{
+    uint64_t for_ns = atomic_load_explicit(&crowd->for_ns, memory_order_relaxed), after_ns;
+
+    sched_yield();
+    after_ns = rg_now_ns();
+    if (after_ns - now_ns < YIELDED_NS) {
+        if (for_ns)
+            atomic_store_explicit(&crowd->for_ns, 0, memory_order_relaxed);
+        return true;
+    }
+    for_ns = for_ns ? 2 * for_ns : CROWDED_MIN_NS;
+    for_ns = for_ns < CROWDED_MAX_NS ? for_ns : CROWDED_MAX_NS;
+    atomic_store_explicit(&crowd->for_ns, for_ns, memory_order_relaxed);
+    atomic_store_explicit(&crowd->until_ns, after_ns + for_ns, memory_order_relaxed);
+    return false;
+}
+
 /* Idle for a moment without sleeping; false when it is time to sleep. */
-static bool linger(const struct rg_progress *progress, struct idle *idle)
+static bool linger(const struct rg_progress *progress, struct crowd *crowd, struct idle *idle)
 {
     uint64_t spin = (uint64_t) progress->waiting->spin_ns, now;
     uint64_t yield = progress->team->oversubscribed ? YIELD_CROWDED_NS : YIELD_NS;
@@ -80,12 +116,13 @@ static bool linger(const struct rg_progress *progress, struct idle *idle)
     now = rg_now_ns();
     if (idle->started_ns == 0)
         idle->started_ns = now;
+    if (now < atomic_load_explicit(&crowd->until_ns, memory_order_relaxed))
+        return false;
     if (now - idle->started_ns < spin && !shares_core(progress)) {
         relax();
         return true;
     }
-    sched_yield();
-    return now - idle->started_ns < spin + yield;
+    return yield_to_others(crowd, now) && now - idle->started_ns < spin + yield;
 }
 
 static uint64_t slice_us(uint64_t deadline_ns)
@@ -99,34 +136,24 @@ static uint64_t slice_us(uint64_t deadline_ns)
 }
 
 /* Several nodes: sockets and the bell's event descriptor together. */
-static void idle_in_epoll(struct rg_progress *progress, uint64_t timeout_us)
+static void idle_in_poll(struct rg_progress *progress, uint64_t timeout_us)
 {
-    int fds[FDS_MAX], n = 0, added = 0;
-    unsigned events[FDS_MAX];
+    struct rg_waiting *waiting = progress->waiting;
+    int n = 0, max = waiting->max_fds - 1, bell = -1;
     struct timespec timeout = { (time_t) (timeout_us / 1000000),
                                 (long) (timeout_us % 1000000) * 1000 };
-    struct pollfd all = { .fd = progress->waiting->epoll_fd, .events = POLLIN };
-    int bell =
-        progress->team->bells.event_fd ? progress->team->bells.event_fd[progress->view.me] : -1;
     uint64_t drained;
 
+    if (progress->team->bells.event_fd)
+        bell = progress->team->bells.event_fd[progress->view.me];
     if (!progress->exec_dead)
-        n = rg_exec_wait_fds(progress->exec, fds, events, FDS_MAX - 1);
-    if (n >= 0)
-        n += rg_multi_wait_fds(progress, fds + n, events + n, FDS_MAX - 1 - n);
-    if (bell >= 0) {
-        fds[n] = bell;
-        events[n++] = EPOLLIN;
-    }
-    for (; added < n; added++) {
-        struct epoll_event want = { .events = events[added] };
-
-        epoll_ctl(progress->waiting->epoll_fd, EPOLL_CTL_ADD, fds[added], &want);
-    }
-    /* epoll_wait would count in milliseconds. */
-    ppoll(&all, 1, &timeout, NULL);
-    while (added > 0)
-        epoll_ctl(progress->waiting->epoll_fd, EPOLL_CTL_DEL, fds[--added], NULL);
+        n = rg_exec_wait_fds(progress->exec, waiting->fds, waiting->events, max);
+    n += rg_multi_wait_fds(progress, waiting->fds + n, waiting->events + n, max - n);
+    for (int i = 0; i < n; i++)
+        waiting->polls[i] = (struct pollfd){ waiting->fds[i], (short) waiting->events[i], 0 };
+    if (bell >= 0)
+        waiting->polls[n++] = (struct pollfd){ bell, POLLIN, 0 };
+    ppoll(waiting->polls, (nfds_t) n, &timeout, NULL);
     if (bell >= 0 && read(bell, &drained, sizeof(drained)) < 0)
         return; /* it was not rung */
 }
@@ -134,7 +161,7 @@ static void idle_in_epoll(struct rg_progress *progress, uint64_t timeout_us)
 void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t timeout_us)
 {
     const struct rg_bells *bells = &progress->team->bells;
-    bool sockets = progress->waiting->epoll_fd >= 0;
+    bool sockets = progress->waiting->max_fds > 0;
     unsigned us;
     uint32_t seen = rg_bell_prepare(bells, sockets ? RG_BELL_EVENT : RG_BELL_FUTEX);
 
@@ -148,7 +175,7 @@ void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t t
     if (us && us < timeout_us)
         timeout_us = us;
     if (sockets) {
-        idle_in_epoll(progress, timeout_us);
+        idle_in_poll(progress, timeout_us);
         rg_bell_cancel(bells);
     } else {
         rg_bell_commit(bells, seen, timeout_us);
@@ -199,7 +226,7 @@ static void drive_for(struct rg_progress *progress, struct rg_op *op, uint64_t d
             idle = (struct idle){ 0, 0 };
             continue;
         }
-        if (!is_over(deadline_ns) && linger(progress, &idle))
+        if (!is_over(deadline_ns) && linger(progress, &progress->waiting->of_waiters, &idle))
             continue;
         us = slice_us(deadline_ns);
         if (us == 0)
@@ -236,7 +263,7 @@ static bool look_for_a_while(struct rg_progress *progress, struct rg_op *op, uin
     do {
         if (rg_op_try(progress, op))
             return true;
-    } while (!is_over(deadline_ns) && linger(progress, &idle));
+    } while (!is_over(deadline_ns) && linger(progress, &progress->waiting->of_waiters, &idle));
     return false;
 }
 
@@ -309,7 +336,7 @@ static void serve(struct rg_progress *progress, uint64_t until_ns)
             idle = (struct idle){ 0, 0 };
             continue;
         }
-        if (progress->run->nitems && linger(progress, &idle))
+        if (progress->run->nitems && linger(progress, &progress->waiting->of_thread, &idle))
             continue;
         rg_progress_idle(progress, NULL, slice_us(until_ns));
     }
@@ -361,6 +388,19 @@ static void *serve_all(void *arg)
 
 /* ---- the life of it */
 
+static int make_room(struct rg_waiting *waiting, int size, struct rg_error *err)
+{
+    size_t n = (size_t) size * FDS_PER_RANK + FDS_BESIDES;
+
+    waiting->fds = calloc(n, sizeof(*waiting->fds));
+    waiting->events = calloc(n, sizeof(*waiting->events));
+    waiting->polls = calloc(n, sizeof(*waiting->polls));
+    if (!waiting->fds || !waiting->events || !waiting->polls)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    waiting->max_fds = (int) n;
+    return 0;
+}
+
 int rg_waiting_create(struct rg_progress *progress, struct rg_error *err)
 {
     int spin_us = progress->config->spin_us;
@@ -371,10 +411,7 @@ int rg_waiting_create(struct rg_progress *progress, struct rg_error *err)
     progress->waiting = waiting;
     waiting->spin_ns = spin_us >= 0 ? spin_us * 1000
                        : progress->team->oversubscribed ? 0 : SPIN_DEFAULT_NS;
-    waiting->epoll_fd = progress->team->nnodes > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1;
-    if (progress->team->nnodes > 1 && waiting->epoll_fd < 0)
-        return rg_error_set(err, errno, "epoll: %s", strerror(errno));
-    return 0;
+    return progress->team->nnodes > 1 ? make_room(waiting, progress->team->size, err) : 0;
 }
 
 /* To the core that was asked for; one core in the list is all ranks'. */
@@ -424,17 +461,12 @@ void rg_waiting_stop(struct rg_progress *progress)
     progress->waiting->has_thread = false;
 }
 
-void rg_waiting_after_fork(struct rg_progress *progress)
-{
-    if (progress->waiting->epoll_fd >= 0)
-        close(progress->waiting->epoll_fd);
-}
-
 void rg_waiting_destroy(struct rg_waiting *waiting)
 {
     if (!waiting)
         return;
-    if (waiting->epoll_fd >= 0)
-        close(waiting->epoll_fd);
+    free(waiting->fds);
+    free(waiting->events);
+    free(waiting->polls);
     free(waiting);
 }

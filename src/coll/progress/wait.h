@@ -21,7 +21,6 @@ int rg_waiting_create(struct rg_progress *progress, struct rg_error *err);
 int rg_waiting_start(struct rg_progress *progress);
 void rg_waiting_stop(struct rg_progress *progress);
 void rg_waiting_destroy(struct rg_waiting *waiting); /* NULL is fine */
-void rg_waiting_after_fork(struct rg_progress *progress);
 
 /* Any thread. 0: done; -EAGAIN: not within the time. deadline_ns: RG_NEVER_NS for no limit. */
 int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns);
