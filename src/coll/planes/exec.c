@@ -4,6 +4,13 @@
  * over memory. On one node it is one step. Across nodes an allreduce is: reduce inside the node
  * into the leader's `target` (or, where a node is one rank, a local pass that gathers and scales),
  * allreduce of target among the leaders, broadcast inside the node.
+ *
+ * A large one is cut into pieces, and the leaders exchange one piece while their nodes reduce the
+ * next one and broadcast the one before. So there are two lanes, inside and between, each with one
+ * step at a time in the order of the list:
+ *
+ *      inside      reduce 0   reduce 1              broadcast 0   reduce 2   broadcast 1 ...
+ *      between                allreduce 0 .......   allreduce 1 ...........
  */
 #include "coll/planes/exec.h"
 
@@ -18,9 +25,14 @@
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
 
-enum { NSTEPS_MAX = 3, NKINDS = RG_COLL_REDUCESCATTERV + 1, ACTIVITY_MAX = 40 };
+/* Below, a piece more costs as much as it gains. */
+enum { NPIECES = 4, PIECES_FROM_NBYTES = 32 << 20 };
+enum lane { LANE_INSIDE, LANE_BETWEEN, NLANES };
+enum { NSTEPS_MAX = 3 * NPIECES, NKINDS = RG_COLL_REDUCESCATTERV + 1, ACTIVITY_MAX = 40 };
 
 struct step {
+    enum lane lane;
+    int needs;               /* how many steps of the other lane come before */
     bool local;              /* a local pass, rg_reduce of one source, by no plane */
     struct rg_opened *wires; /* what it gathers is for this plane; NULL: it is no gathering */
     struct rg_opened *plane; /* NULL else: none takes it */
@@ -35,9 +47,11 @@ struct rg_exec {
     struct rg_scopes scopes;
 
     struct step steps[NSTEPS_MAX];
-    int nsteps, at;
+    int nsteps;
+    int at[NLANES], ndone[NLANES]; /* by lane: the step it is at, and how many it has done */
     bool watches;        /* some plane that is wired up has a watch */
-    bool active, posted; /* posted: the step's plane has an operation of ours in progress */
+    bool active;
+    bool posted[NLANES]; /* the step's plane has an operation of ours in progress */
     struct rg_coll *colls; /* of all steps, owned */
     size_t colls_capacity, ncolls;
     struct rg_store wiring;  /* counts, this member's bytes, all members' bytes */
@@ -224,12 +238,24 @@ static int reserve(struct rg_exec *exec, size_t n)
     }
     exec->ncolls = 0;
     exec->nsteps = 0;
-    exec->at = 0;
-    exec->posted = false;
+    for (int lane = 0; lane < NLANES; lane++) {
+        exec->at[lane] = exec->ndone[lane] = 0;
+        exec->posted[lane] = false;
+    }
     return 0;
 }
 
-/* A step of n copies of these; the caller changes them. */
+/* Steps of this lane so far. */
+static int count_steps(const struct rg_exec *exec, enum lane lane)
+{
+    int n = 0;
+
+    for (int i = 0; i < exec->nsteps; i++)
+        n += exec->steps[i].lane == lane;
+    return n;
+}
+
+/* A step of n copies of these, after all that were added before; the caller changes them. */
 static struct rg_coll *add_step(struct rg_exec *exec, enum rg_plane_scope which, bool local,
                                 enum rg_coll_kind kind, const struct rg_coll *colls, int n)
 {
@@ -237,6 +263,8 @@ static struct rg_coll *add_step(struct rg_exec *exec, enum rg_plane_scope which,
     struct step *step = &exec->steps[exec->nsteps++];
     struct rg_plane_task task;
 
+    step->lane = which == RG_SCOPE_LEADERS ? LANE_BETWEEN : LANE_INSIDE;
+    step->needs = count_steps(exec, step->lane == LANE_INSIDE ? LANE_BETWEEN : LANE_INSIDE);
     step->group = &scope->group;
     step->local = local;
     step->wires = NULL;
@@ -294,29 +322,91 @@ static void allreduce_inside(struct rg_exec *exec, enum rg_coll_kind kind,
     }
 }
 
+/* How many pieces: equal on all ranks, as it depends on nothing else. */
+static int pieces_of(const struct rg_exec *exec, const struct rg_coll *colls, int n)
+{
+    size_t nbytes = colls->count * rg_dtype_nbytes(colls->dtype);
+    bool inside = exec->team->size > exec->team->nnodes;
+
+    return n == 1 && inside && nbytes >= PIECES_FROM_NBYTES ? NPIECES : 1;
+}
+
+/* Elements from this one on, and of the target. */
+static struct rg_coll piece_of(const struct rg_coll *whole, int i, int npieces, char **target)
+{
+    size_t each = whole->count / (size_t) npieces, from = each * (size_t) i;
+    size_t offset = from * rg_dtype_nbytes(whole->dtype);
+    struct rg_coll piece = *whole;
+
+    piece.count = i + 1 < npieces ? each : whole->count - from;
+    piece.in = whole->in ? (const char *) whole->in + offset : NULL;
+    piece.out = whole->out ? (char *) whole->out + offset : NULL;
+    *target = *target ? *target + offset : NULL;
+    return piece;
+}
+
+/* False: there is nothing to do before the leaders come. */
+static bool reduce_inside(struct rg_exec *exec, const struct rg_coll *colls, int n, char *target)
+{
+    /* A factor before the reduction is always applied here, as nodes of one rank and of several
+     * must agree. */
+    bool needed = n > 1 || exec->team->node_size > 1 || colls->scale.pre != 1.0 || !colls->in;
+
+    if (needed) {
+        allreduce_inside(exec, RG_COLL_REDUCE, colls, n, target);
+        exec->steps[exec->nsteps - 1].needs = 0;
+    }
+    return needed;
+}
+
+/* Among the leaders. reduced: what the node gives is in the target. */
+static void exchange(struct rg_exec *exec, const struct rg_coll *colls, int n, bool reduced,
+                     char *target)
+{
+    struct rg_coll whole = colls[0], *step;
+
+    if (exec->team->node_rank != 0)
+        return;
+    whole.count = total_count(colls, n, NULL);
+    step = add_step(exec, RG_SCOPE_LEADERS, false, RG_COLL_ALLREDUCE, &whole, 1);
+    step->in = reduced ? target : colls->in;
+    step->out = target;
+    step->scale.pre = 1.0;
+}
+
+/* When so many exchanges are over. */
+static void share_inside(struct rg_exec *exec, const struct rg_coll *colls, int n, char *target,
+                         int nexchanged)
+{
+    if (exec->team->node_size == 1 && target == colls->out)
+        return;
+    allreduce_inside(exec, RG_COLL_BROADCAST, colls, n, target);
+    exec->steps[exec->nsteps - 1].needs = exec->team->node_rank == 0 ? nexchanged : 0;
+}
+
 static int compose_allreduce(struct rg_exec *exec, const struct rg_coll *colls, int n)
 {
-    const struct rg_team *team = exec->team;
-    char *target = NULL;
+    int npieces = pieces_of(exec, colls, n);
+    struct rg_coll pieces[NPIECES];
+    char *target = NULL, *targets[NPIECES];
     int rc = choose_target(exec, colls, n, &target);
 
     if (rc < 0)
         return rc;
-    /* A factor before the reduction is always applied here, as nodes of one rank and of several
-     * must agree. */
-    if (n > 1 || team->node_size > 1 || colls->scale.pre != 1.0 || !colls->in)
-        allreduce_inside(exec, RG_COLL_REDUCE, colls, n, target);
-    if (team->node_rank == 0) {
-        struct rg_coll whole = colls[0], *step;
-
-        whole.count = total_count(colls, n, NULL);
-        step = add_step(exec, RG_SCOPE_LEADERS, false, RG_COLL_ALLREDUCE, &whole, 1);
-        step->in = exec->nsteps == 1 ? colls->in : target;
-        step->out = target;
-        step->scale.pre = 1.0;
+    if (npieces == 1) {
+        exchange(exec, colls, n, reduce_inside(exec, colls, n, target), target);
+        share_inside(exec, colls, n, target, 1);
+        return 0;
     }
-    if (team->node_size > 1 || target != colls->out)
-        allreduce_inside(exec, RG_COLL_BROADCAST, colls, n, target);
+    for (int i = 0; i < npieces; i++) {
+        targets[i] = target;
+        pieces[i] = piece_of(colls, i, npieces, &targets[i]);
+        exchange(exec, &pieces[i], 1, reduce_inside(exec, &pieces[i], 1, targets[i]), targets[i]);
+        /* That waits for the network: what comes next is reduced first. */
+        if (i > 0)
+            share_inside(exec, &pieces[i - 1], 1, targets[i - 1], i);
+    }
+    share_inside(exec, &pieces[npieces - 1], 1, targets[npieces - 1], npieces);
     return 0;
 }
 
@@ -515,18 +605,18 @@ static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_move
     }
     if (!step->plane)
         return refuse(exec, step, err);
-    if (!exec->posted) {
+    if (!exec->posted[step->lane]) {
         rc = post_step(step);
         if (rc < 0)
             return rg_error_set(err, -rc, "plane %s refused an operation: %s",
                                 step->plane->ops->name, strerror(-rc));
-        exec->posted = true;
+        exec->posted[step->lane] = true;
     }
     rc = step->plane->ops->progress(step->plane->state, &moved, err);
     *ret_moved |= moved || rc == 1;
     if (rc != 1)
         return rc;
-    exec->posted = false;
+    exec->posted[step->lane] = false;
     if (step->wires) {
         rc = wire_up(exec, step, err);
         return rc < 0 ? rc : 1;
@@ -534,30 +624,69 @@ static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_move
     return step->nposted == step->ncolls;
 }
 
+/* The step that a lane is at; NULL: it has no more. */
+static struct step *step_of(struct rg_exec *exec, enum lane lane)
+{
+    int *at = &exec->at[lane];
+
+    while (*at < exec->nsteps && exec->steps[*at].lane != lane)
+        ++*at;
+    return *at < exec->nsteps ? &exec->steps[*at] : NULL;
+}
+
 const char *rg_exec_activity(const struct rg_exec *exec)
 {
-    const struct step *step;
+    const struct step *step = NULL;
 
     if (exec->nsteps == 0)
         return "REIGEN_LOCAL";
-    step = &exec->steps[exec->at < exec->nsteps ? exec->at : exec->nsteps - 1];
+    /* What goes between nodes takes longest. */
+    for (int i = exec->nsteps - 1; i >= 0 && !step; i--)
+        if (exec->posted[exec->steps[i].lane] && exec->at[exec->steps[i].lane] == i)
+            step = &exec->steps[i];
+    if (!step)
+        step = &exec->steps[exec->nsteps - 1];
     return exec->activities[step->plane ? step->plane->number + 1 : 0][step->colls[0].kind];
+}
+
+/* As far as the lane can go now. 0, or -errno. */
+static int progress_lane(struct rg_exec *exec, enum lane lane, bool *ret_moved,
+                         struct rg_error *err)
+{
+    enum lane other = lane == LANE_INSIDE ? LANE_BETWEEN : LANE_INSIDE;
+    struct step *step;
+
+    while ((step = step_of(exec, lane)) != NULL && step->needs <= exec->ndone[other]) {
+        int rc = progress_step(exec, step, ret_moved, err);
+
+        if (rc <= 0)
+            return rc;
+        exec->at[lane]++;
+        exec->ndone[lane]++;
+    }
+    return 0;
 }
 
 int rg_exec_progress(struct rg_exec *exec, bool *ret_moved, struct rg_error *err)
 {
-    *ret_moved = false;
-    while (exec->active && exec->at < exec->nsteps) {
-        int rc = progress_step(exec, &exec->steps[exec->at], ret_moved, err);
+    int ndone = 0, before = -1;
 
-        if (rc < 0) {
-            exec->active = false;
-            return rc;
+    *ret_moved = false;
+    /* Where one lane has gone on the other one may. */
+    while (exec->active && ndone < exec->nsteps && ndone != before) {
+        before = exec->ndone[LANE_INSIDE] + exec->ndone[LANE_BETWEEN];
+        for (int lane = 0; lane < NLANES; lane++) {
+            int rc = progress_lane(exec, (enum lane) lane, ret_moved, err);
+
+            if (rc < 0) {
+                exec->active = false;
+                return rc;
+            }
         }
-        if (rc == 0)
-            return 0;
-        exec->at++;
+        ndone = exec->ndone[LANE_INSIDE] + exec->ndone[LANE_BETWEEN];
     }
+    if (exec->active && ndone < exec->nsteps)
+        return 0;
     exec->active = false;
     return 1;
 }

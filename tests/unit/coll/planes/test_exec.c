@@ -182,6 +182,19 @@ static int member_allreduces(struct member *member)
     return result;
 }
 
+/* Of so many bytes that they go in pieces. */
+static int member_allreduces_much(struct member *member)
+{
+    static const struct rg_scale plain = { 1.0, 1.0, 1 }, scaled = { 2.0, 0.25, 1 };
+    struct rank rank;
+    int result = rank_open(&rank, member) != 0 ||
+                 do_allreduce(&rank, 8u << 20, scaled, 1, 0) ||
+                 do_allreduce(&rank, (8u << 20) + 3, plain, -1, -1);
+
+    rg_exec_destroy(rank.exec, 0);
+    return result;
+}
+
 static int member_fuses(struct member *member)
 {
     const struct layout *layout = member->arg;
@@ -296,6 +309,12 @@ static void allreduce_spans_nodes_of_any_size(void **state)
     run_layouts(member_allreduces);
 }
 
+static void large_tensors_span_nodes_in_pieces(void **state)
+{
+    (void) state;
+    run_layouts(member_allreduces_much);
+}
+
 static void fused_tensors_span_nodes(void **state)
 {
     (void) state;
@@ -344,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allreduce_spans_nodes_of_any_size),
+        cmocka_unit_test(large_tensors_span_nodes_in_pieces),
         cmocka_unit_test(fused_tensors_span_nodes),
         cmocka_unit_test(broadcast_reaches_all_from_any_root),
         cmocka_unit_test(other_kinds_go_over_all_ranks),
