@@ -222,8 +222,10 @@ static bool settle(struct rg_held *held, struct mark *mark)
         return false;
     unlist(held, mark);
     mark->whole = true;
-    for (int i = 0; i < held->options.nsources; i++)
+    for (int i = 0; i < held->options.nsources; i++) {
         any |= mark->here[i] && !mark->told[i];
+        mark->told[i] = mark->here[i];
+    }
     if (any)
         tell(held, RG_HELD_WHOLE, mark);
     return true;

@@ -200,6 +200,21 @@ static void a_number_that_is_called_in_is_not_kept_back(void **state)
     rg_held_destroy(held);
 }
 
+static void what_went_up_as_a_whole_is_not_told_again_when_its_number_is_called_in(void **state)
+{
+    struct told told;
+    struct rg_held *held = new_held(&told);
+
+    (void) state;
+    for (int source = 0; source < 3; source++)
+        rg_held_offer(held, source, 1, 0);
+    rg_held_flush(held);
+    assert_int_equal(told.n, 1);
+    rg_held_evict(held, 1); /* said before that offer came to where it is decided */
+    assert_int_equal(told.n, 1);
+    rg_held_destroy(held);
+}
+
 static void names_come_together_but_for_what_differs(void **state)
 {
     struct rg_order_frame a = new_offer("a", 4), other = new_offer("a", 5), bad = new_offer("b", 4);
@@ -267,6 +282,7 @@ int main(void)
         cmocka_unit_test(what_could_be_overtaken_is_told_first),
         cmocka_unit_test(who_has_joined_is_not_waited_for),
         cmocka_unit_test(a_number_that_is_called_in_is_not_kept_back),
+        cmocka_unit_test(what_went_up_as_a_whole_is_not_told_again_when_its_number_is_called_in),
         cmocka_unit_test(names_come_together_but_for_what_differs),
         cmocka_unit_test(all_leaders_stand_below_their_parents),
     };
