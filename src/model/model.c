@@ -415,8 +415,9 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
     }
 }
 
-/* One shot is taken for doubling only if it saves this. */
+/* One shot is taken for doubling only if it saves this; and what is not small goes directly. */
 #define ONE_SHOT_SAVES_NS 150000
+#define DIRECT_SAVES_NS 50000
 
 /* Whether it sends no more bytes than an allreduce has to. */
 static bool is_frugal(const struct rg_model_task *task, enum rg_model_direct way)
@@ -425,12 +426,21 @@ static bool is_frugal(const struct rg_model_task *task, enum rg_model_direct way
            (way == RG_MODEL_DIRECT_DOUBLING && task->nhosts == 2);
 }
 
+/* What must be beaten, as the prediction is not better than that; and among hosts that are near,
+ * the chunks of the agreed way do more at a time than the formulas see. */
+static uint64_t limit_ns(const struct rg_model *model, const struct rg_model_task *task)
+{
+    uint64_t agreed = rg_model_direct_ns(model, task, RG_MODEL_AGREED);
+    uint64_t least = agreed / 10 > DIRECT_SAVES_NS ? agreed / 10 : DIRECT_SAVES_NS;
+
+    return agreed > least ? agreed - least : 0;
+}
+
 enum rg_model_direct rg_model_direct(const struct rg_model *model,
                                      const struct rg_model_task *task)
 {
     bool small = task->nbytes <= RG_MODEL_DIRECT_SMALL;
-    uint64_t agreed = rg_model_direct_ns(model, task, RG_MODEL_AGREED);
-    uint64_t least = small ? RG_MODEL_NEVER : agreed - agreed / 10;
+    uint64_t least = small ? RG_MODEL_NEVER : limit_ns(model, task);
     enum rg_model_direct best = RG_MODEL_AGREED;
 
     for (int w = RG_MODEL_DIRECT_DOUBLING; w < RG_MODEL_NDIRECT; w++) {
