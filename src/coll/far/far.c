@@ -344,14 +344,14 @@ static int keep(struct rg_far *far, struct rg_far_use *use, const struct rg_far_
         if (early->frame.seq == frame->seq && early->frame.level == frame->level &&
             early->node == link->node)
             return -EPROTO;
-    if (far->early_nbytes + frame->nbytes > EARLY_NBYTES_MAX)
+    if (far->early_nbytes + rg_far_early_nbytes(frame) > EARLY_NBYTES_MAX)
         return -EPROTO;
     early = rg_far_copy(frame, link->node, payload);
     if (!early)
         return -ENOMEM;
     early->next = use->early;
     use->early = early;
-    far->early_nbytes += frame->nbytes;
+    far->early_nbytes += rg_far_early_nbytes(frame);
     far->nearly++;
     if (!begun && use->next && frame->seq == use->next)
         far->events.on_early(far->events.arg, frame->id, frame->seq, frame->round);

@@ -70,6 +70,8 @@ static inline int rg_far_npairs(const struct rg_far *far)
 /* ---- far_uses.c */
 /* The use of a number, or NULL. */
 struct rg_far_use *rg_far_use_of(const struct rg_far *far, uint32_t id);
+/* The memory that a kept frame takes. */
+size_t rg_far_early_nbytes(const struct rg_far_frame *frame);
 /* A frame that is kept has been taken out of the use's list. */
 void rg_far_take_out(struct rg_far *far, const struct rg_far_early *early);
 /* NULL: out of memory. */

@@ -221,6 +221,8 @@ void rg_far_link_flush(struct rg_far_link *link)
     if (link->state == RG_FAR_OPEN && queued == 0)
         sent = transmit(link, link->iov, link->niov);
     keep(link, sent);
+    if (link->state == RG_FAR_LOST)
+        rg_buf_clear(&link->out);
 }
 
 /* ------------------------------------------------------------ receiving */

@@ -13,15 +13,20 @@ struct rg_far_use *rg_far_use_of(const struct rg_far *far, uint32_t id)
     return id < far->uses_capacity ? far->uses[id] : NULL;
 }
 
+size_t rg_far_early_nbytes(const struct rg_far_frame *frame)
+{
+    return sizeof(struct rg_far_early) + frame->nbytes;
+}
+
 void rg_far_take_out(struct rg_far *far, const struct rg_far_early *early)
 {
-    far->early_nbytes -= early->frame.nbytes;
+    far->early_nbytes -= rg_far_early_nbytes(&early->frame);
     far->nearly--;
 }
 
 struct rg_far_early *rg_far_copy(const struct rg_far_frame *frame, int node, const uint8_t *payload)
 {
-    struct rg_far_early *early = malloc(sizeof(*early) + frame->nbytes);
+    struct rg_far_early *early = malloc(rg_far_early_nbytes(frame));
 
     if (!early)
         return NULL;

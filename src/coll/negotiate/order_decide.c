@@ -675,6 +675,8 @@ static void grant(struct rg_decider *decider, struct record *record, struct rg_o
         record->seq = decider->seqs[record->id];
     if (record->seq == 0)
         record->seq = 1;
+    if (record->seq >= RG_ORDER_USES_MAX)
+        return;
     record->direct = true;
     record->used_seq = record->slow.seq = 0;
     frame->flags |= (uint8_t) (way << RG_ORDER_WAY_SHIFT);

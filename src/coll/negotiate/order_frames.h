@@ -70,6 +70,9 @@
 #include "coll/ground/types.h"
 
 #define RG_ORDER_NAME_MAX 1024
+/* Uses of a number that may go directly: afterwards they are agreed on, as their count must not
+ * come round. */
+#define RG_ORDER_USES_MAX UINT32_C(0xf0000000)
 #define RG_ORDER_TEXT_MAX (64u << 10)
 #define RG_ORDER_NUMBERS_MAX 4096 /* of a frame, or decisions */
 #define RG_ORDER_PAYLOAD_MAX (RG_ORDER_NAME_MAX + RG_ORDER_TEXT_MAX + 1024)

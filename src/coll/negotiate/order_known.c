@@ -211,6 +211,7 @@ int rg_known_begin(struct rg_known *known, const char *name, const struct rg_sig
     if (entry && entry->begun)
         return -EAGAIN;
     if (!entry || !entry->direct || entry->is_void || entry->retired ||
+        entry->next >= RG_ORDER_USES_MAX ||
         rg_signature_compare(NULL, &entry->sig, 0, sig, 0, NULL) < 0)
         return 0;
     begin(known, entry, RG_BEGUN_OWN);

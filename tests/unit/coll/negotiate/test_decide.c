@@ -580,6 +580,24 @@ static void learn(struct rg_known *known, uint32_t id, uint32_t seq, const char 
     assert_int_equal(rg_known_decided(known, &frame, ignore_decision, NULL, NULL), 0);
 }
 
+static void uses_end_before_their_count_comes_round(void **state)
+{
+    struct rg_signature sig = allreduce_of(4);
+    struct rg_use use, refused;
+    struct rg_known *known;
+
+    (void) state;
+    assert_int_equal(rg_known_create(&known), 0);
+    learn(known, 3, RG_ORDER_USES_MAX - 1, "a");
+    assert_int_equal(rg_known_begin(known, "a", &sig, &use), 1);
+    rg_known_done(known, 3, &use);
+    assert_int_equal(rg_known_begin(known, "a", &sig, &use), 0);
+    /* It is offered, and so refuses the use. */
+    assert_int_equal(rg_known_number(known, "a", &sig, &refused), 0);
+    assert_true(refused.id == 3 && refused.seq == RG_ORDER_USES_MAX);
+    rg_known_destroy(known);
+}
+
 static void a_use_is_begun_once_and_is_over_or_void(void **state)
 {
     struct rg_signature sig = allreduce_of(4), other = allreduce_of(5);
@@ -689,6 +707,7 @@ int main(void)
         cmocka_unit_test(a_number_is_kept_until_nobody_owes_an_answer),
         cmocka_unit_test(ways_that_part_again_and_again_are_agreed_on),
         cmocka_unit_test(after_a_shutdown_what_not_all_have_begun_is_void),
+        cmocka_unit_test(uses_end_before_their_count_comes_round),
         cmocka_unit_test(a_use_is_begun_once_and_is_over_or_void),
         cmocka_unit_test(a_number_that_is_called_in_lends_nothing),
         cmocka_unit_test(frames_refuse_every_cut_and_damage),
