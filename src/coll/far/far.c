@@ -320,12 +320,17 @@ void rg_far_drop(struct rg_far *far, struct rg_far_op *op)
     use->op = NULL;
 }
 
-void rg_far_abort(struct rg_far *far)
+static void drop_all(struct rg_far *far)
 {
     rg_far_flush(far);
     for (uint32_t id = 0; id < far->uses_capacity; id++)
         if (far->uses[id] && far->uses[id]->op)
             rg_far_drop(far, far->uses[id]->op);
+}
+
+void rg_far_abort(struct rg_far *far)
+{
+    drop_all(far);
     far->dead = true;
     for (int i = 0; i < far->nlinks; i++)
         rg_far_link_fini(&far->links[i]);
@@ -555,6 +560,7 @@ void rg_far_destroy(struct rg_far *far, int timeout_ms)
     if (!far)
         return;
     deadline_ns = rg_now_ns() + (uint64_t) (timeout_ms > 0 ? timeout_ms : 0) * RG_NS_PER_MS;
+    drop_all(far);
     for (int i = 0; i < far->nlinks && !far->dead; i++)
         rg_far_link_drain(&far->links[i], far->team, deadline_ns);
     for (int i = 0; i < far->nlinks; i++)
