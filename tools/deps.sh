@@ -32,7 +32,9 @@ kubernetes='containerd runc containernetworking-plugins iptables conntrack iprou
 fresh='debootstrap util-linux git'
 # make deb: which packages a program needs.
 deb='dpkg-dev'
-bench='cmake libopenmpi-dev openmpi-bin iperf3 ca-certificates'
+# The peers, and simulated hosts.
+bench='cmake libopenmpi-dev openmpi-bin iperf3 ca-certificates iproute2 iptables util-linux procps
+    openssh-client openssh-server'
 # To compile Horovod against Debian's PyTorch.
 bench="$bench libtorch-dev pybind11-dev python3-dev python3-pip python3-wheel python3-setuptools
     python3-cffi python3-psutil python3-yaml python3-cloudpickle python3-packaging"
