@@ -21,17 +21,19 @@ static void to_coordinator(struct rg_decider *decider, int node,
                            const struct rg_order_frame *frame)
 {
     struct rg_order_frame out;
-    int both[] = { 0, 1 };
+    static const int both[] = { 0, 1 };
+    bool whole = frame->type <= RG_ORDER_OFFER && frame->flags & RG_ORDER_WHOLE;
+    const int *nodes = whole ? both : &node;
+    int n = whole ? 2 : 1;
 
     switch (frame->type) {
     case RG_ORDER_OFFER_NEW:
         rg_decider_refuse(decider, node, frame->name, frame->id, frame->seq);
-        rg_decider_offer(decider, node, frame->name, &frame->sig, frame->text);
+        rg_decider_offer(decider, nodes, n, frame, 0);
         break;
     case RG_ORDER_OFFER:
         for (size_t i = 0; i < frame->nnumbers; i++)
-            rg_decider_offer_all(decider, frame->flags & RG_ORDER_WHOLE ? both : &node,
-                                 frame->flags & RG_ORDER_WHOLE ? 2 : 1, frame, frame->numbers[i]);
+            rg_decider_offer(decider, nodes, n, frame, frame->numbers[i]);
         break;
     case RG_ORDER_JOIN:
         rg_decider_join(decider, node, (int) frame->rank, frame->flags & RG_ORDER_IS_CLEAR);

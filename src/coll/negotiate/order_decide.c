@@ -398,23 +398,8 @@ static int offer(struct rg_decider *decider, const int *nodes, int n, struct rec
     return r;
 }
 
-int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
-                     const struct rg_signature *sig, const char *text)
-{
-    struct record *record = get_record(decider, name);
-
-    return record ? offer(decider, &node, 1, record, sig, text) : -ENOMEM;
-}
-
-int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id)
-{
-    struct record *record = id > 0 && id < decider->nids ? decider->by_id[id] : NULL;
-
-    return record ? offer(decider, &node, 1, record, &record->known, NULL) : -EPROTO;
-}
-
-int rg_decider_offer_all(struct rg_decider *decider, const int *nodes, int n,
-                         const struct rg_order_frame *frame, uint32_t id)
+int rg_decider_offer(struct rg_decider *decider, const int *nodes, int n,
+                     const struct rg_order_frame *frame, uint32_t id)
 {
     bool named = frame->type == RG_ORDER_OFFER_NEW;
     struct record *record = named ? get_record(decider, frame->name)

@@ -42,17 +42,11 @@ struct rg_decider_options {
 int rg_decider_create(const struct rg_decider_options *options, struct rg_decider **ret_decider);
 void rg_decider_destroy(struct rg_decider *decider); /* NULL is fine */
 
-/* A node's offer by name (text: why it fails there, or "") or by number. 0; -EPROTO offered twice,
- * or no such number;
- * -ENOMEM. */
-int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
-                     const struct rg_signature *sig, const char *text);
-int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id);
-/* What an OFFER_NEW, or one number of an OFFER, says of all these nodes: those that have offered
- * it, or have joined, are left out. 0; -EPROTO also when the offer is older than its last decision;
- * -ENOMEM. */
-int rg_decider_offer_all(struct rg_decider *decider, const int *nodes, int n,
-                         const struct rg_order_frame *frame, uint32_t id);
+/* What an OFFER_NEW (text: why it fails there, or ""), or one number of an OFFER, says of all these
+ * nodes: of several, those that have offered it, or have joined, are left out. 0; -EPROTO: offered
+ * twice, no such number, or older than its last decision; -ENOMEM. */
+int rg_decider_offer(struct rg_decider *decider, const int *nodes, int n,
+                     const struct rg_order_frame *frame, uint32_t id);
 /* The node has not begun this direct use of the name, and will not. Unless it is over, or void
  * already, it is void now. 0 or -ENOMEM. */
 int rg_decider_refuse(struct rg_decider *decider, int node, const char *name, uint32_t id,

@@ -25,10 +25,10 @@ static int on_offers(struct rg_order *order, const struct rg_order_frame *frame)
     if (frame->type == RG_ORDER_OFFER_NEW) {
         r = rg_decider_refuse(order->decider, (int) frame->node, frame->name, frame->id,
                               frame->seq);
-        return r < 0 ? r : rg_decider_offer_all(order->decider, order->scratch, n, frame, 0);
+        return r < 0 ? r : rg_decider_offer(order->decider, order->scratch, n, frame, 0);
     }
     for (size_t i = 0; i < frame->nnumbers && r == 0; i++)
-        r = rg_decider_offer_all(order->decider, order->scratch, n, frame, frame->numbers[i]);
+        r = rg_decider_offer(order->decider, order->scratch, n, frame, frame->numbers[i]);
     return r;
 }
 

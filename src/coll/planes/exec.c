@@ -636,16 +636,13 @@ static struct step *step_of(struct rg_exec *exec, enum lane lane)
 
 const char *rg_exec_activity(const struct rg_exec *exec)
 {
-    const struct step *step = NULL;
+    const struct step *step;
+    /* What goes between nodes takes longest. */
+    enum lane lane = exec->posted[LANE_BETWEEN] ? LANE_BETWEEN : LANE_INSIDE;
 
     if (exec->nsteps == 0)
         return "REIGEN_LOCAL";
-    /* What goes between nodes takes longest. */
-    for (int i = exec->nsteps - 1; i >= 0 && !step; i--)
-        if (exec->posted[exec->steps[i].lane] && exec->at[exec->steps[i].lane] == i)
-            step = &exec->steps[i];
-    if (!step)
-        step = &exec->steps[exec->nsteps - 1];
+    step = &exec->steps[exec->posted[lane] ? exec->at[lane] : exec->nsteps - 1];
     return exec->activities[step->plane ? step->plane->number + 1 : 0][step->colls[0].kind];
 }
 

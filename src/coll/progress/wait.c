@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "coll/ground/config.h"
 #include "coll/ground/report.h"
+#include "coll/net/listener.h"
 #include "coll/progress/inline.h"
 #include "coll/progress/multi.h"
 #include "coll/progress/run.h"
@@ -27,7 +28,9 @@
 #define YIELD_CROWDED_NS 1000000   /* the same when there are more ranks than cores */
 #define LOOKS_PER_CLOCK 32
 #define FDS_PER_RANK 3 /* the control connection, and what carries data, in two groups */
-#define FDS_BESIDES 16
+/* The listener's, for each of two who may wait for it, as strangers are not to crowd out the ranks;
+ * and a few more. */
+#define FDS_BESIDES (2 * (RG_LISTENER_PENDING_MAX + 1) + 16)
 /* A yield that takes so long has let somebody compute. */
 #define YIELDED_NS 100000
 #define CROWDED_MIN_NS (10 * RG_NS_PER_MS)

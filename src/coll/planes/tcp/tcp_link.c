@@ -157,12 +157,9 @@ void rg_tcp_look(const struct rg_tcp_links *links, uint64_t *ret_round_trip_ns, 
     *ret_round_trip_ns = *ret_rate = 0;
     for (int i = 0; i < links->group.nmembers; i++) {
         const struct rg_tcp_link *link = &links->links[i];
-        struct tcp_info info;
+        uint64_t ns = link->state == RG_TCP_OPEN ? rg_sock_round_trip_ns(link->fd) : 0;
 
-        /* Without a measurement the kernel has the greatest number. */
-        if (look(link, &info) && info.tcpi_min_rtt < UINT32_MAX &&
-            info.tcpi_min_rtt * (RG_NS_PER_MS / 1000) > *ret_round_trip_ns)
-            *ret_round_trip_ns = info.tcpi_min_rtt * (RG_NS_PER_MS / 1000);
+        *ret_round_trip_ns = ns > *ret_round_trip_ns ? ns : *ret_round_trip_ns;
         if (link->rate > 0 && (*ret_rate == 0 || link->rate < *ret_rate))
             *ret_rate = link->rate;
     }

@@ -28,6 +28,23 @@ static struct rg_decider *new_decider(int nnodes, size_t fusion_nbytes, int capa
     return decider;
 }
 
+/* Of one node, which has heard of all decisions. */
+static int offer(struct rg_decider *decider, int node, const char *name,
+                 const struct rg_signature *sig, const char *text)
+{
+    struct rg_order_frame frame = { .type = RG_ORDER_OFFER_NEW, .epoch = UINT64_MAX, .name = name,
+                                    .sig = *sig, .text = text };
+
+    return rg_decider_offer(decider, &node, 1, &frame, 0);
+}
+
+static int offer_id(struct rg_decider *decider, int node, uint32_t id)
+{
+    struct rg_order_frame frame = { .type = RG_ORDER_OFFER, .epoch = UINT64_MAX };
+
+    return rg_decider_offer(decider, &node, 1, &frame, id);
+}
+
 static void expect_none(struct rg_decider *decider)
 {
     struct rg_order_frame frame;
@@ -54,7 +71,7 @@ static void an_operation_is_decided_when_all_nodes_have_offered_it(void **state)
     assert_int_equal(rg_decider_missing(decider, "allreduce.a", missing), 0);
     for (int node = 0; node < 3; node++) {
         expect_none(decider);
-        assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
+        assert_int_equal(offer(decider, node, "allreduce.a", &sig, ""), 0);
         assert_int_equal(rg_decider_missing(decider, "allreduce.a", missing), 2 - node);
         for (int other = 0; other < 3; other++)
             assert_int_equal(missing[other], other > node);
@@ -66,9 +83,9 @@ static void an_operation_is_decided_when_all_nodes_have_offered_it(void **state)
     assert_int_equal(frame.id, 1);
     expect_none(decider);
     /* The second time it goes by number, whoever offers how. */
-    assert_int_equal(rg_decider_offer_id(decider, 2, 1), 0);
-    assert_int_equal(rg_decider_offer_id(decider, 1, 1), 0);
-    assert_int_equal(rg_decider_offer(decider, 0, "allreduce.a", &sig, ""), 0);
+    assert_int_equal(offer_id(decider, 2, 1), 0);
+    assert_int_equal(offer_id(decider, 1, 1), 0);
+    assert_int_equal(offer(decider, 0, "allreduce.a", &sig, ""), 0);
     frame = expect(decider, RG_ORDER_DECIDED);
     assert_int_equal(frame.id, 1);
     rg_decider_destroy(decider);
@@ -81,8 +98,8 @@ static void a_mismatch_between_nodes_names_both_ranks_and_the_job_goes_on(void *
 
     (void) state;
     b.dtype = REIGEN_INT64;
-    rg_decider_offer(decider, 0, "allreduce.a", &a, "");
-    rg_decider_offer(decider, 1, "allreduce.a", &b, "");
+    offer(decider, 0, "allreduce.a", &a, "");
+    offer(decider, 1, "allreduce.a", &b, "");
     struct rg_order_frame frame = expect(decider, RG_ORDER_DECIDED_NEW);
 
     assert_int_equal(frame.id, 0);
@@ -91,8 +108,8 @@ static void a_mismatch_between_nodes_names_both_ranks_and_the_job_goes_on(void *
                                     "float32, rank 2: int64)");
     expect_none(decider);
     assert_int_equal(rg_decider_count(decider), 0);
-    rg_decider_offer(decider, 0, "allreduce.a", &a, "");
-    rg_decider_offer(decider, 1, "allreduce.a", &a, "");
+    offer(decider, 0, "allreduce.a", &a, "");
+    offer(decider, 1, "allreduce.a", &a, "");
     frame = expect(decider, RG_ORDER_DECIDED_NEW);
     assert_string_equal(frame.text, "");
     expect_none(decider);
@@ -105,8 +122,8 @@ static void an_error_found_inside_a_node_reaches_all(void **state)
     struct rg_signature sig = allreduce_of(4);
 
     (void) state;
-    rg_decider_offer(decider, 1, "allreduce.a", &sig, "broken inside");
-    rg_decider_offer(decider, 0, "allreduce.a", &sig, "");
+    offer(decider, 1, "allreduce.a", &sig, "broken inside");
+    offer(decider, 0, "allreduce.a", &sig, "");
     assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).text, "broken inside");
     rg_decider_destroy(decider);
 }
@@ -117,10 +134,10 @@ static void offering_twice_or_an_unknown_number_is_refused(void **state)
     struct rg_signature sig = allreduce_of(4);
 
     (void) state;
-    assert_int_equal(rg_decider_offer_id(decider, 0, 1), -EPROTO);
-    assert_int_equal(rg_decider_offer_id(decider, 0, 0), -EPROTO);
-    assert_int_equal(rg_decider_offer(decider, 0, "x", &sig, ""), 0);
-    assert_int_equal(rg_decider_offer(decider, 0, "x", &sig, ""), -EPROTO);
+    assert_int_equal(offer_id(decider, 0, 1), -EPROTO);
+    assert_int_equal(offer_id(decider, 0, 0), -EPROTO);
+    assert_int_equal(offer(decider, 0, "x", &sig, ""), 0);
+    assert_int_equal(offer(decider, 0, "x", &sig, ""), -EPROTO);
     assert_int_equal(rg_decider_evicted(decider, 7, 1), -EPROTO);
     rg_decider_destroy(decider);
 }
@@ -132,13 +149,13 @@ static void joined_nodes_count_as_arrived_for_allreduces_only(void **state)
 
     (void) state;
     gather.kind = REIGEN_ALLGATHER;
-    rg_decider_offer(decider, 0, "allreduce.a", &sum, "");
+    offer(decider, 0, "allreduce.a", &sum, "");
     expect_none(decider);
     assert_int_equal(rg_decider_join(decider, 1, 3, true), 0);
     assert_int_equal(rg_decider_join(decider, 1, 3, true), -EPROTO);
     assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).text, "");
     expect_none(decider);
-    rg_decider_offer(decider, 0, "allgather.b", &gather, "");
+    offer(decider, 0, "allgather.b", &gather, "");
     assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).text,
                         "Allgather is not supported with Join at this time. Specify "
                         "sparse_to_dense=True if using DistributedOptimizer");
@@ -147,7 +164,7 @@ static void joined_nodes_count_as_arrived_for_allreduces_only(void **state)
     assert_int_equal(expect(decider, RG_ORDER_JOINED).rank, 1);
     expect_none(decider);
     /* All are back. */
-    rg_decider_offer(decider, 0, "allreduce.a", &sum, "");
+    offer(decider, 0, "allreduce.a", &sum, "");
     expect_none(decider);
     rg_decider_destroy(decider);
 }
@@ -164,7 +181,7 @@ static void what_is_ready_together_is_fused_up_to_the_threshold(void **state)
     (void) state;
     other.dtype = REIGEN_INT32;
     for (size_t i = 0; i < rg_array_len(list); i++)
-        rg_decider_offer(decider, 0, list[i].name, list[i].sig, "");
+        offer(decider, 0, list[i].name, list[i].sig, "");
     for (size_t i = 0; i < rg_array_len(list); i++) {
         struct rg_order_frame frame = expect(decider, RG_ORDER_DECIDED_NEW);
 
@@ -184,8 +201,8 @@ static void ever_new_names_do_not_pile_up(void **state)
     (void) state;
     for (int i = 0; i < 1000; i++) {
         snprintf(name, sizeof(name), "allreduce.%d", i);
-        rg_decider_offer(decider, 0, name, &sig, "");
-        rg_decider_offer(decider, 1, name, &sig, "");
+        offer(decider, 0, name, &sig, "");
+        offer(decider, 1, name, &sig, "");
         while (rg_decider_next(decider, &frame) > 0)
             if (frame.type == RG_ORDER_EVICT)
                 for (int node = 0; node < 2; node++)
@@ -206,17 +223,17 @@ static void an_offer_by_a_number_called_in_is_still_understood(void **state)
     (void) state;
     for (int i = 0; !evicted && i < 20; i++) {
         snprintf(name, sizeof(name), "allreduce.%d", i);
-        rg_decider_offer(decider, 0, name, &sig, "");
-        rg_decider_offer(decider, 1, name, &sig, "");
+        offer(decider, 0, name, &sig, "");
+        offer(decider, 1, name, &sig, "");
         while (rg_decider_next(decider, &frame) > 0)
             if (frame.type == RG_ORDER_EVICT)
                 evicted = frame.id;
     }
     assert_int_equal(evicted, 1);
-    assert_int_equal(rg_decider_offer_id(decider, 1, evicted), 0);
+    assert_int_equal(offer_id(decider, 1, evicted), 0);
     for (int node = 0; node < 2; node++)
         assert_int_equal(rg_decider_evicted(decider, evicted, 1), 0);
-    assert_int_equal(rg_decider_offer(decider, 0, "allreduce.0", &sig, ""), 0);
+    assert_int_equal(offer(decider, 0, "allreduce.0", &sig, ""), 0);
     frame = expect(decider, RG_ORDER_DECIDED_NEW);
     assert_string_equal(frame.name, "allreduce.0");
     rg_decider_destroy(decider);
@@ -245,7 +262,7 @@ static struct rg_decider *new_direct(int nnodes, int capacity)
 
     assert_int_equal(rg_decider_create(&options, &decider), 0);
     for (int node = 0; node < nnodes; node++)
-        assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
+        assert_int_equal(offer(decider, node, "allreduce.a", &sig, ""), 0);
     frame = expect(decider, RG_ORDER_DECIDED_NEW);
     assert_int_equal(frame.id, 1);
     assert_int_equal(frame.seq, 1);
@@ -258,7 +275,7 @@ static void offer_everywhere(struct rg_decider *decider, const char *name,
                              const struct rg_signature *sig)
 {
     for (int node = 0; node < 2; node++)
-        assert_int_equal(rg_decider_offer(decider, node, name, sig, ""), 0);
+        assert_int_equal(offer(decider, node, name, sig, ""), 0);
 }
 
 static void groups_are_fused_like_tensors(void **state)
@@ -310,7 +327,7 @@ static void refuse(struct rg_decider *decider, int node, const struct rg_signatu
                    uint32_t seq)
 {
     assert_int_equal(rg_decider_refuse(decider, node, "allreduce.a", 1, seq), 0);
-    assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", sig, ""), 0);
+    assert_int_equal(offer(decider, node, "allreduce.a", sig, ""), 0);
 }
 
 static void only_allreduces_that_are_not_large_and_barriers_may_go_directly(void **state)
@@ -348,14 +365,14 @@ static void what_is_fused_goes_directly_only_if_it_is_small(void **state)
     assert_int_equal(rg_decider_create(&options, &decider), 0);
     for (int i = 0; i < 3; i++)
         for (int node = 0; node < 2; node++)
-            rg_decider_offer(decider, node, names[i], i == 1 ? &small : &more, "");
+            offer(decider, node, names[i], i == 1 ? &small : &more, "");
     assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, RG_ORDER_MORE);
     assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, RG_ORDER_MORE | DIRECTLY);
     assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, 0);
     expect_none(decider);
     /* It comes alone. */
     for (int node = 0; node < 2; node++)
-        rg_decider_offer(decider, node, names[2], &more, "");
+        offer(decider, node, names[2], &more, "");
     assert_int_equal(expect(decider, RG_ORDER_DECIDED).flags, DIRECTLY);
     expect_none(decider);
     rg_decider_destroy(decider);
@@ -377,17 +394,17 @@ static void what_one_refuses_is_void_and_decided_when_all_have_answered(void **s
     assert_int_equal(frame.seq, 7);
     expect_none(decider);
     /* Node 0 had begun it, and offers by number; node 1 lacks it, and comes to it later. */
-    assert_int_equal(rg_decider_offer_id(decider, 0, 1), 0);
+    assert_int_equal(offer_id(decider, 0, 1), 0);
     assert_int_equal(rg_decider_lack(decider, 1, 1, 7), 0);
     expect_none(decider);
-    assert_int_equal(rg_decider_offer_id(decider, 1, 1), 0);
+    assert_int_equal(offer_id(decider, 1, 1), 0);
     frame = expect(decider, RG_ORDER_DECIDED_NEW);
     assert_int_equal(frame.id, 0);
     assert_non_null(strstr(frame.text, "Mismatched ALLREDUCE tensor shapes"));
     expect_none(decider);
     /* It goes on as it was. */
     for (int node = 0; node < 3; node++)
-        assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
+        assert_int_equal(offer(decider, node, "allreduce.a", &sig, ""), 0);
     frame = expect(decider, RG_ORDER_DECIDED);
     assert_int_equal(frame.flags, DIRECTLY);
     assert_int_equal(frame.seq, 8);
@@ -407,7 +424,7 @@ static void a_joined_node_answers_before_a_void_use_is_decided(void **state)
     expect(decider, RG_ORDER_VOID);
     assert_int_equal(rg_decider_lack(decider, 2, 1, 1), 0);
     expect_none(decider);
-    assert_int_equal(rg_decider_offer_id(decider, 1, 1), 0);
+    assert_int_equal(offer_id(decider, 1, 1), 0);
     assert_string_equal(expect(decider, RG_ORDER_DECIDED).name, "allreduce.a");
     rg_decider_destroy(decider);
 }
@@ -441,7 +458,7 @@ static void who_takes_long_is_waited_for_by_those_who_say_so(void **state)
     assert_true(missing[1] && !missing[0] && !missing[2]);
     /* Node 1 waits in an allgather of this name. */
     gather.kind = REIGEN_ALLGATHER;
-    assert_int_equal(rg_decider_offer(decider, 1, "allgather.a", &gather, ""), 0);
+    assert_int_equal(offer(decider, 1, "allgather.a", &gather, ""), 0);
     for (int node = 0; node < 3; node++)
         rg_decider_blocked(decider, node, true);
     assert_true(rg_decider_crossed(decider, rg_now_ns() + RG_NS_PER_S, &err));
@@ -466,8 +483,8 @@ static struct rg_decider *new_called_in(void)
     for (int i = 0; !evicted && i < 20; i++) {
         snprintf(name, sizeof(name), "allgather.%d", i);
         sig.kind = REIGEN_ALLGATHER;
-        rg_decider_offer(decider, 0, name, &sig, "");
-        rg_decider_offer(decider, 1, name, &sig, "");
+        offer(decider, 0, name, &sig, "");
+        offer(decider, 1, name, &sig, "");
         while (rg_decider_next(decider, &frame) > 0)
             if (frame.type == RG_ORDER_EVICT && frame.id == 1)
                 evicted = frame.id;
@@ -486,7 +503,7 @@ static void a_number_is_kept_until_its_void_use_is_told(void **state)
     gather.kind = REIGEN_ALLGATHER;
     /* This one is decided first, and gets a number when that is told. */
     for (int node = 0; node < 2; node++)
-        assert_int_equal(rg_decider_offer(decider, node, "allgather.new", &gather, ""), 0);
+        assert_int_equal(offer(decider, node, "allgather.new", &gather, ""), 0);
     assert_int_equal(rg_decider_evicted(decider, 1, 1), 0);
     for (int node = 0; node < 2; node++)
         refuse(decider, node, &sig, 1);
@@ -511,7 +528,7 @@ static void a_number_is_kept_until_nobody_owes_an_answer(void **state)
     assert_int_equal(rg_decider_evicted(decider, 1, 5), 0);
     assert_int_equal(rg_decider_lack(decider, 1, 1, 5), 0);
     assert_int_equal(expect(decider, RG_ORDER_VOID).seq, 5);
-    assert_int_equal(rg_decider_offer(decider, 0, "allreduce.a", &sig, ""), 0);
+    assert_int_equal(offer(decider, 0, "allreduce.a", &sig, ""), 0);
     assert_int_equal(rg_decider_evicted(decider, 1, 6), 0);
     frame = expect(decider, RG_ORDER_DECIDED_NEW);
     assert_string_equal(frame.name, "allreduce.a");
@@ -533,7 +550,7 @@ static void ways_that_part_again_and_again_are_agreed_on(void **state)
         for (int node = 0; node < 2; node++) {
             if (use == 0 || frame.flags & DIRECTLY)
                 rg_decider_refuse(decider, node, "allreduce.a", 1, use == 0 ? 1 : frame.seq);
-            assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
+            assert_int_equal(offer(decider, node, "allreduce.a", &sig, ""), 0);
         }
         do {
             assert_int_equal(rg_decider_next(decider, &frame), 1);
