@@ -16,17 +16,20 @@ from bed.node import BedError, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / 'tests'
-#: Sends so many bytes from one host to another, and says how many seconds they were under way.
+#: Sends so many bytes from one host to another, and says how many seconds they were under way. The
+#: sender waits for a word, as bytes that came before the clock was read would not be counted.
 RECEIVE = """
 import socket, sys, time
 s = socket.create_server(('', 5000)); print('up', flush=True)
-c = s.accept()[0]; left = int(sys.argv[1]); began = time.monotonic()
+c = s.accept()[0]; left = int(sys.argv[1]); began = time.monotonic(); c.sendall(b'.')
 while left: left -= len(c.recv(left))
 print(time.monotonic() - began)
 """
 SEND = """
 import socket, sys
-socket.create_connection((sys.argv[1], 5000)).sendall(bytes(int(sys.argv[2])))
+c = socket.create_connection((sys.argv[1], 5000))
+c.recv(1)
+c.sendall(bytes(int(sys.argv[2])))
 """
 JOIN = """
 import socket, sys, threading, time
@@ -35,6 +38,7 @@ def take(c, left):
     c.sendall(b'.')
 s = socket.create_server(('', 5000)); print('up', flush=True)
 cs = [s.accept()[0] for _ in range(2)]; began = time.monotonic()
+[c.sendall(b'.') for c in cs]
 ts = [threading.Thread(target=take, args=(c, int(sys.argv[1]))) for c in cs]
 [t.start() for t in ts]; [t.join() for t in ts]
 print(time.monotonic() - began)
@@ -42,6 +46,7 @@ print(time.monotonic() - began)
 SEND_AND_WAIT = """
 import socket, sys
 c = socket.create_connection((sys.argv[1], 5000))
+c.recv(1)
 c.sendall(bytes(int(sys.argv[2])))
 c.recv(1)
 """

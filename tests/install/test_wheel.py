@@ -226,5 +226,5 @@ def test_run_and_the_launcher_find_each_other(venv, tmp_path):
                env={'PATH': '/usr/bin:/bin', 'HOME': str(tmp_path)})
     assert '[(0, 3), (1, 3), (2, 3)]' in done.stdout, done.stdout
     done = run('horovodrun', '--check-build', env=path_of(venv))
-    assert f'Frameworks as found by {venv}/bin/python' in done.stdout
+    assert f'Frameworks and NCCL as found by {venv}/bin/python' in done.stdout
     assert '[X] PyTorch' in done.stdout
