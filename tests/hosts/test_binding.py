@@ -40,6 +40,12 @@ def test_a_bound_rank_has_as_many_threads_as_cpus(clean2):
     assert {int(line.split()[1]) for line in done.stdout.splitlines()} == {len(cores()[0])}
 
 
+@IMAGES
+def test_threads_that_the_user_chose_hold_on_every_host(clean2, image):
+    done = reigen(clean2[1], '-H', 'node1:1,node2:1', *image, env={'OMP_NUM_THREADS': '17'})
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ['17', '17'], done.stderr
+
+
 def test_a_socket_is_all_its_cores(clean2):
     done = reigen(clean2[1], '-H', 'node2:1', '--bind-to', 'socket')
     assert bound(done)[0] >= cores()[0], done.stderr

@@ -22,7 +22,8 @@ struct bundle_host {
 };
 
 struct session_setup {
-    struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env */
+    struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env, and the caller's
+                                     * OMP_NUM_THREADS */
     struct rg_strv hosts;           /* NAME:RANKS of each */
     struct rg_strv tasks;           /* NAME:1 of each, where the job has roles */
     int rows, columns;              /* of rank 0's terminal */
@@ -56,8 +57,14 @@ static int add_env(struct rg_strv *env, const struct rg_strv *wanted, const char
 int session_collect_env(struct rg_session *session, struct rg_error *err)
 {
     struct session_setup *setup = session->setup;
-    int r = add_env(&setup->env, &session->o.job->env, "--env", err);
+    const char *threads = getenv("OMP_NUM_THREADS");
+    int r = 0;
 
+    /* As if by --env, which comes after it: where it is set, no rank has more threads than others. */
+    if (threads && *threads && rg_strv_addf(&setup->env, "OMP_NUM_THREADS=%s", threads) < 0)
+        r = rg_error_set(err, ENOMEM, "no memory for the environment");
+    if (r == 0)
+        r = add_env(&setup->env, &session->o.job->env, "--env", err);
     return r < 0 ? r : add_env(&setup->secret_env, &session->o.job->share_env, "--share-env", err);
 }
 
