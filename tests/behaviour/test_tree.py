@@ -41,6 +41,17 @@ def test_ranks_with_uneven_data_join():
     run('joins', size=SIZE, env=TREE)
 
 
+@pytest.mark.sanitize
+@pytest.mark.parametrize('capacity, seed', [(1024, 81), (3, 82), (6, 83), (3, 85)])
+def test_direct_sums_come_to_one_end_whatever_ranks_do(capacity, seed):
+    """As in test_collectives_direct: ranks join, and leave, with something in flight, which numbers
+    that are called in make void."""
+    ranks = run('direct', seed, 30, size=SIZE, timeout=60,
+                env={**TREE, 'HOROVOD_CACHE_CAPACITY': capacity})
+    assert all('rounds 30' in r.lines for r in ranks)
+    assert len({line for r in ranks for line in r.lines if line.startswith('end ')}) == 1
+
+
 def test_names_come_and_go():
     run('progress', 2000, size=SIZE, env={**TREE, 'REIGEN_CACHE_CAPACITY': 64})
 

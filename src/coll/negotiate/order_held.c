@@ -203,6 +203,13 @@ static bool has_joined(const struct rg_held *held, int source)
     return held->joined[source] == held->options.nnodes[source];
 }
 
+/* This node has joined, and offers what it had begun directly before, as that is void (order.h).
+ * The whole does not speak for who has joined, and may have gone up already. */
+static bool is_late(const struct rg_held *held, int source)
+{
+    return source == 0 && has_joined(held, source);
+}
+
 static bool is_complete(const struct rg_held *held, const struct mark *mark)
 {
     if (mark->nhere + held->njoined < held->options.nsources)
@@ -238,7 +245,9 @@ static int take(struct rg_held *held, int source, struct mark *mark, bool told)
     mark->told[source] = told;
     if (mark->nhere++ == 0)
         mark->since_ns = rg_now_ns();
-    if (settle(held, mark))
+    if (is_late(held, source))
+        tell_source(held, source, mark);
+    if (mark->whole || settle(held, mark))
         return held->status;
     if (mark->loose) {
         tell_source(held, source, mark);
@@ -255,7 +264,7 @@ int rg_held_offer(struct rg_held *held, int source, uint32_t id, uint64_t epoch)
 
     if (!mark)
         return -ENOMEM;
-    if (mark->here[source] || mark->whole || epoch < mark->decided)
+    if (mark->here[source] || (mark->whole && !is_late(held, source)) || epoch < mark->decided)
         return -EPROTO;
     return take(held, source, mark, false);
 }
@@ -268,7 +277,7 @@ int rg_held_offer_new(struct rg_held *held, int source, const struct rg_order_fr
 
     if (!mark)
         return -ENOMEM;
-    if (mark->here[source] || mark->whole)
+    if (mark->here[source] || (mark->whole && !is_late(held, source)))
         return -EPROTO;
     if (mark->signed_ && rg_signature_compare(NULL, &mark->sig, 0, &frame->sig, 0, NULL) < 0)
         odd = true;

@@ -179,6 +179,42 @@ static void who_has_joined_is_not_waited_for(void **state)
     rg_held_destroy(held);
 }
 
+/* Of what it had begun directly before it joined, and what is void now. */
+static void who_has_joined_offers_by_itself(void **state)
+{
+    struct rg_order_frame a = new_offer("a", 4);
+    struct told told;
+    struct rg_held *held = new_held(&told);
+
+    (void) state;
+    rg_held_join(held, 0);
+    assert_int_equal(rg_held_offer(held, 0, 1, 0), 0);
+    rg_held_flush(held);
+    assert_int_equal(told.n, 1);
+    expect_numbers(&told, 0, 0, 1, (const uint32_t[]) { 1 });
+    assert_int_equal(rg_held_offer(held, 1, 1, 0), 0);
+    assert_int_equal(rg_held_offer(held, 2, 1, 0), 0);
+    rg_held_flush(held);
+    assert_int_equal(told.n, 2);
+    expect_numbers(&told, 1, RG_HELD_WHOLE, 1, (const uint32_t[]) { 1 });
+    /* And after the others have offered all that they owe. */
+    assert_int_equal(rg_held_offer(held, 1, 2, 0), 0);
+    assert_int_equal(rg_held_offer(held, 2, 2, 0), 0);
+    assert_int_equal(rg_held_offer(held, 0, 2, 0), 0);
+    assert_int_equal(rg_held_offer(held, 0, 2, 0), -EPROTO);
+    rg_held_flush(held);
+    assert_int_equal(told.n, 4);
+    expect_numbers(&told, 2, 0, 1, (const uint32_t[]) { 2 });
+    expect_numbers(&told, 3, RG_HELD_WHOLE, 1, (const uint32_t[]) { 2 });
+    assert_int_equal(rg_held_offer_new(held, 1, &a), 0);
+    assert_int_equal(rg_held_offer_new(held, 2, &a), 0);
+    assert_int_equal(rg_held_offer_new(held, 0, &a), 0);
+    assert_int_equal(told.n, 6);
+    assert_int_equal(told.frames[4].source, RG_HELD_WHOLE);
+    assert_int_equal(told.frames[5].source, 0);
+    rg_held_destroy(held);
+}
+
 static void a_number_that_is_called_in_is_not_kept_back(void **state)
 {
     struct told told;
@@ -281,6 +317,7 @@ int main(void)
         cmocka_unit_test(what_waits_for_long_goes_by_itself_and_once),
         cmocka_unit_test(what_could_be_overtaken_is_told_first),
         cmocka_unit_test(who_has_joined_is_not_waited_for),
+        cmocka_unit_test(who_has_joined_offers_by_itself),
         cmocka_unit_test(a_number_that_is_called_in_is_not_kept_back),
         cmocka_unit_test(what_went_up_as_a_whole_is_not_told_again_when_its_number_is_called_in),
         cmocka_unit_test(names_come_together_but_for_what_differs),
