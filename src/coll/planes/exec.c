@@ -322,13 +322,14 @@ static void allreduce_inside(struct rg_exec *exec, enum rg_coll_kind kind,
     }
 }
 
-/* How many pieces: equal on all ranks, as it depends on nothing else. */
-static int pieces_of(const struct rg_exec *exec, const struct rg_coll *colls, int n)
+/* How many pieces: equal on all ranks, as it depends on nothing else. What is fused is not cut: how
+ * many tensors that are, a node that has joined may not know. */
+static int pieces_of(const struct rg_exec *exec, const struct rg_coll *coll, bool fused)
 {
-    size_t nbytes = colls->count * rg_dtype_nbytes(colls->dtype);
+    size_t nbytes = coll->count * rg_dtype_nbytes(coll->dtype);
     bool inside = exec->team->size > exec->team->nnodes;
 
-    return n == 1 && inside && nbytes >= PIECES_FROM_NBYTES ? NPIECES : 1;
+    return !fused && inside && nbytes >= PIECES_FROM_NBYTES ? NPIECES : 1;
 }
 
 /* Elements from this one on, and of the target. */
@@ -384,9 +385,9 @@ static void share_inside(struct rg_exec *exec, const struct rg_coll *colls, int 
     exec->steps[exec->nsteps - 1].needs = exec->team->node_rank == 0 ? nexchanged : 0;
 }
 
-static int compose_allreduce(struct rg_exec *exec, const struct rg_coll *colls, int n)
+static int compose_allreduce(struct rg_exec *exec, const struct rg_coll *colls, int n, bool fused)
 {
-    int npieces = pieces_of(exec, colls, n);
+    int npieces = pieces_of(exec, colls, fused);
     struct rg_coll pieces[NPIECES];
     char *target = NULL, *targets[NPIECES];
     int rc = choose_target(exec, colls, n, &target);
@@ -524,7 +525,7 @@ static int wire_up(struct rg_exec *exec, const struct step *step, struct rg_erro
     return r == -ENOTSUP ? 0 : r;
 }
 
-int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
+static int compose(struct rg_exec *exec, const struct rg_coll *colls, int n, bool fused)
 {
     const struct rg_team *team = exec->team;
     enum rg_coll_kind kind = colls[0].kind;
@@ -535,7 +536,7 @@ int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
     if (rc == 0 && team->nnodes == 1)
         add_step(exec, RG_SCOPE_NODE, false, kind, colls, n);
     else if (rc == 0 && kind == RG_COLL_ALLREDUCE && composed)
-        rc = compose_allreduce(exec, colls, n);
+        rc = compose_allreduce(exec, colls, n, fused);
     else if (rc == 0 && kind == RG_COLL_BROADCAST && composed)
         rc = compose_broadcast(exec, colls);
     else if (rc == 0)
@@ -544,9 +545,14 @@ int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
     return rc;
 }
 
+int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
+{
+    return compose(exec, colls, n, true);
+}
+
 int rg_exec_post(struct rg_exec *exec, const struct rg_coll *coll)
 {
-    return rg_exec_post_fused(exec, coll, 1);
+    return compose(exec, coll, 1, false);
 }
 
 /* ------------------------------------------------------------ progress */

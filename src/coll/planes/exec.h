@@ -22,7 +22,8 @@ int rg_exec_create(const struct rg_planes_options *options, struct rg_exec **ret
  * its stream) fails the first rg_exec_progress with -ENOTSUP, and nothing is touched. */
 int rg_exec_post(struct rg_exec *exec, const struct rg_coll *coll);
 /* n allreduces of one dtype, op, scale, memory and stream, carried out as one (fusion). On planes
- * without use for it: one by one. The array is copied. */
+ * without use for it: one by one. The array is copied. n may differ on a node that gives zeros, not
+ * the sum of the counts; and 1 here is not rg_exec_post. */
 int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n);
 /* Of operations on a device: have the plane that would do them wired up (plane.h), as an operation
  * of its own. 1: it is in progress, 0: there is nothing to wire, -errno. */

@@ -198,23 +198,34 @@ static void *new_result(struct rg_run *run, const struct rg_coll *coll, size_t n
 /* ---- allreduces */
 
 /* 1: exec is at work, 0: it is done already, or -errno. */
-static int post_colls(struct rg_progress *progress, const struct rg_coll *colls, int n)
+static int post_on_device(struct rg_progress *progress, const struct rg_coll *colls, int n)
 {
     struct rg_run *run = progress->run;
     int r = 0;
 
-    if (colls[0].memory == RG_MEMORY_HOST) {
-        r = rg_exec_post_fused(progress->exec, colls, n);
-        return r < 0 ? r : 1;
-    }
     if (!run->staged)
         r = rg_staged_create(progress->exec, progress->team, &run->staged);
     return r < 0 ? r : rg_staged_post(run->staged, colls, n, &run->cause);
 }
 
+static int post_fused(struct rg_progress *progress, const struct rg_coll *colls, int n)
+{
+    int r;
+
+    if (colls[0].memory != RG_MEMORY_HOST)
+        return post_on_device(progress, colls, n);
+    r = rg_exec_post_fused(progress->exec, colls, n);
+    return r < 0 ? r : 1;
+}
+
 static int post(struct rg_progress *progress, const struct rg_coll *coll)
 {
-    return post_colls(progress, coll, 1);
+    int r;
+
+    if (coll->memory != RG_MEMORY_HOST)
+        return post_on_device(progress, coll, 1);
+    r = rg_exec_post(progress->exec, coll);
+    return r < 0 ? r : 1;
 }
 
 unsigned rg_run_poll_us(struct rg_progress *progress)
@@ -268,7 +279,7 @@ static int post_more(struct rg_progress *progress)
              (progress->view.nnodes > 1 ||
               nbytes + run->colls[from + n].count * each <= fusion_nbytes));
     run->nposted += n;
-    return post_colls(progress, run->colls + from, n);
+    return post_fused(progress, run->colls + from, n);
 }
 
 /* Very many small tensors between nodes in one piece: two copies cost less than a call for each. */

@@ -221,6 +221,49 @@ static int member_fuses(struct member *member)
     return result;
 }
 
+/* A group of so many bytes that one tensor would go in pieces. The last rank's node has joined and
+ * knows only the sum of the group's elements. */
+static int member_fuses_beside_joined(struct member *member)
+{
+    const struct layout *layout = member->arg;
+    int last = layout->node[layout->nranks - 1];
+    bool joined = layout->node[member->me] == last;
+    const size_t counts[2] = { 5u << 20, (3u << 20) + 1 };
+    struct rg_coll colls[2];
+    struct rank rank;
+    int result = rank_open(&rank, member);
+
+    for (int i = 0; i < 2; i++) {
+        float *x = malloc(counts[i] * 4);
+
+        for (size_t k = 0; k < counts[i]; k++)
+            x[k] = value(member->me, k);
+        colls[i] = (struct rg_coll){ .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32,
+                                     .op = REIGEN_SUM, .count = counts[i], .in = x, .out = x,
+                                     .scale = { 1.0, 1.0, 1 } };
+    }
+    struct rg_coll zeros = colls[0];
+
+    zeros.count = counts[0] + counts[1];
+    zeros.in = zeros.out = NULL;
+    result = result || rg_exec_post_fused(rank.exec, joined ? &zeros : colls, joined ? 1 : 2) != 0;
+    result = result || rank_wait(&rank) != 0;
+    for (int i = 0; i < 2; i++) {
+        const float *out = colls[i].out;
+
+        for (size_t k = 0; k < counts[i] && !joined && !result; k += 97) {
+            float sum = 0;
+
+            for (int r = 0; r < layout->nranks; r++)
+                sum += layout->node[r] == last ? 0 : value(r, k);
+            result = out[k] != sum;
+        }
+        free(colls[i].out);
+    }
+    rg_exec_destroy(rank.exec, 0);
+    return result;
+}
+
 static int do_broadcast(struct rank *rank, int root, size_t count)
 {
     int me = rank->member->me, result;
@@ -321,6 +364,15 @@ static void fused_tensors_span_nodes(void **state)
     run_layouts(member_fuses);
 }
 
+static void a_node_that_has_joined_need_not_know_what_is_fused(void **state)
+{
+    struct layout layout = { 3, { 0, 0, 1 } };
+
+    (void) state;
+    assert_int_equal(members_run(3, AREAS * area_nbytes(), member_fuses_beside_joined, &layout),
+                     0);
+}
+
 static void broadcast_reaches_all_from_any_root(void **state)
 {
     (void) state;
@@ -365,6 +417,7 @@ int main(void)
         cmocka_unit_test(allreduce_spans_nodes_of_any_size),
         cmocka_unit_test(large_tensors_span_nodes_in_pieces),
         cmocka_unit_test(fused_tensors_span_nodes),
+        cmocka_unit_test(a_node_that_has_joined_need_not_know_what_is_fused),
         cmocka_unit_test(broadcast_reaches_all_from_any_root),
         cmocka_unit_test(other_kinds_go_over_all_ranks),
         cmocka_unit_test(describe_names_planes_and_members),
