@@ -52,6 +52,14 @@ def test_direct_sums_come_to_one_end_whatever_ranks_do(capacity, seed):
     assert len({line for r in ranks for line in r.lines if line.startswith('end ')}) == 1
 
 
+def test_ranks_that_are_told_different_widths_do_not_start():
+    with job('exact', size=4, env=TREE, each=lambda r: {'REIGEN_TREE_DEGREE': 2 + r // 3}) as ranks:
+        for rank in ranks:
+            assert rank.wait(20 * SLOWER) != 0
+            assert ('rank 0 has REIGEN_TREE_DEGREE 2, and rank 3 has 3; give all ranks the same, '
+                    'or none (16)') in rank.err, state(ranks)
+
+
 def test_names_come_and_go():
     run('progress', 2000, size=SIZE, env={**TREE, 'REIGEN_CACHE_CAPACITY': 64})
 

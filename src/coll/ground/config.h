@@ -17,6 +17,9 @@
 #define RG_CORE_MAX 1023     /* the highest number of a core */
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
 #define RG_SILENCE_MIN_MS 3000 /* heartbeats come every second */
+/* A leader's frames of a step grow with it, and the time of a step with the tree's depth
+ * (docs/architecture.md, "Agreement in a tree", has what was measured). */
+#define RG_TREE_DEGREE 16
 
 /* Which variables they are, the table in config.c says. */
 struct rg_config {
@@ -27,7 +30,8 @@ struct rg_config {
     uint64_t silence_ms;         /* 30 s: a leader of another host that says nothing is dead */
     size_t fusion_nbytes;        /* 128 MiB */
     int cache_capacity;          /* 4096 ids kept when idle */
-    int tree_degree;             /* of the leaders' tree (negotiate/tree_shape.h); 0: not set */
+    int tree_degree;             /* of the leaders' tree (negotiate/tree_shape.h); 0: not set,
+                                  * see rg_config_tree_degree */
     bool autotune_ignored;       /* it is asked for: nothing is tuned while a job runs */
     char planes[64];             /* names of planes, with commas; "": not set */
     int spin_us;                 /* how long a waiter stays awake; -1: chosen by cores and ranks */
@@ -48,6 +52,11 @@ struct rg_config {
     struct rg_model model;       /* what is assumed, or the file's that was given */
     bool model_given;            /* then nothing is measured */
 };
+
+static inline int rg_config_tree_degree(const struct rg_config *config)
+{
+    return config->tree_degree > 0 ? config->tree_degree : RG_TREE_DEGREE;
+}
 
 /* 0, or -EINVAL with the variable, its value and what is allowed. */
 int rg_config_read(struct rg_config *ret_config, struct rg_error *err);

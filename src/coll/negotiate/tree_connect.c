@@ -474,7 +474,7 @@ static int find_place(struct rg_order *order, const struct rg_config *config)
 {
     const struct rg_team *team = order->team;
 
-    order->degree = config->tree_degree > 0 ? config->tree_degree : RG_TREE_DEGREE;
+    order->degree = rg_config_tree_degree(config);
     order->nchildren = rg_tree_children(order->degree, team->nnodes, team->node,
                                         &order->first_child);
     order->nbelow = calloc((size_t) order->nchildren + 1, sizeof(*order->nbelow));

@@ -14,10 +14,6 @@
 
 #include <stdbool.h>
 
-/* A leader's frames of a step grow with it, and the time of a step with the tree's depth
- * (docs/architecture.md, "Agreement in a tree", has what was measured). */
-#define RG_TREE_DEGREE 16
-
 /* The one above; -1: none. */
 int rg_tree_parent(int degree, int node);
 /* How many are right below a node of n, and *ret_first of them; they follow each other. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * order.h as a tree of leaders (tree_shape.h), which fans out by RG_TREE_DEGREE. The leader of node
- * 0 coordinates: it decides. Each leader has a connection to the one above, its parent, and to
+ * order.h as a tree of leaders (tree_shape.h), which fans out by REIGEN_TREE_DEGREE. The leader of
+ * node 0 coordinates: it decides. Each leader has a connection to the one above, its parent, and to
  * those right below, its children; what it says to the coordinator, and what that says to all, goes
  * along these.
  *

@@ -12,8 +12,8 @@
 static const struct rg_field fields[] = {
     FIELD(STR, boot_id), FIELD(STR, host), FIELD(U64, netns), FIELD(U64, pidns), FIELD(U32, uid),
     FIELD(U32, pid), FIELD(U8, shm), FIELD(STR, socket_name), FIELD(I32, local_rank),
-    FIELD(I32, local_size), FIELD(I32, cross_rank), FIELD(I32, cross_size), FIELD(SPAN, cpus),
-    FIELD(STRV, addresses), FIELD(SPAN, offer), { NULL, RG_FIELD_END, 0 },
+    FIELD(I32, local_size), FIELD(I32, cross_rank), FIELD(I32, cross_size), FIELD(U32, tree_degree),
+    FIELD(SPAN, cpus), FIELD(STRV, addresses), FIELD(SPAN, offer), { NULL, RG_FIELD_END, 0 },
 };
 
 /* Where /proc is hidden nobody can be shown to be on this host: a name of our own. */
@@ -80,6 +80,7 @@ int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_c
         .socket_name = make_socket_name(random),
         .local_rank = identity->local_rank, .local_size = identity->local_size,
         .cross_rank = identity->cross_rank, .cross_size = identity->cross_size,
+        .tree_degree = (uint32_t) rg_config_tree_degree(config),
         .cpus = copy_of(&cpus, sizeof(cpus)),
         .offer = copy_of(needs->offer, needs->offer_nbytes) };
 
@@ -130,6 +131,18 @@ bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_i
 {
     return a->shm && b->shm && strcmp(a->boot_id, b->boot_id) == 0 && a->netns == b->netns &&
            a->uid == b->uid;
+}
+
+int rg_rank_info_agree(const struct rg_rank_info *all, const struct rg_team *team,
+                       struct rg_error *err)
+{
+    for (int r = 1; r < team->size; r++)
+        if (all[r].tree_degree != all[0].tree_degree)
+            return rg_error_set(err, EINVAL, "rank %d has REIGEN_TREE_DEGREE %u, and rank %d has "
+                                "%u; give all ranks the same, or none (%d)",
+                                rg_team_world_rank(team, 0), all[0].tree_degree,
+                                rg_team_world_rank(team, r), all[r].tree_degree, RG_TREE_DEGREE);
+    return 0;
 }
 
 /* Of the first n ranks, those on rank's host. */

@@ -8,7 +8,7 @@
 #include "coll/net/listener.h"
 #include "coll/team/team_parts.h"
 
-#define FENCE_MAGIC 0x34544752u /* "RGT4": another build's blobs are no puzzle */
+#define FENCE_MAGIC 0x35544752u /* "RGT5": another build's blobs are no puzzle */
 
 /* What is alive only while the team is being made. */
 struct making {
@@ -300,6 +300,8 @@ static int make(struct making *making, const struct rg_config *config,
         r = exchange_leaders(making, config, err);
     if (r == 0)
         r = number_nodes(making, err);
+    if (r == 0 && team->nnodes > 1)
+        r = rg_rank_info_agree(making->facts, team, err);
     if (r < 0)
         return r;
     r = rg_segment_share(team, making->boot, needs->segment_nbytes(needs->arg, team->node_size),

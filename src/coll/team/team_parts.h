@@ -32,6 +32,7 @@ struct rg_rank_info {
     uint8_t shm;           /* may share memory */
     char *socket_name;     /* abstract; where the ranks of its node find it */
     int32_t local_rank, local_size, cross_rank, cross_size; /* as the boot says, or -1 */
+    uint32_t tree_degree;  /* must be equal where there are several nodes */
     struct rg_span cpus;   /* a cpu_set_t */
     struct rg_strv addresses; /* "10.0.0.1/24", best first */
     struct rg_span offer;  /* of its planes */
@@ -45,6 +46,9 @@ void rg_rank_info_fini(struct rg_rank_info *facts);
 void rg_rank_info_put(const struct rg_rank_info *facts, struct rg_buf *buf);
 /* All that is left in reader. 0 or -EBADMSG. */
 int rg_rank_info_get(const struct rg_reader *reader, struct rg_rank_info *ret_facts);
+/* What all ranks must have alike. 0, or -EINVAL: who has what. */
+int rg_rank_info_agree(const struct rg_rank_info *all, const struct rg_team *team,
+                       struct rg_error *err);
 /* They should be able to share memory; meeting over the socket proves it. */
 bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_info *b);
 /* Numbers as users see them, cores, oversubscription, peers' hosts and pids. */

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/time.h"
-#include "coll/negotiate/tree_shape.h"
+#include "coll/ground/config.h"
 #include "unit.h"
 
 /* Three layers, the last of which does half of the arithmetic. */

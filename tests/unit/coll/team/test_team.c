@@ -163,6 +163,44 @@ static void without_shared_memory_every_rank_is_a_node(void **state)
     assert_int_equal(ranks_run(3, ranks_port(), check_without_shm, NULL), 0);
 }
 
+/* Rank 2 is told otherwise than the others, who are told what they have anyhow, or nothing. */
+static int check_degree(struct rank *rank)
+{
+    const bool *share = rank->arg;
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_boot *boot;
+    struct rg_team *team;
+    int bad, r;
+
+    needs.shares_memory = *share;
+    rank->config.tree_degree = rank->me == 2 ? 4 : rank->me ? RG_TREE_DEGREE : 0;
+    if (*share) {
+        bad = ranks_check(rank, make_team(rank, &boot, &team) == 0);
+        if (bad)
+            return bad;
+        rg_team_destroy(team);
+        rg_boot_close(boot, true);
+        return 0;
+    }
+    if (rg_boot_open(&boots, &rank->config, ranks_deadline(), &boot, &err) < 0)
+        return 1;
+    r = rg_team_create(boot, &rank->config, &needs, ranks_deadline(), &team, &err);
+    bad = ranks_check(rank, r == -EINVAL);
+    bad |= ranks_check(rank, strcmp(err.text, "rank 0 has REIGEN_TREE_DEGREE 16, and rank 2 has 4; "
+                                              "give all ranks the same, or none (16)") == 0);
+    rg_boot_close(boot, false);
+    return bad;
+}
+
+static void nodes_whose_trees_would_differ_are_refused(void **state)
+{
+    static bool share[] = { false, true };
+
+    (void) state;
+    assert_int_equal(ranks_run(3, ranks_port(), check_degree, &share[0]), 0);
+    assert_int_equal(ranks_run(3, ranks_port(), check_degree, &share[1]), 0);
+}
+
 /* Odd ranks may not share memory. */
 static int check_mixed(struct rank *rank)
 {
@@ -364,6 +402,7 @@ int main(void)
         cmocka_unit_test(teams_can_be_made_again_and_again),
         cmocka_unit_test(nothing_stays_open_after_destruction),
         cmocka_unit_test(without_shared_memory_every_rank_is_a_node),
+        cmocka_unit_test(nodes_whose_trees_would_differ_are_refused),
         cmocka_unit_test(nodes_are_numbered_by_their_leaders),
         cmocka_unit_test(every_rank_sees_the_death_of_every_other),
         cmocka_unit_test(a_forked_child_keeps_no_descriptor),
