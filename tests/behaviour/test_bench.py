@@ -53,6 +53,18 @@ def test_every_operation_and_type_is_right(np):
             assert math.isclose(figures['bus_GBps'], bandwidth * factor, rel_tol=1e-6)
 
 
+@pytest.mark.parametrize('options, contained', [
+    ([], False), (['--image', 'x'], True), (['--config', 'job.yaml'], True),
+    (['--config', 'job.yaml', '--image', 'none'], False),
+])
+def test_in_containers_ranks_run_what_is_there(tmp_path, options, contained):
+    (tmp_path / 'job.yaml').write_text('image: x\n')
+    done = subprocess.run([PROGRAMS.reigen, 'bench', *options, '-np', '2', '--dry-run'], text=True,
+                          capture_output=True, timeout=60, cwd=tmp_path, check=True)
+    words = [line.split()[-2:] for line in done.stdout.splitlines() if line.endswith(' bench')]
+    assert len(words) == 2 and all(w[0].startswith('/') != contained for w in words), done.stdout
+
+
 @pytest.mark.parametrize('options', [['--in-place'], ['--group', '3']])
 def test_in_place_and_in_groups(options):
     found = measured('-np', 2, '--op', 'all', '--type', 'int32', '--check', '--min-bytes', '4096',

@@ -42,31 +42,16 @@ const struct rg_script rg_script_bench = {
 
 /* --- by reigen run ---------------------------------------------------------------------------- */
 
-/* Whether a job has a container, in which this file is not. */
-static bool in_container(const struct rg_strv *run_words)
-{
-    for (size_t i = 0; i < run_words->count; i++) {
-        const char *name = run_words->v[i] + strspn(run_words->v[i], "-");
-        if (run_words->v[i][0] == '-' && strncmp(name, "image", 5) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* reigen run RUN_WORDS -- reigen bench OWN: the words that are not reigen run's. */
 static int start_by_run(const struct rg_strv *run_words, char **argv)
 {
     rg_autostrv struct rg_strv words = RG_STRV_INIT;
     struct rg_error err = RG_ERROR_INIT;
-    char self[PATH_MAX] = "reigen";
-    ssize_t n = in_container(run_words) ? -1 : readlink("/proc/self/exe", self, sizeof(self) - 1);
     size_t next = 0;
 
-    if (n > 0)
-        self[n] = '\0';
     rg_strv_add_all(&words, (char *[]){ "run", "--no-tag-output", NULL });
     rg_strv_add_all(&words, run_words->v);
-    rg_strv_add_all(&words, (char *[]){ "--", self, COMMAND, NULL });
+    rg_strv_add_all(&words, (char *[]){ "--", RG_RUN_SELF, COMMAND, NULL });
     for (int i = 1; argv[i]; i++) {
         if (next < run_words->count && strcmp(argv[i], run_words->v[next]) == 0)
             next++;
@@ -75,7 +60,7 @@ static int start_by_run(const struct rg_strv *run_words, char **argv)
     }
     if (rg_strv_status(&words) < 0)
         return rg_fail((rg_error_memory(&err), &err), COMMAND);
-    return rg_cmd_run((int) words.count, words.v);
+    return rg_run_self((int) words.count, words.v);
 }
 
 /* --- in this process's place ------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 /* `reigen run`: from its command line to a job that the head runs, shows or writes down. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -168,7 +169,30 @@ int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct
     return rc;
 }
 
-int rg_cmd_run(int argc, char **argv)
+/* The ranks are in containers. */
+static bool has_containers(const struct rg_job *job)
+{
+    const char *image = job->container.image;
+
+    return (image && strcmp(image, "none") != 0) ||
+           rg_driver_choose(job)->platform.own_containers;
+}
+
+/* The first word of the command is this program's file. */
+static int name_self(struct rg_job *job, struct rg_error *err)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+    char *copy = n > 0 && n < PATH_MAX ? strndup(self, (size_t) n) : NULL;
+
+    if (!copy)
+        return n > 0 ? rg_error_memory(err) : 0;
+    free(job->command.v[0]);
+    job->command.v[0] = copy;
+    return 0;
+}
+
+static int run(int argc, char **argv, bool self)
 {
     rg_cleanup(rg_request_fini) struct rg_request request;
     struct rg_error err = RG_ERROR_INIT;
@@ -183,8 +207,20 @@ int rg_cmd_run(int argc, char **argv)
         return RG_COMMAND_HELP;
     if (request.version)
         return rg_print("reigen " RG_VERSION "\n");
+    if (self && !has_containers(&request.job) && name_self(&request.job, &err) < 0)
+        return rg_fail(&err, "run");
     if (request.job.submit && !request.job.dry_run && !request.write_plan)
         return submit(&request);
     rg_run_say_remarks(&request);
     return rg_run_request(&request, "run", false, open[0]);
+}
+
+int rg_cmd_run(int argc, char **argv)
+{
+    return run(argc, argv, false);
+}
+
+int rg_run_self(int argc, char **argv)
+{
+    return run(argc, argv, true);
 }

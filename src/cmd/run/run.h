@@ -17,6 +17,10 @@ struct rg_planned; /* launch/plan/plan_file.h */
 
 /* As struct rg_command says of run. */
 int rg_cmd_run(int argc, char **argv);
+/* The same, of a job whose command is this program, with RG_RUN_SELF as its first word. Ranks run
+ * this file; in containers, in which it is not, the one of this name that they find. */
+int rg_run_self(int argc, char **argv);
+#define RG_RUN_SELF "reigen"
 int rg_cmd_plan(int argc, char **argv);
 
 /* As rg_request_parse; and what is a flag of horovodrun's is called that. */
