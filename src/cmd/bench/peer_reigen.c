@@ -149,17 +149,22 @@ static int group_kind(enum rg_bench_op op)
                                           : -1;
 }
 
+/* All of the group, or nothing is in flight: its tensors may be freed after an error. */
 static int submit(struct reigen *self)
 {
-    int n = self->row.group, kind = group_kind(self->row.op), r = 0;
+    int n = self->row.group, kind = group_kind(self->row.op), r = 0, nsubmitted = 0;
 
     if (n > 1 && kind >= 0)
         return self->runtime->grouped_async(kind, n, self->name_list,
                                             (const void *const *) self->buffers.ins,
                                             self->buffers.outs, self->row.type, self->shapes,
                                             self->ndims, &self->options, self->handles);
-    for (int i = 0; r == 0 && i < n; i++)
-        r = submit_one(self, i);
+    while (nsubmitted < n && (r = submit_one(self, nsubmitted)) == 0)
+        nsubmitted++;
+    if (r < 0 && nsubmitted > 0) {
+        self->runtime->wait_all(nsubmitted, self->handles, -1);
+        self->runtime->release_all(nsubmitted, self->handles);
+    }
     return r;
 }
 
