@@ -8,13 +8,13 @@
 #include "launch/drivers/drivers.h"
 #include "base/time.h"
 
-#define LIMIT_MS 20000
+#define LIMIT_S unit_limit_s(20)
 #define GONE_MS 5000
 
 static void too_late(void *arg)
 {
     (void) arg;
-    fail_msg("the job did not end within %d ms", LIMIT_MS);
+    fail_msg("the job did not end within %u s", LIMIT_S);
 }
 
 struct harness *harness_make(int np, const char *script)
@@ -151,7 +151,7 @@ void run_job(struct harness *h)
     };
     h->create_result = rg_session_create(&options, &h->session, &h->create_err);
     if (h->create_result == 0) {
-        rg_timer_start(&h->watchdog, h->loop, LIMIT_MS, 0, too_late, h);
+        rg_timer_start(&h->watchdog, h->loop, LIMIT_S * 1000, 0, too_late, h);
         rg_loop_run(h->loop);
         rg_timer_stop(&h->watchdog);
         rg_timer_stop(&h->timer);

@@ -12,7 +12,7 @@
 #include "wire/rankmsg.h"
 
 #define NHOSTS 2
-#define LIMIT_MS 20000
+#define LIMIT_S unit_limit_s(20)
 #define LATE_MS 200 /* for the driver to hear of an end */
 
 static const char killed[] = "its agent (process 7) ended: signal 9 (Killed)";
@@ -208,7 +208,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
 static void too_late(void *arg)
 {
     (void) arg;
-    fail_msg("the job did not end within %d ms", LIMIT_MS);
+    fail_msg("the job did not end within %u s", LIMIT_S);
 }
 
 static int set_up(void **state)
@@ -237,7 +237,7 @@ static void run(struct fake *fake)
                                           .plan = &fake->plan, .driver = &driver, .ops = &ops,
                                           .arg = fake };
     assert_int_equal(rg_session_create(&options, &fake->session, &err), 0);
-    rg_timer_start(&fake->watchdog, fake->loop, LIMIT_MS, 0, too_late, NULL);
+    rg_timer_start(&fake->watchdog, fake->loop, LIMIT_S * 1000, 0, too_late, NULL);
     rg_loop_run(fake->loop);
     rg_timer_stop(&fake->watchdog);
     rg_timer_stop(&fake->timer);
@@ -275,7 +275,8 @@ static void come_to_the_fence(struct fake_agent *agent)
         send_as(agent, RG_MSG_STARTED, &(struct rg_msg_started){ .rank = rank, .pid = 2 + i });
         memset(blob, (int) (rank % 251), sizeof(blob));
         send_as(agent, RG_MSG_FENCE,
-                &(struct rg_msg_fence){ rank, 1, 10000, { blob, sizeof(blob) } });
+                &(struct rg_msg_fence){ rank, 1, unit_limit_s(10) * 1000,
+                                         { blob, sizeof(blob) } });
     }
 }
 
