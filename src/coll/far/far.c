@@ -147,21 +147,16 @@ static void drop_call(struct rg_far *far, struct rg_far_use *use)
 /* What has been reduced so far, to whom the level says. */
 static void put(struct rg_far *far, struct rg_far_op *op, int level)
 {
-    rg_far_put(far, op, &far->links[far->by_level[op->level]], level, op->now, op->nbytes);
+    rg_far_put(op, &far->links[far->by_level[op->level]], level, op->now, op->nbytes);
 }
 
 /* Who is folded into this leader gets what this one has. */
 static void finish(struct rg_far *far, struct rg_far_op *op)
 {
     if (far->has_folded)
-        rg_far_put(far, op, &far->links[far->by_level[RG_FAR_LEVEL_IN]], level_out(far), op->now,
+        rg_far_put(op, &far->links[far->by_level[RG_FAR_LEVEL_IN]], level_out(far), op->now,
                    op->nbytes);
     rg_far_finish(far, op);
-}
-
-void rg_far_flush(struct rg_far *far)
-{
-    rg_far_flush_links(far);
 }
 
 /* What came is the result, or is added. The lower leader's is the first operand. */
@@ -350,7 +345,7 @@ static int keep(struct rg_far *far, struct rg_far_use *use, const struct rg_far_
             early->node == link->node)
             return -EPROTO;
     if (far->early_nbytes + rg_far_early_nbytes(frame) > EARLY_NBYTES_MAX)
-        return -EPROTO;
+        return -ENOBUFS;
     early = rg_far_copy(frame, link->node, payload);
     if (!early)
         return -ENOMEM;
@@ -447,6 +442,12 @@ static int fail(const struct rg_far *far, const struct rg_far_link *link, int r,
 
     if (r == -ENOMEM)
         return rg_error_set(err, ENOMEM, "out of memory");
+    if (r == -ENOBUFS)
+        return rg_error_set(err, ENOMEM, "ranks of other hosts, the last of them rank %d on %s, "
+                            "have sent %llu MiB of small allreduces that this host has not begun; "
+                            "wait for some of them before you start more",
+                            rg_team_world_rank(far->team, rank), far->team->peers[rank].host,
+                            (unsigned long long) (EARLY_NBYTES_MAX >> 20));
     return rg_error_set(err, EPROTO, "what rank %d on %s sent cannot be understood",
                         rg_team_world_rank(far->team, rank), far->team->peers[rank].host);
 }

@@ -51,7 +51,7 @@ void rg_far_connect(struct rg_far *far, uint8_t way);
  * more than RG_DIRECT_SHOTS_MAX: -EINVAL. 0 or -ENOMEM. */
 int rg_far_expect(struct rg_far *far, uint32_t id, uint32_t seq, uint8_t way);
 /* Begin; seq is what rg_far_expect said last. One operation of a number at a time. What is to be
- * sent goes with the next rg_far_flush or rg_far_progress. 0 or -ENOMEM. */
+ * sent goes with the next rg_far_progress. 0 or -ENOMEM. */
 int rg_far_post(struct rg_far *far, struct rg_far_op *op);
 /* Give an operation up that cannot end any more: its use is void at all leaders. */
 void rg_far_drop(struct rg_far *far, struct rg_far_op *op);
@@ -60,13 +60,13 @@ void rg_far_abort(struct rg_far *far);
 /* on_early for each use that another leader has begun and this one has not. */
 void rg_far_tell_early(struct rg_far *far);
 
-void rg_far_flush(struct rg_far *far);
 /* Something is left that the sockets did not take. */
 bool rg_far_sends(const struct rg_far *far);
 /* Receive what has come and go on; calls events. all: look at all sockets, and go on with dialling,
  * not only at those that operations in flight wait for. *ret_moved: whether there was anything. 0;
  * -ECONNRESET: a leader that is waited for has been gone for RG_FAR_LAST_WORDS_MS, so others had
- * the time to say why; -EPROTO: what came makes no sense; -ENOMEM; all with err. */
+ * the time to say why; -EPROTO: what came makes no sense; -ENOMEM, also where
+ * another leader is too far ahead; all with err. */
 int rg_far_progress(struct rg_far *far, bool all, bool *ret_moved, struct rg_error *err);
 /* What to poll for while idle; at most max, returns how many. */
 int rg_far_wait_fds(struct rg_far *far, int *ret_fds, unsigned *ret_events, int max);

@@ -78,9 +78,10 @@ void rg_far_take_out(struct rg_far *far, const struct rg_far_early *early);
 struct rg_far_early *rg_far_copy(const struct rg_far_frame *frame, int node,
                                  const uint8_t *payload);
 /* Send a frame with the next flush; until then the payload stays. NULL: zeros. */
-void rg_far_put(struct rg_far *far, struct rg_far_op *op, struct rg_far_link *link, int level,
-                const void *payload, size_t nbytes);
-void rg_far_flush_links(struct rg_far *far);
+void rg_far_put(struct rg_far_op *op, struct rg_far_link *link, int level, const void *payload,
+                size_t nbytes);
+/* Send what was put. */
+void rg_far_flush(struct rg_far *far);
 /* Before the operation's memory changes. */
 void rg_far_settle(struct rg_far *far, struct rg_far_op *op);
 /* op->now is the result. Calls on_done. */

@@ -40,7 +40,8 @@ static void close_fd(struct rg_far_link *link)
     link->fd = -1;
 }
 
-/* Nothing can be sent any more; what has come is still read. */
+/* Nothing goes or comes any more. What the kernel had received, and was not read, is lost: whoever
+ * ends in order has sent nothing that is still waited for. */
 static void lose(struct rg_far_link *link, int cause)
 {
     if (link->state == RG_FAR_LOST)

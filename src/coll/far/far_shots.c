@@ -137,7 +137,7 @@ static void shoot(struct rg_far *far, struct rg_far_op *op, int level)
         bool result = level == RG_FAR_LEVEL_RESULT;
         struct block block = block_of(far, op, result ? far->me : link->node);
 
-        rg_far_put(far, op, link, level, at(op, result ? op->out : op->in, block),
+        rg_far_put(op, link, level, at(op, result ? op->out : op->in, block),
                    nbytes_of(op, block.count));
     }
 }

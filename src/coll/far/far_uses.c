@@ -41,17 +41,16 @@ struct rg_far_early *rg_far_copy(const struct rg_far_frame *frame, int node, con
 /* Where nothing was put in, zeros are sent: pages that are never written take no memory. */
 static uint8_t zeros[RG_FAR_NBYTES_MAX];
 
-void rg_far_put(struct rg_far *far, struct rg_far_op *op, struct rg_far_link *link, int level,
-                const void *payload, size_t nbytes)
+void rg_far_put(struct rg_far_op *op, struct rg_far_link *link, int level, const void *payload,
+                size_t nbytes)
 {
     struct rg_far_frame frame = { .id = op->id, .seq = op->seq, .nbytes = (uint32_t) nbytes,
                                   .level = (uint8_t) level, .round = op->round };
 
-    (void) far;
     rg_far_link_put(link, &frame, payload ? payload : zeros, &op->nunsent);
 }
 
-void rg_far_flush_links(struct rg_far *far)
+void rg_far_flush(struct rg_far *far)
 {
     for (int i = 0; i < far->nlinks; i++)
         if (far->links[i].nframes)
@@ -61,7 +60,7 @@ void rg_far_flush_links(struct rg_far *far)
 void rg_far_settle(struct rg_far *far, struct rg_far_op *op)
 {
     if (op->nunsent)
-        rg_far_flush_links(far);
+        rg_far_flush(far);
 }
 
 void rg_far_finish(struct rg_far *far, struct rg_far_op *op)
