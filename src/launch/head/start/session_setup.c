@@ -60,7 +60,7 @@ int session_collect_env(struct rg_session *session, struct rg_error *err)
     const char *threads = getenv("OMP_NUM_THREADS");
     int r = 0;
 
-    /* As if by --env, which comes after it: where it is set, no rank has more threads than others. */
+    /* As if by --env, which comes after it: where it is set, all ranks have as many threads. */
     if (threads && *threads && rg_strv_addf(&setup->env, "OMP_NUM_THREADS=%s", threads) < 0)
         r = rg_error_set(err, ENOMEM, "no memory for the environment");
     if (r == 0)
