@@ -190,7 +190,17 @@ class Cluster(Closing):
         try:
             wait_until(lambda: not self.left_behind(), timeout, 'clean nodes')
         except BedError:
-            raise AssertionError('left behind:\n' + '\n'.join(self.left_behind())) from None
+            found = self.left_behind()
+            self.sweep()
+            raise AssertionError('left behind:\n' + '\n'.join(found)) from None
+
+    def sweep(self):
+        """End what is left behind, so that the next test does not fail for the last one's sake."""
+        for node in self.hosts:
+            if node.dockerd and (names := node.containers()):
+                node.run(['/usr/bin/docker', 'rm', '-f', *names], user='root', timeout=60)
+            if pids := node.processes():
+                node.run(['kill', '-KILL', *map(str, pids)], user='root')
 
     # ------------------------------------------------------------ files of all nodes
 

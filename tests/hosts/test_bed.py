@@ -65,6 +65,18 @@ def test_what_is_left_behind_is_seen(cluster2):
     cluster2.assert_clean()
 
 
+def test_what_was_left_behind_fails_one_test_and_is_gone_for_the_next(cluster2):
+    node = cluster2[1]
+    sleeper = node.popen(['setsid', 'sleep', '1000'])
+    node.run(['docker', 'run', '-d', '--name', 'forgotten', '--network=none', 'base', 'sleep', '99'],
+             check=True)
+    sleeper.inner_pid()
+    with pytest.raises(AssertionError, match='container forgotten'):
+        cluster2.assert_clean(timeout=1)
+    cluster2.assert_clean()
+    sleeper.wait(60)
+
+
 def test_a_signal_reaches_the_command_and_its_status_comes_back(clean2):
     child = clean2[1].popen(['sleep', '1000'])
     child.send_signal(signal.SIGTERM)
