@@ -47,7 +47,7 @@ _TWICE = ('optimizer.step() called without optimizer.skip_synchronize() context 
 #: A gradient of so many bytes travels alone.
 ALONE_NBYTES = 512 << 10
 #: A bucket of smaller ones is full at so many bytes ...
-BUCKET_NBYTES = 256 << 10
+BUCKET_NBYTES = 4 << 20
 #: ... or at so many gradients.
 BUCKET_COUNT = 512
 
