@@ -4,6 +4,7 @@
 
 #include "base/time.h"
 #include "coll/api/api.h"
+#include "coll/ground/pages.h"
 
 #define WAIT_US_MAX INT64_C(1000000000000)
 
@@ -472,6 +473,8 @@ REIGEN_API int reigen_output_copy(reigen_handle handle, void *to, size_t nbytes)
     r = result_state(op, t);
     if (r == 0 && nbytes != t->result_nbytes)
         r = rg_api_failf(EINVAL, "the result has %zu bytes, not %zu", t->result_nbytes, nbytes);
+    if (r == 0 && rt->config.huge_pages)
+        rg_pages_want_huge(to, nbytes);
     if (r == 0 && nbytes > 0)
         r = rg_api_device_copy(op, to, t->result, nbytes);
     rg_op_unref(op);

@@ -67,6 +67,7 @@ static const struct knob {
       AT(config.timeline_marks_cycles), 0, 0 },
     { "REIGEN_TIMELINE_ALL_RANKS", "HOROVOD_TIMELINE_ALL_RANKS", SWITCH,
       AT(config.timeline_all_ranks), 0, 0 },
+    { "REIGEN_HUGE_PAGES", NULL, SWITCH, AT(config.huge_pages), 0, 0 },
     { "HOROVOD_AUTOTUNE", NULL, SWITCH, AT(config.autotune_ignored), 0, 0 },
     { "REIGEN_INSECURE", NULL, SWITCH, AT(config.insecure), 0, 0 },
     { "REIGEN_KEY_FILE", NULL, TEXT, AT(config.key_file), 0, ROOM(key_file) },
@@ -199,7 +200,7 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
     struct reading reading = {
         .config = { .start_timeout_ms = 300000, .stall_ms = 10000, .silence_ms = 30000,
                     .fusion_nbytes = 128u << 20, .cache_capacity = 4096, .spin_us = -1,
-                    .log_level = RG_LOG_WARN, .model = rg_model_assumed },
+                    .log_level = RG_LOG_WARN, .huge_pages = true, .model = rg_model_assumed },
         .hide_time = true,
     };
     const char *ports = getenv("REIGEN_PORT_RANGE");

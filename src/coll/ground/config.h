@@ -32,6 +32,7 @@ struct rg_config {
     int cache_capacity;          /* 4096 ids kept when idle */
     int tree_degree;             /* of the leaders' tree (negotiate/tree_shape.h); 0: not set,
                                   * see rg_config_tree_degree */
+    bool huge_pages;             /* asked for where large results go */
     bool autotune_ignored;       /* it is asked for: nothing is tuned while a job runs */
     char planes[64];             /* names of planes, with commas; "": not set */
     int spin_us;                 /* how long a waiter stays awake; -1: chosen by cores and ranks */

@@ -8,6 +8,8 @@
 
 #include "coll/gpu/gpu.h"
 #include "coll/gpu/spans.h"
+#include "coll/ground/config.h"
+#include "coll/ground/pages.h"
 #include "coll/node/signature.h"
 
 #define PACK_MEAN_MAX 2048 /* between nodes, tensors smaller than this on average are packed */
@@ -185,6 +187,15 @@ int rg_run_mark(struct rg_progress *progress)
     return r;
 }
 
+/* What exec is about to write: often new memory, which the kernel has yet to give. */
+static void prepare_out(const struct rg_progress *progress, const struct rg_coll *coll,
+                        size_t nbytes)
+{
+    if (nbytes >= RG_PAGES_HUGE_MIN && coll->out && coll->out != coll->in &&
+        coll->memory == RG_MEMORY_HOST && progress->config->huge_pages)
+        rg_pages_want_huge(coll->out, nbytes);
+}
+
 /* Memory for a result, where the operation's others are; NULL: there is none. */
 static void *new_result(struct rg_run *run, const struct rg_coll *coll, size_t nbytes)
 {
@@ -257,6 +268,8 @@ static int collect(struct rg_progress *progress)
             run->colls[k] = op ? coll_of(op, &op->tensors[t], RG_COLL_ALLREDUCE)
                                : zeros_of(progress, entry, t);
             run->ncount += run->colls[k].count;
+            prepare_out(progress, &run->colls[k],
+                        run->colls[k].count * rg_dtype_nbytes(run->colls[k].dtype));
         }
     }
     run->ncolls = n;
@@ -434,6 +447,7 @@ static int post_result(struct rg_progress *progress, struct rg_tensor *t, struct
     }
     coll->counts = run->counts;
     coll->out = t->out ? t->out : t->result;
+    prepare_out(progress, coll, t->result_nbytes);
     run->step = STEP_DATA;
     return nall == 0 ? 0 : post(progress, coll);
 }
@@ -513,6 +527,7 @@ static int step_broadcast(struct rg_progress *progress, struct rg_op *op, struct
     coll.root = op->root;
     if (op->root != progress->team->rank)
         coll.in = NULL;
+    prepare_out(progress, &coll, t->nbytes);
     return t->count == 0 ? 0 : post(progress, &coll);
 }
 
