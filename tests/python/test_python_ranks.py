@@ -17,6 +17,13 @@ def test_every_operation_gives_what_one_process_computes(all_pass, size):
     all_pass(size, 'operations.py')
 
 
+@pytest.mark.skipif(not os.path.exists('/sys/kernel/mm/transparent_hugepage/enabled'),
+                    reason='this kernel has no huge pages for those who ask')
+@pytest.mark.parametrize('asked', ['0', '1'])
+def test_huge_pages_are_asked_for_where_large_results_go(all_pass, asked):
+    all_pass(2, 'pages.py', asked, env={'REIGEN_HUGE_PAGES': asked})
+
+
 @pytest.mark.parametrize('size', [2, 3])
 def test_failures_are_errors_on_every_rank_and_the_job_goes_on(all_pass, size):
     all_pass(size, 'failures.py')

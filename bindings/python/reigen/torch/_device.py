@@ -117,8 +117,9 @@ def empty(shape: Sequence[int], dtype: torch.dtype, index: int) -> torch.Tensor:
 
 
 def copy_output(handle: int, to: torch.Tensor) -> None:
-    """C's result of an operation into the tensor, on the current stream; between enter and leave"""
-    rc = _lib.quick.reigen_output_copy(handle, to.data_ptr(), to.numel() * to.element_size())
+    """C's result of an operation into the tensor. On a GPU it goes on the current stream, between
+    enter() and leave()."""
+    rc = _lib.lib.reigen_output_copy(handle, to.data_ptr(), to.numel() * to.element_size())
     if rc < 0:
         raise _core.operation_error(rc, _core.last_error())
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the runtime sees a tensor."""
 import ctypes
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Tuple
 
 import torch
 
@@ -64,29 +64,18 @@ def shape_of(tensor: torch.Tensor):
     return (ctypes.c_int64 * len(shape))(*shape)
 
 
-def from_memory(address: Optional[int], nbytes: int, shape: Sequence[int],
-                dtype: torch.dtype) -> torch.Tensor:
-    """A new tensor with a copy of the runtime's result."""
-    result = torch.empty(tuple(shape), dtype=dtype)
-    if nbytes != result.numel() * result.element_size():
-        raise RuntimeError(f'the runtime gave {nbytes} bytes for shape {tuple(shape)}')
-    if nbytes:
-        ctypes.memmove(result.data_ptr(), address, nbytes)
-    return result
-
-
 def output_of(handle: int, dtype: torch.dtype, device: int = _device.HOST) -> torch.Tensor:
-    """The result that the runtime allocated for a finished operation, on this device. Of a GPU's
-    the address is of no use to the host."""
+    """A new tensor on this device with the result that the runtime allocated for a finished
+    operation."""
     address, nbytes = ctypes.c_void_p(), ctypes.c_size_t()
-    shape, ndim = (ctypes.c_int64 * _lib.NDIM_MAX)(), ctypes.c_int()
-    rc = _lib.quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(nbytes), shape,
+    dims, ndim = (ctypes.c_int64 * _lib.NDIM_MAX)(), ctypes.c_int()
+    rc = _lib.quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(nbytes), dims,
                                   ctypes.byref(ndim))
     if rc < 0:
         raise _core.operation_error(rc, '')
-    if device == _device.HOST:
-        return from_memory(address.value, nbytes.value, shape[:ndim.value], dtype)
-    result = _device.empty(shape[:ndim.value], dtype, device)
+    shape = dims[:ndim.value]
+    result = (torch.empty(shape, dtype=dtype) if device == _device.HOST
+              else _device.empty(shape, dtype, device))
     _device.copy_output(handle, result)
     return result
 
