@@ -286,13 +286,26 @@ static int submit(struct run *run)
 
 /* ---- the end */
 
+/* A new output; NULL when the status says why there is none. */
+static TF_Tensor *new_output(struct run *run, int i, int tf_dtype, const int64_t *shape, int ndim,
+                             size_t nbytes)
+{
+    TF_Tensor *out = TF_AllocateOutput(run->ctx, i, tf_dtype, shape, ndim, nbytes, run->status);
+
+    if (good(run))
+        return out;
+    if (out)
+        TF_DeleteTensor(out);
+    return NULL;
+}
+
 /* An output with these bytes in it. */
 static void put_output(struct run *run, int i, int tf_dtype, const int64_t *shape, int ndim,
                        const void *data, size_t nbytes)
 {
-    TF_Tensor *out = TF_AllocateOutput(run->ctx, i, tf_dtype, shape, ndim, nbytes, run->status);
+    TF_Tensor *out = new_output(run, i, tf_dtype, shape, ndim, nbytes);
 
-    if (good(run) && nbytes)
+    if (out && nbytes)
         memcpy(TF_TensorData(out), data, nbytes);
     if (out)
         TF_DeleteTensor(out);
@@ -304,9 +317,12 @@ static int put_result(struct run *run, int i)
     const void *data;
     size_t nbytes;
     int ndim, r = reigen_output(run->tensors[i].handle, &data, &nbytes, shape, &ndim);
+    TF_Tensor *out = r == 0 ? new_output(run, i, run->tf_dtype, shape, ndim, nbytes) : NULL;
 
-    if (r == 0)
-        put_output(run, i, run->tf_dtype, shape, ndim, data, nbytes);
+    if (!out)
+        return r;
+    r = reigen_output_copy(run->tensors[i].handle, TF_TensorData(out), nbytes);
+    TF_DeleteTensor(out);
     return r;
 }
 
