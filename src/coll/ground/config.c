@@ -172,6 +172,20 @@ static int get_model(struct rg_config *config, struct rg_error *err)
     return r < 0 ? rg_error_prepend(err, "REIGEN_MODEL") : 0;
 }
 
+static int get_sockets(struct rg_config *config, struct rg_error *err)
+{
+    const char *name, *text = get("REIGEN_SOCKETS_PER_PAIR", NULL, &name);
+    int64_t n = 0;
+
+    if (!text || strcmp(text, "auto") == 0)
+        return 0;
+    if (rg_parse_int(name, text, 1, RG_SOCKETS_PER_PAIR_MAX, &n, NULL) < 0)
+        return rg_error_set(err, EINVAL, "%s=%s: no number of sockets between two hosts; give auto "
+                            "or 1 to %d", name, text, RG_SOCKETS_PER_PAIR_MAX);
+    config->sockets_per_pair = (int) n;
+    return 0;
+}
+
 /* What several variables say together. */
 static int settle(struct reading *reading, struct rg_error *err)
 {
@@ -214,6 +228,8 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
         r = get_affinity(&reading.config, err);
     if (r == 0)
         r = get_model(&reading.config, err);
+    if (r == 0)
+        r = get_sockets(&reading.config, err);
     if (r == 0 && ports && *ports)
         r = rg_parse_ports("REIGEN_PORT_RANGE:", ports, &reading.config.ports, err);
     if (r == 0)

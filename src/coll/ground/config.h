@@ -16,6 +16,7 @@
 
 #define RG_CORE_MAX 1023     /* the highest number of a core */
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
+#define RG_SOCKETS_PER_PAIR_MAX 8
 #define RG_SILENCE_MIN_MS 3000 /* heartbeats come every second */
 /* A leader's frames of a step grow with it, and the time of a step with the tree's depth
  * (docs/architecture.md, "Agreement in a tree", has what was measured). */
@@ -52,6 +53,7 @@ struct rg_config {
     enum rg_algorithm algorithms[RG_MODEL_NKINDS]; /* of the tcp plane; AUTO: by the model */
     struct rg_model model;       /* what is assumed, or the file's that was given */
     bool model_given;            /* then nothing is measured */
+    int sockets_per_pair;        /* of the tcp plane, at most ..._MAX; 0: auto, by the network */
 };
 
 static inline int rg_config_tree_degree(const struct rg_config *config)

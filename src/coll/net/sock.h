@@ -73,6 +73,10 @@ int rg_sock_reach_tcp(const struct rg_sockaddr *address, uint64_t deadline_ns, i
 void rg_sock_tune_tcp(int fd);
 /* The least round trip of the last minutes, as the kernel has measured it; 0: it has not. */
 uint64_t rg_sock_round_trip_ns(int fd);
+/* How many bytes one TCP socket may have under way at most, as far as this host's limits of buffers
+ * that the kernel sizes by itself (tcp_wmem, tcp_rmem) decide it. Blocks for two files of /proc;
+ * the kernel's defaults where they cannot be read. */
+uint64_t rg_sock_window_nbytes(void);
 
 /* Wait until the peer's kernel has all that was written to a TCP socket, the peer is gone, or the
  * deadline. */

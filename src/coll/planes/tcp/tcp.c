@@ -3,7 +3,6 @@
 #include "coll/planes/tcp/tcp.h"
 
 #include <endian.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,18 +97,49 @@ static int check_header(struct tcp *tcp, int from, struct rg_error *err)
 
 /* ------------------------------------------------------------ moving bytes */
 
-/* Up to two pieces of memory, of which the first `done` bytes are behind us. */
+/* Up to two pieces of memory, of which the first `done` bytes are behind us, and no more than `most`
+ * are for now. */
 static int cut(struct iovec iov[2], void *head, size_t head_nbytes, void *body, size_t body_nbytes,
-               size_t done)
+               size_t done, size_t most)
 {
     int n = 0;
 
     if (done < head_nbytes)
         iov[n++] = (struct iovec) { (char *) head + done, head_nbytes - done };
+    /* A stripe is longer than a header. */
+    most -= n > 0 ? iov[0].iov_len : 0;
     done = done > head_nbytes ? done - head_nbytes : 0;
-    if (done < body_nbytes)
-        iov[n++] = (struct iovec) { (char *) body + done, body_nbytes - done };
+    if (done < body_nbytes && most > 0)
+        iov[n++] = (struct iovec) { (char *) body + done,
+                                    body_nbytes - done < most ? body_nbytes - done : most };
     return n;
+}
+
+_Static_assert(RG_TCP_STRIPE_NBYTES > sizeof(struct header), "a header is in one stripe");
+
+/* Where this operation's stream is: at its beginning, unless something of it has gone. */
+static uint64_t stream_at(const struct tcp *tcp, const struct rg_tcp_stream *stream)
+{
+    return stream->op == tcp->op.number ? stream->nbytes : 0;
+}
+
+/* The socket that has the next byte from or to the member. */
+static int next_socket(const struct tcp *tcp, const struct rg_tcp_stream *stream)
+{
+    return rg_tcp_socket_of(stream_at(tcp, stream), tcp->links.nsockets);
+}
+
+/* Of a transfer of which so many bytes have gone: those of the header, which the stream's first one
+ * carries. */
+static size_t head_of(const struct tcp *tcp, const struct rg_tcp_stream *stream, size_t gone)
+{
+    return stream_at(tcp, stream) == gone ? sizeof(struct header) : 0;
+}
+
+static void advance(const struct tcp *tcp, struct rg_tcp_stream *stream, size_t nbytes)
+{
+    stream->nbytes = stream_at(tcp, stream) + nbytes;
+    stream->op = tcp->op.number;
 }
 
 /* 1: something went; 0: nothing can go now; -errno. */
@@ -119,21 +149,25 @@ static int send_bytes(struct tcp *tcp, struct rg_error *err)
     struct sending *sending = &tcp->sending;
     struct rg_tcp_link *link = &tcp->links.links[sending->now.peer];
     struct header header = header_of(op, op->me, sending->now.peer);
-    size_t head_nbytes = link->sent_op == op->number ? 0 : sizeof(header);
+    uint64_t at = stream_at(tcp, &link->sent);
+    int nsockets = tcp->links.nsockets;
+    size_t head_nbytes = head_of(tcp, &link->sent, sending->nbytes);
     struct iovec iov[2];
     struct msghdr message = { .msg_iov = iov };
 
     message.msg_iovlen = (size_t) cut(iov, &header, head_nbytes,
                                       (void *) (uintptr_t) sending->now.from,
-                                      sending->now.nbytes, sending->nbytes);
-    ssize_t n = sendmsg(link->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+                                      sending->now.nbytes, sending->nbytes,
+                                      rg_tcp_stripe_left(at, nsockets));
+    ssize_t n = sendmsg(link->sockets[rg_tcp_socket_of(at, nsockets)].fd, &message,
+                        MSG_DONTWAIT | MSG_NOSIGNAL);
 
     if (n < 0)
         return errno == EAGAIN || errno == EINTR
                    ? 0 : rg_tcp_lost(&tcp->links, sending->now.peer, -errno, err);
     sending->nbytes += (size_t) n;
+    advance(tcp, &link->sent, (size_t) n);
     if (sending->nbytes == head_nbytes + sending->now.nbytes) {
-        link->sent_op = op->number;
         sending->have = false;
         sending->ndone++;
     }
@@ -157,23 +191,26 @@ static int progress_send(struct tcp *tcp, bool *moved, struct rg_error *err)
         sending->ndone++;
         return 1;
     }
-    int r = rg_tcp_connect(&tcp->links, sending->now.peer, moved, err);
+    int r = rg_tcp_connect(&tcp->links, sending->now.peer,
+                           next_socket(tcp, &tcp->links.links[sending->now.peer].sent), moved, err);
 
     return r == 1 ? send_bytes(tcp, err) : r;
 }
 
 static int recv_bytes(struct tcp *tcp, struct rg_error *err)
 {
-    const struct rg_tcp_op *op = &tcp->op;
     struct receiving *receiving = &tcp->receiving;
     struct rg_tcp_link *link = &tcp->links.links[receiving->now.peer];
-    size_t head_nbytes = link->received_op == op->number ? 0 : sizeof(struct header);
+    uint64_t at = stream_at(tcp, &link->received);
+    int nsockets = tcp->links.nsockets;
+    size_t head_nbytes = head_of(tcp, &link->received, receiving->nbytes);
     struct iovec iov[2];
     struct msghdr message = { .msg_iov = iov };
 
     message.msg_iovlen = (size_t) cut(iov, &receiving->header, head_nbytes, receiving->now.to,
-                                      receiving->now.nbytes, receiving->nbytes);
-    ssize_t n = recvmsg(link->fd, &message, MSG_DONTWAIT);
+                                      receiving->now.nbytes, receiving->nbytes,
+                                      rg_tcp_stripe_left(at, nsockets));
+    ssize_t n = recvmsg(link->sockets[rg_tcp_socket_of(at, nsockets)].fd, &message, MSG_DONTWAIT);
 
     if (n == 0)
         return rg_tcp_lost(&tcp->links, receiving->now.peer, -EPIPE, err);
@@ -183,6 +220,7 @@ static int recv_bytes(struct tcp *tcp, struct rg_error *err)
     bool head_was_missing = receiving->nbytes < head_nbytes;
 
     receiving->nbytes += (size_t) n;
+    advance(tcp, &link->received, (size_t) n);
     if (head_was_missing && receiving->nbytes >= head_nbytes) {
         int r = check_header(tcp, receiving->now.peer, err);
 
@@ -190,7 +228,6 @@ static int recv_bytes(struct tcp *tcp, struct rg_error *err)
             return r;
     }
     if (receiving->nbytes == head_nbytes + receiving->now.nbytes) {
-        link->received_op = op->number;
         receiving->complete = true;
         if (receiving->first_ns)
             receiving->since_nbytes += receiving->now.nbytes;
@@ -221,7 +258,9 @@ static int progress_recv(struct tcp *tcp, bool *moved, struct rg_error *err)
         receiving->ndone++;
         return 1;
     }
-    int r = rg_tcp_connect(&tcp->links, receiving->now.peer, moved, err);
+    int r = rg_tcp_connect(&tcp->links, receiving->now.peer,
+                           next_socket(tcp, &tcp->links.links[receiving->now.peer].received), moved,
+                           err);
 
     return r == 1 ? recv_bytes(tcp, err) : r;
 }
@@ -263,6 +302,7 @@ static int begin(struct tcp *tcp, const struct rg_coll *coll, struct rg_tcp_way 
     int r = rg_tcp_op_begin(&tcp->op, coll, way, tcp->links.group.nmembers, tcp->links.group.me);
 
     tcp->active = r == 0;
+    tcp->links.nsockets = way->nsockets;
     tcp->sending = (struct sending){ 0 };
     tcp->receiving = (struct receiving){ 0 };
     return r;
@@ -369,37 +409,24 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
     return 0;
 }
 
-static int add_fd(const struct rg_tcp_link *link, unsigned events, int *fds, unsigned *all_events,
-                  int n, int max)
-{
-    if (link->state == RG_TCP_DIALLING)
-        events = rg_handshake_events(link->handshake) & POLLOUT ? EPOLLOUT : EPOLLIN;
-    for (int i = 0; i < n; i++)
-        if (fds[i] == link->fd) {
-            all_events[i] |= events;
-            return n;
-        }
-    if (link->fd < 0 || n == max)
-        return n;
-    fds[n] = link->fd;
-    all_events[n] = events;
-    return n + 1;
-}
-
 static int wait_fds(void *state, int *ret_fds, unsigned *ret_events, int max)
 {
     struct tcp *tcp = state;
     const struct sending *sending = &tcp->sending;
     const struct receiving *receiving = &tcp->receiving;
-    const struct rg_tcp_link *links = tcp->links.links;
+    const struct rg_tcp_links *links = &tcp->links;
     int n = 0;
 
     if (tcp->dead || tcp->loss.at_ns || !tcp->active)
         return 0;
     if (sending->have && receiving->ndone >= sending->now.needs)
-        n = add_fd(&links[sending->now.peer], EPOLLOUT, ret_fds, ret_events, n, max);
+        n = rg_tcp_wait_fds(links, sending->now.peer,
+                            next_socket(tcp, &links->links[sending->now.peer].sent), EPOLLOUT,
+                            ret_fds, ret_events, n, max);
     if (receiving->have && !receiving->complete)
-        n = add_fd(&links[receiving->now.peer], EPOLLIN, ret_fds, ret_events, n, max);
+        n = rg_tcp_wait_fds(links, receiving->now.peer,
+                            next_socket(tcp, &links->links[receiving->now.peer].received), EPOLLIN,
+                            ret_fds, ret_events, n, max);
     if (tcp->links.waits_for_listener)
         n += rg_listener_wait_fds(tcp->links.team->listener, ret_fds + n, ret_events + n, max - n);
     return n;

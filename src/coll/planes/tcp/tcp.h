@@ -15,13 +15,23 @@
  * Nothing can deadlock: among all members the transfer with the lowest number in the common order
  * never waits for a later one.
  *
- * On each socket, an operation's first bytes in each direction are a header of 16 bytes: u32
- * operation number, u8 kind, u8 dtype, u8 algorithm, u8 log2 of the bytes of a chunk, u64 bytes of
- * the whole operation; little-endian. Members that have lost step fail at once with -EPROTO instead
- * of mixing tensors.
+ * What an operation sends from one member to another is one stream of bytes. The first of them are
+ * a header of 16 bytes: u32 operation number, u8 kind, u8 dtype, u8 algorithm, u8 log2 of the bytes
+ * of a chunk, u64 bytes of the whole operation; little-endian. Members that have lost step fail at
+ * once with -EPROTO instead of mixing tensors.
  *
- * Sockets are opened when they are first needed: the lower rank dials, the higher one finds the
- * connection in the team's listener.
+ * A pair of members has one socket or several (tcp_way.h says how many, the same on all members).
+ * The stream is dealt out to them in stripes of RG_TCP_STRIPE_NBYTES, in turn:
+ *
+ *      byte of the stream   0 ...       256 Ki ...    512 Ki ...
+ *      of three sockets     socket 0    socket 1      socket 2    socket 0    ...
+ *
+ * So both ends know from a byte's place where it comes, nothing is sent besides, and what fits into
+ * a stripe takes socket 0 as if there were no other. A socket that is full holds the others up once
+ * they are full too: all sockets of a pair get the same share.
+ *
+ * Sockets are opened when they are first needed, socket 0 by itself and all others together: the
+ * lower rank dials, the higher one finds the connections in the team's listener.
  *
  * Thread rule: a plane's.
  */
@@ -111,34 +121,68 @@ static inline size_t rg_tcp_chunk(const struct rg_tcp_op *op, int b, size_t j, s
 void rg_tcp_set_levels(struct rg_tcp_op *op);
 
 /* ---- tcp_link.c */
-enum rg_tcp_link_state { RG_TCP_NONE, RG_TCP_DIALLING, RG_TCP_OPEN };
+enum { RG_TCP_STRIPE_NBYTES = 256 * 1024 };
 
-struct rg_tcp_link {
-    enum rg_tcp_link_state state;
+enum rg_tcp_state { RG_TCP_NONE, RG_TCP_DIALLING, RG_TCP_OPEN };
+
+struct rg_tcp_socket {
+    enum rg_tcp_state state;
     int fd; /* -1: none */
     int ndials;
     struct rg_handshake *handshake;  /* while dialling */
-    uint64_t sent_op, received_op;   /* the last operation whose header went or came; 0: none */
-    uint64_t rate;                   /* bytes per second, the most that was seen; 0: not known */
+};
+
+/* Where an operation's stream has got to, in one direction. */
+struct rg_tcp_stream {
+    uint64_t op;     /* the last operation of which a byte went; 0: none */
+    uint64_t nbytes; /* that have gone, header included */
+};
+
+/* All that leads to one member. */
+struct rg_tcp_link {
+    struct rg_tcp_socket sockets[RG_TCP_SOCKETS_MAX];
+    struct rg_tcp_stream sent, received;
+    uint64_t rate; /* bytes per second, the most that was seen; 0: not known */
 };
 
 struct rg_tcp_links {
     const struct rg_team *team;
     struct rg_group group;
     uint32_t purpose;          /* of the handshake: tells planes of one rank apart */
+    int nsockets;              /* that each pair uses now */
     bool waits_for_listener;   /* since the caller has set it to false */
     struct rg_tcp_link *links; /* by member; owned */
 };
 
+/* Which of a pair's sockets has this byte of a stream. */
+static inline int rg_tcp_socket_of(uint64_t at, int nsockets)
+{
+    return (int) (at / RG_TCP_STRIPE_NBYTES % (uint64_t) nsockets);
+}
+
+/* How many bytes from this one on take the same socket. */
+static inline size_t rg_tcp_stripe_left(uint64_t at, int nsockets)
+{
+    return nsockets == 1 ? SIZE_MAX : RG_TCP_STRIPE_NBYTES - at % RG_TCP_STRIPE_NBYTES;
+}
+
 /* 0 or -ENOMEM; to be closed in both cases. */
 int rg_tcp_links_open(struct rg_tcp_links *links, const struct rg_plane_options *options);
-/* Have a socket to this member. 1 open, 0 not yet, -errno with the rank named. */
-int rg_tcp_connect(struct rg_tcp_links *links, int member, bool *ret_moved, struct rg_error *err);
+/* Have this member's socket number i, if it is above 0 together with all others that the pair uses.
+ * 1 open, 0 not yet, -errno with the rank named. */
+int rg_tcp_connect(struct rg_tcp_links *links, int member, int i, bool *ret_moved,
+                   struct rg_error *err);
+/* What to wait for until socket i can send or receive (events: EPOLLOUT, EPOLLIN), or, while it is
+ * not there, until its handshake goes on; added to the n that are there, which may be of the same
+ * sockets. How many they are then, at most max. */
+int rg_tcp_wait_fds(const struct rg_tcp_links *links, int member, int i, unsigned events,
+                    int *fds, unsigned *all_events, int n, int max);
 /* "rank 3 on host b: <what>", -ECONNRESET for all ways of losing a socket. */
 int rg_tcp_lost(const struct rg_tcp_links *links, int member, int r, struct rg_error *err);
 /* Until all that was written has been acknowledged, or the deadline. */
 void rg_tcp_drain(struct rg_tcp_links *links, uint64_t deadline_ns);
-/* After an operation: how quickly the kernel has sent to the members who were sent much. */
+/* After an operation: how quickly the kernel has sent to the members who were sent much, by all of
+ * a pair's sockets together. */
 void rg_tcp_note_rates(struct rg_tcp_links *links, uint64_t op_number);
 /* Of all open sockets the longest (least) round trip and the lowest rate; 0: not known. */
 void rg_tcp_look(const struct rg_tcp_links *links, uint64_t *ret_round_trip_ns,

@@ -4,8 +4,10 @@
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "coll/net/listener.h"
 #include "coll/net/sock.h"
@@ -20,8 +22,8 @@ int rg_tcp_links_open(struct rg_tcp_links *links, const struct rg_plane_options 
     links->team = options->team;
     links->group = options->group;
     links->links = calloc((size_t) n, sizeof(*links->links));
-    for (int i = 0; i < n && links->links; i++)
-        links->links[i].fd = -1;
+    for (int i = 0; i < n * RG_TCP_SOCKETS_MAX && links->links; i++)
+        links->links[i / RG_TCP_SOCKETS_MAX].sockets[i % RG_TCP_SOCKETS_MAX].fd = -1;
     return links->links ? 0 : -ENOMEM;
 }
 
@@ -39,26 +41,33 @@ int rg_tcp_lost(const struct rg_tcp_links *links, int member, int r, struct rg_e
                         r == -EPIPE ? "it was closed" : strerror(-r));
 }
 
-static void end_handshake(struct rg_tcp_link *link)
+static void end_handshake(struct rg_tcp_socket *socket)
 {
-    if (link->handshake)
-        rg_handshake_fini(link->handshake);
-    free(link->handshake);
-    link->handshake = NULL;
+    if (socket->handshake)
+        rg_handshake_fini(socket->handshake);
+    free(socket->handshake);
+    socket->handshake = NULL;
 }
 
-static void disconnect(struct rg_tcp_link *link)
+static void disconnect(struct rg_tcp_socket *socket)
 {
-    end_handshake(link);
-    if (link->fd >= 0)
-        close(link->fd);
-    link->fd = -1;
-    link->state = RG_TCP_NONE;
+    end_handshake(socket);
+    if (socket->fd >= 0)
+        close(socket->fd);
+    socket->fd = -1;
+    socket->state = RG_TCP_NONE;
 }
 
-static int dial(struct rg_tcp_links *links, int member, struct rg_error *err)
+/* Socket i of a pair has a purpose of its own: "tall", "tal1", "tal2", ... */
+static uint32_t purpose_of(const struct rg_tcp_links *links, int i)
 {
-    struct rg_tcp_link *link = &links->links[member];
+    return i == 0 ? links->purpose
+                  : (links->purpose & 0x00ffffffu) | (uint32_t) ('0' + i) << 24;
+}
+
+static int dial(struct rg_tcp_links *links, int member, int i, struct rg_error *err)
+{
+    struct rg_tcp_socket *socket = &links->links[member].sockets[i];
     int rank = rg_group_rank(&links->group, member);
     struct rg_sockaddr address;
     int r = -EINVAL;
@@ -66,23 +75,23 @@ static int dial(struct rg_tcp_links *links, int member, struct rg_error *err)
     if (!links->team->addresses || rg_sock_parse(links->team->addresses[rank], &address) < 0)
         return rg_error_set(err, EINVAL, "rank %d has no address to connect to",
                             rg_team_world_rank(links->team, rank));
-    link->handshake = calloc(1, sizeof(*link->handshake));
-    r = link->handshake ? rg_sock_connect_tcp(&address, &link->fd) : -ENOMEM;
+    socket->handshake = calloc(1, sizeof(*socket->handshake));
+    r = socket->handshake ? rg_sock_connect_tcp(&address, &socket->fd) : -ENOMEM;
     if (r == 0)
-        r = rg_handshake_dial(link->handshake, link->fd, links->team->data_key, links->purpose,
-                          links->team->rank, rank);
+        r = rg_handshake_dial(socket->handshake, socket->fd, links->team->data_key,
+                              purpose_of(links, i), links->team->rank, rank);
     if (r < 0)
         return rg_tcp_lost(links, member, r, err);
-    link->state = RG_TCP_DIALLING;
-    link->ndials++;
+    socket->state = RG_TCP_DIALLING;
+    socket->ndials++;
     return 0;
 }
 
-static int go_on_dialling(struct rg_tcp_links *links, int member, bool *ret_moved,
+static int go_on_dialling(struct rg_tcp_links *links, int member, int i, bool *ret_moved,
                           struct rg_error *err)
 {
-    struct rg_tcp_link *link = &links->links[member];
-    int r = rg_handshake_step(link->handshake);
+    struct rg_tcp_socket *socket = &links->links[member].sockets[i];
+    int r = rg_handshake_step(socket->handshake);
 
     if (r == 0)
         return 0;
@@ -90,85 +99,176 @@ static int go_on_dialling(struct rg_tcp_links *links, int member, bool *ret_move
     if (r < 0) {
         /* The listener drops who is silent for long: a rank that was stopped in the middle
          * handshakes again. */
-        bool again = (r == -EPIPE || r == -ECONNRESET) && link->ndials < DIALS_MAX;
+        bool again = (r == -EPIPE || r == -ECONNRESET) && socket->ndials < DIALS_MAX;
 
-        disconnect(link);
+        disconnect(socket);
         return again ? 0 : rg_tcp_lost(links, member, r, err);
     }
-    end_handshake(link);
-    link->state = RG_TCP_OPEN;
+    end_handshake(socket);
+    socket->state = RG_TCP_OPEN;
     return 1;
 }
 
-int rg_tcp_connect(struct rg_tcp_links *links, int member, bool *ret_moved, struct rg_error *err)
+/* Have one socket; as rg_tcp_connect. */
+static int connect_one(struct rg_tcp_links *links, int member, int i, bool *ret_moved,
+                       struct rg_error *err)
 {
-    struct rg_tcp_link *link = &links->links[member];
+    struct rg_tcp_socket *socket = &links->links[member].sockets[i];
     int rank = rg_group_rank(&links->group, member);
 
-    if (link->state == RG_TCP_OPEN)
+    if (socket->state == RG_TCP_OPEN)
         return 1;
     if (links->team->rank < rank) {
-        int r = link->state == RG_TCP_NONE ? dial(links, member, err) : 0;
+        int r = socket->state == RG_TCP_NONE ? dial(links, member, i, err) : 0;
 
-        return r < 0 ? r : go_on_dialling(links, member, ret_moved, err);
+        return r < 0 ? r : go_on_dialling(links, member, i, ret_moved, err);
     }
-    *ret_moved |= rg_listener_progress(links->team->listener);
-    link->fd = rg_listener_claim(links->team->listener, links->purpose, rank);
-    if (link->fd < 0) {
+    socket->fd = rg_listener_claim(links->team->listener, purpose_of(links, i), rank);
+    if (socket->fd < 0) {
         links->waits_for_listener = true;
         return 0;
     }
     *ret_moved = true;
-    link->state = RG_TCP_OPEN;
+    socket->state = RG_TCP_OPEN;
     return 1;
+}
+
+/* The sockets that must be open before number i is used: socket 0 alone, or all others, as one that
+ * is dialled must not be left alone in the middle of its handshake. */
+static int first_for(int i)
+{
+    return i == 0 ? 0 : 1;
+}
+
+static int end_for(const struct rg_tcp_links *links, int i)
+{
+    return i == 0 ? 1 : links->nsockets;
+}
+
+static bool is_ready(const struct rg_tcp_links *links, int member, int i)
+{
+    for (int k = first_for(i); k < end_for(links, i); k++)
+        if (links->links[member].sockets[k].state != RG_TCP_OPEN)
+            return false;
+    return true;
+}
+
+int rg_tcp_connect(struct rg_tcp_links *links, int member, int i, bool *ret_moved,
+                   struct rg_error *err)
+{
+    int r = 0;
+
+    if (is_ready(links, member, i))
+        return 1;
+    if (links->team->rank > rg_group_rank(&links->group, member))
+        *ret_moved |= rg_listener_progress(links->team->listener);
+    for (int k = first_for(i); k < end_for(links, i) && r >= 0; k++)
+        r = connect_one(links, member, k, ret_moved, err);
+    return r < 0 ? r : is_ready(links, member, i);
+}
+
+static int add_fd(int fd, unsigned events, int *fds, unsigned *all_events, int n, int max)
+{
+    for (int i = 0; i < n; i++)
+        if (fds[i] == fd) {
+            all_events[i] |= events;
+            return n;
+        }
+    if (n == max)
+        return n;
+    fds[n] = fd;
+    all_events[n] = events;
+    return n + 1;
+}
+
+int rg_tcp_wait_fds(const struct rg_tcp_links *links, int member, int i, unsigned events,
+                    int *fds, unsigned *all_events, int n, int max)
+{
+    const struct rg_tcp_socket *sockets = links->links[member].sockets;
+
+    if (is_ready(links, member, i))
+        return add_fd(sockets[i].fd, events, fds, all_events, n, max);
+    for (int k = first_for(i); k < end_for(links, i); k++)
+        if (sockets[k].state == RG_TCP_DIALLING)
+            n = add_fd(sockets[k].fd,
+                       rg_handshake_events(sockets[k].handshake) == POLLOUT ? EPOLLOUT : EPOLLIN,
+                       fds, all_events, n, max);
+    return n;
+}
+
+/* Call fn for each open socket. */
+static void each_open(const struct rg_tcp_links *links, void (*fn)(int fd, void *arg), void *arg)
+{
+    for (int i = 0; i < links->group.nmembers; i++)
+        for (int k = 0; k < RG_TCP_SOCKETS_MAX; k++)
+            if (links->links[i].sockets[k].state == RG_TCP_OPEN)
+                fn(links->links[i].sockets[k].fd, arg);
+}
+
+static void drain_one(int fd, void *deadline_ns)
+{
+    rg_sock_drain(fd, *(uint64_t *) deadline_ns);
 }
 
 void rg_tcp_drain(struct rg_tcp_links *links, uint64_t deadline_ns)
 {
-    for (int i = 0; i < links->group.nmembers; i++)
-        if (links->links[i].state == RG_TCP_OPEN)
-            rg_sock_drain(links->links[i].fd, deadline_ns);
+    each_open(links, drain_one, &deadline_ns);
 }
 
-static bool look(const struct rg_tcp_link *link, struct tcp_info *ret_info)
+/* What all sockets of a pair have sent per second, as the kernel has measured it. 0: one of them
+ * had nothing more to send, and so tells less than the network can do. */
+static uint64_t delivery_rate(const struct rg_tcp_link *link, int nsockets)
 {
-    socklen_t length = sizeof(*ret_info);
+    uint64_t rate = 0;
 
-    memset(ret_info, 0, sizeof(*ret_info)); /* an older kernel knows less */
-    return link->state == RG_TCP_OPEN &&
-           getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, ret_info, &length) == 0;
+    for (int k = 0; k < nsockets; k++) {
+        struct tcp_info info;
+        socklen_t length = sizeof(info);
+
+        memset(&info, 0, sizeof(info)); /* an older kernel knows less */
+        if (link->sockets[k].state != RG_TCP_OPEN ||
+            getsockopt(link->sockets[k].fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0 ||
+            info.tcpi_delivery_rate_app_limited)
+            return 0;
+        rate += info.tcpi_delivery_rate;
+    }
+    return rate;
 }
 
 void rg_tcp_note_rates(struct rg_tcp_links *links, uint64_t op_number)
 {
     for (int i = 0; i < links->group.nmembers; i++) {
         struct rg_tcp_link *link = &links->links[i];
-        struct tcp_info info;
+        uint64_t rate = link->sent.op == op_number ? delivery_rate(link, links->nsockets) : 0;
 
-        /* A sender that had nothing more to send tells less than the network can do. */
-        if (link->sent_op == op_number && look(link, &info) &&
-            !info.tcpi_delivery_rate_app_limited && info.tcpi_delivery_rate > link->rate)
-            link->rate = info.tcpi_delivery_rate;
+        link->rate = rate > link->rate ? rate : link->rate;
     }
+}
+
+static void look_one(int fd, void *longest_ns)
+{
+    uint64_t ns = rg_sock_round_trip_ns(fd), *longest = longest_ns;
+
+    *longest = ns > *longest ? ns : *longest;
 }
 
 void rg_tcp_look(const struct rg_tcp_links *links, uint64_t *ret_round_trip_ns, uint64_t *ret_rate)
 {
     *ret_round_trip_ns = *ret_rate = 0;
+    each_open(links, look_one, ret_round_trip_ns);
     for (int i = 0; i < links->group.nmembers; i++) {
-        const struct rg_tcp_link *link = &links->links[i];
-        uint64_t ns = link->state == RG_TCP_OPEN ? rg_sock_round_trip_ns(link->fd) : 0;
+        uint64_t rate = links->links[i].rate;
 
-        *ret_round_trip_ns = ns > *ret_round_trip_ns ? ns : *ret_round_trip_ns;
-        if (link->rate > 0 && (*ret_rate == 0 || link->rate < *ret_rate))
-            *ret_rate = link->rate;
+        if (rate > 0 && (*ret_rate == 0 || rate < *ret_rate))
+            *ret_rate = rate;
     }
 }
 
 void rg_tcp_disconnect(struct rg_tcp_links *links)
 {
     for (int i = 0; i < links->group.nmembers; i++)
-        disconnect(&links->links[i]);
+        for (int k = 0; k < RG_TCP_SOCKETS_MAX; k++)
+            disconnect(&links->links[i].sockets[k]);
 }
 
 void rg_tcp_links_close(struct rg_tcp_links *links)
@@ -181,6 +281,7 @@ void rg_tcp_links_close(struct rg_tcp_links *links)
 void rg_tcp_links_after_fork(struct rg_tcp_links *links)
 {
     for (int i = 0; i < links->group.nmembers; i++)
-        if (links->links[i].fd >= 0)
-            close(links->links[i].fd);
+        for (int k = 0; k < RG_TCP_SOCKETS_MAX; k++)
+            if (links->links[i].sockets[k].fd >= 0)
+                close(links->links[i].sockets[k].fd);
 }

@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "coll/ground/blob.h"
 #include "coll/ground/config.h"
+#include "coll/net/sock.h"
 #include "coll/planes/common.h"
 #include "coll/planes/planes.h"
 #include "coll/reduce/reduce.h"
@@ -35,7 +36,7 @@ _Static_assert((int) RG_MODEL_DIRECT_SMALL == (int) RG_DIRECT_SMALL &&
 int rg_tcp_way_offer(const struct rg_config *config, int rank, int size, bool allowed,
                      struct rg_buf *offer, struct rg_error *err)
 {
-    bool differs = config->model_given;
+    bool differs = config->model_given || config->sockets_per_pair > 0;
 
     (void) rank, (void) size, (void) err;
     for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
@@ -44,6 +45,7 @@ int rg_tcp_way_offer(const struct rg_config *config, int rank, int size, bool al
         return 0;
     for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
         rg_buf_put_u8(offer, (uint8_t) config->algorithms[kind]);
+    rg_buf_put_u8(offer, (uint8_t) config->sockets_per_pair);
     if (config->model_given)
         rg_model_format(&config->model, offer);
     return 0;
@@ -60,12 +62,30 @@ int rg_tcp_way_agree(const struct rg_plane_options *options, struct rg_error *er
         first = rank == 0 ? part : first;
         if (part.nbytes != first.nbytes ||
             (part.nbytes > 0 && memcmp(part.data, first.data, part.nbytes) != 0))
-            return rg_error_set(err, EINVAL, "ranks %d and %d differ in REIGEN_ALGORITHM or in "
-                                "what REIGEN_MODEL's file says; give all ranks the same",
+            return rg_error_set(err, EINVAL, "ranks %d and %d differ in REIGEN_ALGORITHM, in "
+                                "REIGEN_SOCKETS_PER_PAIR or in what REIGEN_MODEL's file says; give "
+                                "all ranks the same",
                                 rg_team_world_rank(options->team, 0),
                                 rg_team_world_rank(options->team, rank));
     }
     return 0;
+}
+
+static const uint64_t ps_per_s = UINT64_C(1000000000000);
+
+/* Where nothing is learnt: by what the file says, and the kernel's own limit of buffers, as each
+ * host may have another one. */
+static int sockets_by_model(const struct rg_model_path *net)
+{
+    enum { USUAL_WINDOW_NBYTES = (4 << 20) / 3 * 2 };
+    uint64_t rate = net->beta_ps ? ps_per_s / net->beta_ps : 0;
+    int before, n = 1;
+
+    do {
+        before = n;
+        n = rg_tcp_way_sockets(n, rate, UINT64_C(2) * net->alpha_ns, USUAL_WINDOW_NBYTES);
+    } while (n > before);
+    return n;
 }
 
 void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *options)
@@ -77,6 +97,10 @@ void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *opti
                                 .given = options->config->model_given,
                                 .knows_rate = options->config->model_given };
     memcpy(way->wanted, options->config->algorithms, sizeof(way->wanted));
+    way->sockets_given = options->config->sockets_per_pair > 0;
+    way->nsockets = way->sockets_given ? options->config->sockets_per_pair
+                    : way->given ? sockets_by_model(&way->model.net) : 1;
+    way->window_nbytes = rg_sock_window_nbytes();
     /* Where hosts have unequal numbers of members, as if they were equal. */
     way->nhosts = n < nnodes ? n : nnodes;
     way->ranks_per_host = (n + way->nhosts - 1) / way->nhosts;
@@ -123,9 +147,7 @@ uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t 
 
 /* ------------------------------------------------------------ surveys */
 
-enum { SURVEYS_APART = 1024, TRIAL_NBYTES = 64 * 1024, TRIALS = 3 };
-
-static const uint64_t ps_per_s = UINT64_C(1000000000000);
+enum { SURVEYS_APART = 1024, SOON = 2, TRIAL_NBYTES = 64 * 1024, TRIALS = 3 };
 
 static bool is_survey_due(uint64_t number)
 {
@@ -158,10 +180,20 @@ static int64_t measure_gamma(void)
     return (int64_t) (least * 1000 / TRIAL_NBYTES) + 1;
 }
 
+int rg_tcp_way_sockets(int nsockets, uint64_t rate, uint64_t round_trip_ns, uint64_t window_nbytes)
+{
+    /* Bytes under way. A double is exact enough, and cannot overflow. */
+    double under_way = (double) rate * (double) round_trip_ns / (double) RG_NS_PER_S;
+    int twice = nsockets * 2 < RG_TCP_SOCKETS_MAX ? nsockets * 2 : RG_TCP_SOCKETS_MAX;
+
+    return under_way > 0.5 * (double) window_nbytes * nsockets ? twice : nsockets;
+}
+
 bool rg_tcp_way_due(struct rg_tcp_way *way)
 {
     way->nposted++;
-    return !way->given && way->nhosts * way->ranks_per_host > 1 && is_survey_due(way->nposted);
+    return !way->given && way->nhosts * way->ranks_per_host > 1 &&
+           (way->nposted == way->again_at || is_survey_due(way->nposted));
 }
 
 struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns, uint64_t rate,
@@ -172,6 +204,10 @@ struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns,
     way->facts[RG_TCP_ALPHA_NS] = (int64_t) (round_trip_ns / 2);
     way->facts[RG_TCP_BETA_PS] = rate ? (int64_t) (ps_per_s / rate) : 0;
     way->facts[RG_TCP_GAMMA_PS] = way->gamma_ps;
+    way->facts[RG_TCP_NSOCKETS] =
+        way->sockets_given ? way->nsockets
+                           : rg_tcp_way_sockets(way->nsockets, rate, round_trip_ns,
+                                                way->window_nbytes);
     *ret_way = *way;
     ret_way->wanted[RG_MODEL_ALLREDUCE] = RG_ALGORITHM_DOUBLING;
     memset(ret_way->known, 0, sizeof(ret_way->known));
@@ -195,6 +231,9 @@ void rg_tcp_way_learn(struct rg_tcp_way *way)
     take(&way->model.net.beta_ps, way->facts[RG_TCP_BETA_PS], RG_MODEL_RATE_MAX_PS);
     way->knows_rate = way->knows_rate || way->facts[RG_TCP_BETA_PS] > 0;
     take(&way->model.gamma_ps, way->facts[RG_TCP_GAMMA_PS], RG_MODEL_RATE_MAX_PS);
+    if (way->facts[RG_TCP_NSOCKETS] > way->nsockets)
+        way->again_at = way->nposted + SOON;
+    way->nsockets = (int) way->facts[RG_TCP_NSOCKETS];
     memset(way->known, 0, sizeof(way->known));
     way->nsurveys++;
 }
@@ -213,6 +252,8 @@ static void print_source(const struct rg_tcp_way *way, struct rg_buf *text)
                   model->net.alpha_ns / 1000, model->net.alpha_ns / 100 % 10,
                   (unsigned long long) mbit, model->net.message_ns / 1000,
                   model->net.message_ns / 100 % 10, model->net.copy_ps, model->gamma_ps);
+    rg_buf_printf(text, "%d socket%s per pair%s; ", way->nsockets, way->nsockets > 1 ? "s" : "",
+                  way->sockets_given ? " by REIGEN_SOCKETS_PER_PAIR" : "");
     if (way->given)
         rg_buf_printf(text, "given by REIGEN_MODEL\n");
     else if (way->nsurveys == 0)

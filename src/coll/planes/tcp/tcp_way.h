@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which algorithm an operation of the tcp plane takes, the same on all members.
+ * Which algorithm an operation of the tcp plane takes, and how many sockets the members of a pair
+ * have, the same on all members.
  *
  * It is the model's choice (model/model.h). The model's parameters are assumed at first, or given
  * (REIGEN_MODEL). Else the members refine them: before their operations number 2, 4, 16, 64, 256,
@@ -9,17 +10,31 @@
  * So no rank waits for measurements when it starts, and all members change their minds at the same
  * operation.
  *
+ * The number of sockets is given (REIGEN_SOCKETS_PER_PAIR), or is 1 at first. What one socket has
+ * under way is at most its window, which the buffers of both kernels limit. Where the rate that was
+ * seen times the round trip comes near to what the sockets' windows hold together, these and not
+ * the line may have limited the rate: a member that sees it asks for twice as many in the next
+ * survey, and where that makes them more there is another one two operations later. They are never
+ * made fewer.
+ *
  * Thread rule: a plane's.
  */
 #ifndef RG_COLL_PLANES_TCP_TCP_WAY_H
 #define RG_COLL_PLANES_TCP_TCP_WAY_H
 
+#include "coll/ground/config.h"
 #include "coll/planes/plane.h"
 #include "model/model.h"
 
-enum rg_tcp_fact { RG_TCP_ALPHA_NS, RG_TCP_BETA_PS, RG_TCP_GAMMA_PS, RG_TCP_NFACTS };
+enum rg_tcp_fact {
+    RG_TCP_ALPHA_NS,
+    RG_TCP_BETA_PS,
+    RG_TCP_GAMMA_PS,
+    RG_TCP_NSOCKETS,
+    RG_TCP_NFACTS
+};
 
-enum { RG_TCP_NKNOWN = 64 };
+enum { RG_TCP_NKNOWN = 64, RG_TCP_SOCKETS_MAX = RG_SOCKETS_PER_PAIR_MAX };
 
 struct rg_tcp_way {
     struct rg_model model;                   /* as all members know it */
@@ -27,9 +42,13 @@ struct rg_tcp_way {
     int nhosts, ranks_per_host;              /* of the members */
     int job_ranks_per_host;
     enum rg_plane_scope scope;
+    int nsockets;                            /* of each pair */
+    bool sockets_given;                      /* no survey changes their number */
+    uint64_t window_nbytes;                  /* of one socket, as far as this host limits it */
     bool given;                              /* no survey changes the model */
     bool knows_rate;                         /* given, or by a survey */
     uint64_t nposted;                        /* operations, without surveys */
+    uint64_t again_at;                       /* before this one there is a survey, too; 0: none */
     unsigned nsurveys;
     int64_t gamma_ps;                        /* this host's; 0: not measured yet */
     int64_t facts[RG_TCP_NFACTS];            /* of a survey, 0: not known; the rate's inverse */
@@ -51,6 +70,9 @@ struct rg_model_choice rg_tcp_way_choose(struct rg_tcp_way *way, enum rg_coll_ki
                                          size_t nbytes);
 /* Count an operation. Whether a survey comes before it. */
 bool rg_tcp_way_due(struct rg_tcp_way *way);
+/* How many sockets a pair should have, which has nsockets now, where data came at this rate (bytes
+ * per second; 0: not known) over that round trip. Not fewer than now, at most twice as many. */
+int rg_tcp_way_sockets(int nsockets, uint64_t rate, uint64_t round_trip_ns, uint64_t window_nbytes);
 /* That survey: an allreduce of facts, which takes ret_way. round_trip_ns and rate (bytes per
  * second) are what this member has seen, 0: nothing. */
 struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns, uint64_t rate,

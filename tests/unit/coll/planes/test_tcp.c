@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include <dirent.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
 
 #include "base/buf.h"
 #include "base/time.h"
 #include "coll/ground/blob.h"
 #include "coll/planes/plane.h"
 #include "coll/planes/plane_checks.h"
+#include "coll/planes/tcp/tcp.h"
 
 extern const struct rg_plane_ops rg_plane_tcp;
 
 /* What the next planes are opened with. */
 static enum rg_algorithm wanted;
+static int nsockets; /* 0: auto */
 /* Whether members dawdle, each in its own way. */
 static bool dawdles;
 
@@ -76,6 +82,7 @@ static void *open_plane(struct place *place)
 
     for (int kind = 0; kind < RG_MODEL_NKINDS; kind++)
         place->config.algorithms[kind] = wanted;
+    place->config.sockets_per_pair = nsockets;
     rg_plane_tcp.open(&options, &state, NULL);
     return state;
 }
@@ -181,8 +188,8 @@ static int check_given(struct place *place)
     return check_surveys(place);
 }
 
-/* Ranks 0 and 1 want the same, rank 2 does not. */
-static void ranks_that_want_different_algorithms_are_named(void **unused)
+/* Ranks 0 and 1 want the same, rank 2 has the other's values. */
+static void check_differ(const struct rg_config *mine, const struct rg_config *other)
 {
     struct rg_buf offers[3] = { RG_BUF_INIT, RG_BUF_INIT, RG_BUF_INIT };
     struct rg_blob blobs[3];
@@ -191,13 +198,10 @@ static void ranks_that_want_different_algorithms_are_named(void **unused)
                                         .offers = blobs };
     struct rg_error err = RG_ERROR_INIT;
 
-    (void) unused;
     for (int i = 0; i < 3; i++) {
-        struct rg_config config = { .model = rg_model_assumed };
         rg_autobuf struct rg_buf part = RG_BUF_INIT;
 
-        config.algorithms[RG_MODEL_ALLREDUCE] = i < 2 ? RG_ALGORITHM_RING : RG_ALGORITHM_AUTO;
-        assert_int_equal(rg_plane_tcp.offer(&config, i, 3, true, &part, &err), 0);
+        assert_int_equal(rg_plane_tcp.offer(i < 2 ? mine : other, i, 3, true, &part, &err), 0);
         assert_true((rg_buf_nbytes(&part) > 0) == (i < 2));
         rg_buf_put_str(&offers[i], "tcp");
         rg_buf_put_span(&offers[i], rg_buf_bytes(&part), rg_buf_nbytes(&part));
@@ -207,9 +211,21 @@ static void ranks_that_want_different_algorithms_are_named(void **unused)
     assert_int_equal(rg_plane_tcp.agree(&options, &err), 0);
     options.group.nmembers = 3;
     assert_int_equal(rg_plane_tcp.agree(&options, &err), -EINVAL);
-    assert_contains(err.text, "ranks 0 and 2 differ in REIGEN_ALGORITHM");
+    assert_contains(err.text, "ranks 0 and 2 differ in REIGEN_ALGORITHM, in REIGEN_SOCKETS_PER");
     for (int i = 0; i < 3; i++)
         rg_buf_fini(&offers[i]);
+}
+
+static void ranks_that_want_different_things_are_named(void **unused)
+{
+    const struct rg_config plain = { .model = rg_model_assumed };
+    struct rg_config ring = plain, sockets = plain;
+
+    (void) unused;
+    ring.algorithms[RG_MODEL_ALLREDUCE] = RG_ALGORITHM_RING;
+    check_differ(&ring, &plain);
+    sockets.sockets_per_pair = 2;
+    check_differ(&sockets, &plain);
 }
 
 static void members_learn_about_their_network_alike(void **unused)
@@ -322,6 +338,262 @@ static void a_wrong_key_opens_no_connection(void **unused)
     assert_int_equal(sockets_run(2, check_wrong_key, NULL), 0);
 }
 
+/* ------------------------------------------------------------ several sockets per pair */
+
+/* Every kind of operation, with members that dawdle, among two and among more. */
+static void several_sockets_carry_every_operation(void **unused)
+{
+    static const int numbers[] = { 2, 3, RG_TCP_SOCKETS_MAX };
+
+    (void) unused;
+    dawdles = true;
+    for (size_t i = 0; i < rg_array_len(numbers); i++)
+        for (int n = 2; n <= 5; n += n == 2 ? 1 : 2) {
+            nsockets = numbers[i];
+            assert_int_equal(sockets_run(n, plane_check_allreduce, NULL), 0);
+            assert_int_equal(sockets_run(n, plane_check_scaled, NULL), 0);
+            assert_int_equal(sockets_run(n, plane_check_rooted, NULL), 0);
+            assert_int_equal(sockets_run(n, plane_check_counted, NULL), 0);
+        }
+    dawdles = false;
+    nsockets = 0;
+}
+
+/* The connected sockets of this process: those of all ranks. Returns one of the last ones opened
+ * in ret_fd. */
+static int count_connected(int *ret_fd)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+
+    *ret_fd = -1;
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        struct sockaddr_in peer;
+        socklen_t length = sizeof(peer);
+        int fd = atoi(entry->d_name);
+
+        if (entry->d_name[0] == '.' || getpeername(fd, (struct sockaddr *) &peer, &length) < 0 ||
+            peer.sin_family != AF_INET)
+            continue;
+        count++;
+        *ret_fd = fd > *ret_fd ? fd : *ret_fd;
+    }
+    closedir(dir);
+    return count;
+}
+
+/* Of rank 0 to the others. */
+static int broadcast(struct place *place, void *state, size_t nbytes)
+{
+    uint8_t *data = malloc(nbytes);
+    struct rg_coll coll = { .kind = RG_COLL_BROADCAST, .dtype = REIGEN_UINT8, .count = nbytes,
+                            .in = place->me == 0 ? data : NULL, .out = data,
+                            .scale = { 1.0, 1.0, 1 } };
+    int bad;
+
+    for (size_t i = 0; i < nbytes; i++)
+        data[i] = place->me == 0 ? (uint8_t) (i * 31 + i / 255) : 0;
+    bad = sockets_check(place, run(place, state, &coll) == 0);
+    for (size_t i = 0; i < nbytes && !bad; i++)
+        bad |= sockets_check(place, data[i] == (uint8_t) (i * 31 + i / 255));
+    free(data);
+    return bad;
+}
+
+static pthread_barrier_t together;
+
+/* One broadcast of *arg bytes, whose stream has a header, too, opens no more sockets than it
+ * needs. */
+static int check_one_stream(struct place *place)
+{
+    size_t nbytes = *(const size_t *) place->arg;
+    bool one = nbytes + 16 <= RG_TCP_STRIPE_NBYTES;
+    void *state = open_plane(place);
+    int fd, bad = broadcast(place, state, nbytes);
+
+    pthread_barrier_wait(&together);
+    bad |= sockets_check(place, count_connected(&fd) == 2 * (one ? 1 : nsockets));
+    pthread_barrier_wait(&together);
+    /* The next operation's stream begins with socket 0 again. */
+    bad |= broadcast(place, state, 5);
+    bad |= broadcast(place, state, nbytes + 1);
+    rg_plane_tcp.close(state, 1000);
+    return bad;
+}
+
+static void streams_of_every_length_round_a_stripe_arrive(void **unused)
+{
+    (void) unused;
+    pthread_barrier_init(&together, NULL, 2);
+    wanted = RG_ALGORITHM_TREE;
+    for (nsockets = 1; nsockets <= 3; nsockets++)
+        for (int stripe = 1; stripe <= nsockets + 2; stripe++)
+            for (int more = -1; more <= 1; more++) {
+                size_t nbytes = (size_t) (stripe * RG_TCP_STRIPE_NBYTES - 16 + more);
+
+                if (nsockets > 1)
+                    assert_int_equal(sockets_run(2, check_one_stream, &nbytes), 0);
+            }
+    wanted = RG_ALGORITHM_AUTO;
+    nsockets = 0;
+    pthread_barrier_destroy(&together);
+}
+
+/* All bytes of a stream are dealt out in turn, in stripes of one length. */
+static void every_byte_has_one_socket(void **unused)
+{
+    (void) unused;
+    for (int n = 1; n <= RG_TCP_SOCKETS_MAX; n++) {
+        uint64_t shares[RG_TCP_SOCKETS_MAX] = { 0 }, at = 0;
+        const uint64_t all = (uint64_t) RG_TCP_STRIPE_NBYTES * 3 * (uint64_t) n;
+
+        while (at < all) {
+            size_t left = rg_tcp_stripe_left(at, n);
+            /* As a socket may take less than a stripe. */
+            uint64_t step = n == 1 ? all : left > 1000 ? left - 1000 : left;
+
+            assert_true(n == 1 || (left >= 1 && left <= RG_TCP_STRIPE_NBYTES));
+            shares[rg_tcp_socket_of(at, n)] += step;
+            assert_int_equal(rg_tcp_socket_of(at, n), rg_tcp_socket_of(at + step - 1, n));
+            at += step;
+        }
+        for (int i = 0; i < n; i++)
+            assert_int_equal(shares[i], all / (uint64_t) n);
+    }
+}
+
+/* One of the pair's sockets breaks between two operations. */
+static int check_one_breaks(struct place *place)
+{
+    size_t count = 1 << 19;
+    float *data = calloc(count, sizeof(*data));
+    struct rg_error err = RG_ERROR_INIT;
+    void *state = open_plane(place);
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = count, .in = data, .out = data, .scale = { 1.0, 1.0, 1 } };
+    int fd, bad = sockets_check(place, run(place, state, &coll) == 0);
+
+    pthread_barrier_wait(&together);
+    if (place->me == 1) {
+        bad |= sockets_check(place, count_connected(&fd) == 2 * nsockets);
+        bad |= sockets_check(place, shutdown(fd, SHUT_RDWR) == 0);
+    }
+    pthread_barrier_wait(&together);
+    bad |= sockets_check(place, rg_plane_tcp.post(state, &coll) == 0);
+    bad |= sockets_check(place, finish(place, state, &err) == -ECONNRESET);
+    bad |= sockets_check(place, strstr(err.text, "the connection to rank ") != NULL);
+    rg_plane_tcp.abort(state);
+    pthread_barrier_wait(&together);
+    bad |= sockets_check(place, place->me == 1 || count_connected(&fd) == 0);
+    rg_plane_tcp.close(state, 0);
+    free(data);
+    return bad;
+}
+
+static void an_operation_ends_when_one_of_its_sockets_breaks(void **unused)
+{
+    (void) unused;
+    pthread_barrier_init(&together, NULL, 2);
+    nsockets = 4;
+    assert_int_equal(sockets_run(2, check_one_breaks, NULL), 0);
+    nsockets = 0;
+    pthread_barrier_destroy(&together);
+}
+
+static void a_member_that_leaves_several_sockets_is_named(void **unused)
+{
+    (void) unused;
+    nsockets = 3;
+    assert_int_equal(sockets_run(2, check_leaver, NULL), 0);
+    nsockets = 0;
+}
+
+static void sockets_are_added_where_their_windows_are_full(void **unused)
+{
+    const uint64_t window = 4u << 20, ms = RG_NS_PER_MS, mb = 1000000;
+
+    (void) unused;
+    /* 1 Gb/s: 12.5 MB are under way in 100 ms, 250 kB in 2 ms. */
+    assert_int_equal(rg_tcp_way_sockets(1, 125 * mb, 100 * ms, window), 2);
+    assert_int_equal(rg_tcp_way_sockets(2, 125 * mb, 100 * ms, window), 4);
+    assert_int_equal(rg_tcp_way_sockets(4, 125 * mb, 100 * ms, window), 8);
+    assert_int_equal(rg_tcp_way_sockets(8, 125 * mb, 1000 * ms, window), 8);
+    assert_int_equal(rg_tcp_way_sockets(5, 125 * mb, 1000 * ms, window), 8);
+    assert_int_equal(rg_tcp_way_sockets(1, 125 * mb, 2 * ms, window), 1);
+    /* 10 Gb/s and 0.2 ms; nothing known. */
+    assert_int_equal(rg_tcp_way_sockets(1, 1250 * mb, ms / 5, window), 1);
+    assert_int_equal(rg_tcp_way_sockets(2, 0, 100 * ms, window), 2);
+    assert_int_equal(rg_tcp_way_sockets(2, UINT64_MAX, UINT64_MAX, window), 4);
+}
+
+/* Two members' ways, without their network: before which operations there are surveys, and how many
+ * sockets there are then. Only the second one's windows are full. */
+static void members_add_sockets_alike(void **unused)
+{
+    static const struct { unsigned operation; int nsockets; } expected[] = {
+        { 2, 2 }, { 4, 4 }, { 6, 8 }, { 8, 8 }, { 16, 8 },
+    };
+    const struct rg_config config = { .model = rg_model_assumed };
+    struct rg_team team = { .size = 2, .nnodes = 2 };
+    struct rg_plane_options options = { .team = &team, .config = &config,
+                                        .group = { .nmembers = 2 } };
+    struct rg_tcp_way ways[2], survey;
+    size_t nsurveys = 0;
+
+    (void) unused;
+    for (int i = 0; i < 2; i++) {
+        rg_tcp_way_init(&ways[i], &options);
+        assert_int_equal(ways[i].nsockets, 1);
+        ways[i].window_nbytes = i == 0 ? 1u << 30 : 1;
+    }
+    for (unsigned operation = 1; operation <= 63; operation++) {
+        bool due = rg_tcp_way_due(&ways[0]);
+
+        assert_int_equal(rg_tcp_way_due(&ways[1]), due);
+        if (!due)
+            continue;
+        for (int i = 0; i < 2; i++)
+            rg_tcp_way_survey(&ways[i], 1000000, 1000000, &survey);
+        for (int fact = 0; fact < RG_TCP_NFACTS; fact++)
+            if (ways[1].facts[fact] > ways[0].facts[fact])
+                ways[0].facts[fact] = ways[1].facts[fact];
+        memcpy(ways[1].facts, ways[0].facts, sizeof(ways[0].facts));
+        for (int i = 0; i < 2; i++) {
+            rg_tcp_way_learn(&ways[i]);
+            assert_int_equal(ways[i].nsockets, expected[nsurveys].nsockets);
+        }
+        assert_int_equal(operation, expected[nsurveys++].operation);
+    }
+    assert_int_equal(nsurveys, rg_array_len(expected));
+}
+
+/* Who gives the model's parameters gets what they say, and who gives a number gets that. */
+static void a_number_that_is_given_or_follows_from_the_model_stays(void **unused)
+{
+    struct rg_config config = { .model = rg_model_assumed, .model_given = true };
+    struct rg_team team = { .size = 2, .nnodes = 2 };
+    struct rg_plane_options options = { .team = &team, .config = &config,
+                                        .group = { .nmembers = 2 } };
+    struct rg_tcp_way way;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) unused;
+    rg_tcp_way_init(&way, &options);
+    assert_int_equal(way.nsockets, 1);
+    config.model.net.alpha_ns = 50000000; /* 50 ms, 10 Gb/s */
+    rg_tcp_way_init(&way, &options);
+    assert_int_equal(way.nsockets, RG_TCP_SOCKETS_MAX);
+    config.model_given = false;
+    config.sockets_per_pair = 3;
+    rg_tcp_way_init(&way, &options);
+    way.window_nbytes = 1;
+    rg_tcp_way_survey(&way, 1000000, 1000000, &(struct rg_tcp_way){ .nsockets = 0 });
+    rg_tcp_way_learn(&way);
+    assert_int_equal(way.nsockets, 3);
+    rg_tcp_way_print(&way, &text);
+    assert_contains(rg_buf_text(&text), "; 3 sockets per pair by REIGEN_SOCKETS_PER_PAIR; agreed 1");
+}
+
 static void for_all_sizes(int (*fn)(struct place *place), int least)
 {
     for (int n = least; n <= 5; n++)
@@ -363,10 +635,18 @@ int main(void)
         cmocka_unit_test(all_ranks_get_the_same_bits),
         cmocka_unit_test(a_member_that_leaves_is_named),
         cmocka_unit_test(members_that_lost_step_fail_instead_of_mixing_data),
-        cmocka_unit_test(ranks_that_want_different_algorithms_are_named),
+        cmocka_unit_test(ranks_that_want_different_things_are_named),
         cmocka_unit_test(members_learn_about_their_network_alike),
         cmocka_unit_test(members_that_choose_differently_fail),
         cmocka_unit_test(a_wrong_key_opens_no_connection),
+        cmocka_unit_test(several_sockets_carry_every_operation),
+        cmocka_unit_test(streams_of_every_length_round_a_stripe_arrive),
+        cmocka_unit_test(every_byte_has_one_socket),
+        cmocka_unit_test(an_operation_ends_when_one_of_its_sockets_breaks),
+        cmocka_unit_test(a_member_that_leaves_several_sockets_is_named),
+        cmocka_unit_test(sockets_are_added_where_their_windows_are_full),
+        cmocka_unit_test(members_add_sockets_alike),
+        cmocka_unit_test(a_number_that_is_given_or_follows_from_the_model_stays),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

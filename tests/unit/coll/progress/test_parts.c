@@ -219,6 +219,8 @@ static void broken_variables_are_named(void **state)
         { "REIGEN_SILENCE_SECONDS", "2" },   { "REIGEN_SILENCE_SECONDS", "long" },
         { "REIGEN_ALGORITHM", "quick" },     { "REIGEN_ALGORITHM", "broadcast=ring" },
         { "REIGEN_MODEL", "/no/such/file" }, { "REIGEN_TREE_DEGREE", "1" },
+        { "REIGEN_SOCKETS_PER_PAIR", "0" },  { "REIGEN_SOCKETS_PER_PAIR", "9" },
+        { "REIGEN_SOCKETS_PER_PAIR", "all" },
         { "REIGEN_INSECURE", "yes" },        { "HOROVOD_STALL_CHECK_DISABLE", "2" },
     };
 
