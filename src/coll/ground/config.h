@@ -49,7 +49,7 @@ struct rg_config {
     struct rg_ports ports;       /* where ranks listen; first 0: anywhere */
     char key_file[4096];         /* or "" */
     char boot[16];               /* the boot to take, or "" */
-    char interface[64];          /* name or CIDR */
+    char interface[512];         /* names or CIDRs with commas between, or "" */
     enum rg_algorithm algorithms[RG_MODEL_NKINDS]; /* of the tcp plane; AUTO: by the model */
     struct rg_model model;       /* what is assumed, or the file's that was given */
     bool model_given;            /* then nothing is measured */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One listening socket for all purposes: who dials is sorted by what it says it wants. */
+/* One listener for all purposes: who dials is sorted by what it says it wants. */
 #include "coll/net/listener.h"
 
 #include <limits.h>
@@ -29,12 +29,18 @@ struct rg_listener {
     struct conn *conns;
 };
 
+static void close_listening(const struct rg_listener_options *options)
+{
+    for (int i = 0; i < options->nlisten; i++)
+        close(options->listen_fds[i]);
+}
+
 int rg_listener_create(const struct rg_listener_options *options, struct rg_listener **ret_listener)
 {
     struct rg_listener *listener = calloc(1, sizeof(*listener));
 
     if (!listener) {
-        close(options->listen_fd);
+        close_listening(options);
         return -ENOMEM;
     }
     listener->options = *options;
@@ -64,7 +70,7 @@ void rg_listener_destroy(struct rg_listener *listener)
         return;
     while (listener->conns)
         let_go(listener, listener->conns, false);
-    close(listener->options.listen_fd);
+    close_listening(&listener->options);
     free(listener);
 }
 
@@ -86,12 +92,12 @@ static bool is_welcome(const struct rg_listener *listener, int fd)
     return !listener->options.check_uid || (rg_sock_peer(fd, &uid, NULL) == 0 && uid == geteuid());
 }
 
-static void accept_all(struct rg_listener *listener)
+static void accept_all(struct rg_listener *listener, int listen_fd)
 {
     bool tell;
 
     for (;;) {
-        int fd = rg_accept(&listener->acceptor, listener->options.listen_fd, &tell);
+        int fd = rg_accept(&listener->acceptor, listen_fd, &tell);
 
         if (tell)
             rg_report(RG_LOG_WARN, RG_LISTENER_FULL_TEXT);
@@ -161,7 +167,8 @@ bool rg_listener_progress(struct rg_listener *listener)
     bool came = false;
     struct conn *next;
 
-    accept_all(listener);
+    for (int i = 0; i < listener->options.nlisten; i++)
+        accept_all(listener, listener->options.listen_fds[i]);
     if (listener->npending == 0)
         return false;
     now_ns = rg_now_ns();
@@ -194,8 +201,10 @@ int rg_listener_wait_fds(struct rg_listener *listener, int *ret_fds, unsigned *r
 {
     int n = 0;
 
-    if (max > 0 && !rg_accept_pauses(&listener->acceptor)) {
-        ret_fds[n] = listener->options.listen_fd;
+    for (int i = 0; i < listener->options.nlisten && n < max; i++) {
+        if (rg_accept_pauses(&listener->acceptor))
+            break;
+        ret_fds[n] = listener->options.listen_fds[i];
         ret_events[n++] = EPOLLIN;
     }
     for (struct conn *v = listener->conns; v && n < max; v = v->next) {
@@ -210,9 +219,10 @@ int rg_listener_wait_fds(struct rg_listener *listener, int *ret_fds, unsigned *r
 int rg_listener_wait(struct rg_listener *listener, uint64_t deadline_ns)
 {
     for (;;) {
-        int fds[RG_LISTENER_PENDING_MAX + 1];
-        unsigned events[RG_LISTENER_PENDING_MAX + 1];
-        struct pollfd pfds[RG_LISTENER_PENDING_MAX + 1];
+        enum { MOST = RG_LISTENER_PENDING_MAX + RG_LISTENER_FDS_MAX };
+        int fds[MOST];
+        unsigned events[MOST];
+        struct pollfd pfds[MOST];
 
         if (rg_listener_progress(listener))
             return 0;
@@ -220,7 +230,7 @@ int rg_listener_wait(struct rg_listener *listener, uint64_t deadline_ns)
 
         if (now_ns >= deadline_ns)
             return -ETIMEDOUT;
-        int n = rg_listener_wait_fds(listener, fds, events, RG_LISTENER_PENDING_MAX + 1);
+        int n = rg_listener_wait_fds(listener, fds, events, MOST);
 
         for (int i = 0; i < n; i++)
             pfds[i] = (struct pollfd) { fds[i], events[i] == EPOLLOUT ? POLLOUT : POLLIN, 0 };
@@ -238,5 +248,5 @@ void rg_listener_after_fork(struct rg_listener *listener)
 {
     for (struct conn *v = listener->conns; v; v = v->next)
         close(v->fd);
-    close(listener->options.listen_fd);
+    close_listening(&listener->options);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One listening socket for all that other ranks dial this rank for: it accepts, lets them shake
- * hands (coll/net/handshake.h), and keeps the proven sockets until whoever they are for claims them
- * by purpose and rank.
+ * One listener for all that other ranks dial this rank for, at one address or several: it accepts,
+ * lets them shake hands (coll/net/handshake.h), and keeps the proven sockets until whoever they are
+ * for claims them by purpose and rank.
  *
  * Connections that have proven nothing are dropped after RG_LISTENER_HANDSHAKE_MS, unless uids are
  * checked; at most RG_LISTENER_PENDING_MAX shake hands at a time, then the oldest goes. A
@@ -19,19 +19,21 @@
 
 #define RG_LISTENER_HANDSHAKE_MS 10000
 #define RG_LISTENER_PENDING_MAX 256
+#define RG_LISTENER_FDS_MAX 8 /* addresses where it listens */
 #define RG_LISTENER_FULL_TEXT                                                                  \
     "no free descriptor for a rank that connects: it waits until there is one (ulimit -n)"
 
 struct rg_listener;
 
 struct rg_listener_options {
-    int listen_fd;      /* taken */
+    int listen_fds[RG_LISTENER_FDS_MAX]; /* taken */
+    int nlisten;        /* how many of them there are */
     bool check_uid;     /* a unix socket: others than our own uid are not let in */
     const uint8_t *key; /* borrowed for the listener's life */
     int rank, size;
 };
 
-/* 0 or -ENOMEM (listen_fd is closed). */
+/* 0 or -ENOMEM (listen_fds are closed). */
 int rg_listener_create(const struct rg_listener_options *options,
                        struct rg_listener **ret_listener);
 /* Closes all that was not claimed. NULL is fine. */

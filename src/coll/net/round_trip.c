@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel knows of a TCP socket's way, and lets it have; apart from sock.c, as two headers with one struct
- * tcp_info do not go together, and only this one knows it all. */
+/* What the kernel knows of a TCP socket's way, and how much it lets be under way there; apart from
+ * sock.c, as two headers with one struct tcp_info do not go together, and only this one knows it
+ * all. */
 #include "coll/net/sock.h"
 
 #include <linux/tcp.h>

@@ -237,7 +237,23 @@ int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *port
     return r;
 }
 
+/* The port is chosen when it connects, so that the same one may lead to several others. */
+static int bind_source(int fd, struct rg_sockaddr source)
+{
+    int on = 1;
+
+    rg_sock_set_port(&source, 0);
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+    return bind(fd, &source.sa, source.nbytes);
+}
+
 int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd)
+{
+    return rg_sock_connect_from(NULL, address, ret_fd);
+}
+
+int rg_sock_connect_from(const struct rg_sockaddr *source, const struct rg_sockaddr *address,
+                         int *ret_fd)
 {
     rg_autoclose int fd =
         socket(address->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -245,6 +261,8 @@ int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd)
     if (fd < 0)
         return -errno;
     rg_sock_tune_tcp(fd);
+    if (source && bind_source(fd, *source) < 0)
+        return -errno;
     if (connect(fd, &address->sa, address->nbytes) < 0 && errno != EINPROGRESS && errno != EINTR)
         return -errno;
     *ret_fd = rg_steal_fd(&fd);

@@ -64,6 +64,10 @@ int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *port
 /* Begin to connect: 0 and a descriptor that becomes writable when it is decided; ask rg_sock_error
  * then. */
 int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd);
+/* The same from this address, whatever its port says: the packets leave by the interface to which
+ * the routes of that address lead. NULL: any. */
+int rg_sock_connect_from(const struct rg_sockaddr *source, const struct rg_sockaddr *address,
+                         int *ret_fd);
 /* What a non-blocking connect came to: 0 or -errno. */
 int rg_sock_error(int fd);
 /* Connect, and wait until it is decided. 0, -ETIMEDOUT or -errno. Blocks. */

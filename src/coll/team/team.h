@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "coll/team/bell.h"
 #include "coll/boot/boot.h"
 #include "coll/ground/config.h"
@@ -57,6 +58,10 @@ struct rg_team {
     char *address;
     struct rg_listener *listener; /* who dials this rank (coll/net/listener.h); NULL on one node */
     char **addresses;           /* of all ranks, by rank; NULL on one node */
+    int nrails;                 /* networks for data: 1, or more where REIGEN_NETWORK_INTERFACE
+                                 * names several; 0 on one node */
+    struct rg_strv *rails;      /* by rank: where it listens in the networks after the first one;
+                                 * rg_team_address; NULL on one node */
     struct rg_blob *offers;     /* what each rank's needs offered, by rank; each is owned */
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */
@@ -66,6 +71,12 @@ struct rg_team {
 static inline int rg_team_world_rank(const struct rg_team *team, int rank)
 {
     return team->world_ranks && rank >= 0 ? team->world_ranks[rank] : rank;
+}
+
+/* Where this rank listens in the network that has this number, from 0 on; not on one node. */
+static inline const char *rg_team_address(const struct rg_team *team, int rank, int rail)
+{
+    return rail == 0 ? team->addresses[rank] : team->rails[rank].v[rail - 1];
 }
 
 /* The descriptors by which the ranks of the node wake and watch each other are not needed: those

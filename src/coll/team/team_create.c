@@ -8,7 +8,7 @@
 #include "coll/net/listener.h"
 #include "coll/team/team_parts.h"
 
-#define FENCE_MAGIC 0x35544752u /* "RGT5": another build's blobs are no puzzle */
+#define FENCE_MAGIC 0x36544752u /* "RGT6": another build's blobs are no puzzle */
 
 /* What is alive only while the team is being made. */
 struct making {
@@ -18,7 +18,9 @@ struct making {
     struct rg_blob *blobs;   /* of the last fence, by rank */
     struct rg_rank_info *facts;  /* by rank, after fence 1 */
     int *leader_of;          /* by rank, after fence 2 */
-    int unix_fd, leader_fd, listen_fd;
+    int unix_fd, leader_fd;
+    int listen_fds[RG_TEAM_RAILS_MAX]; /* by rail */
+    int nlisten;
 };
 
 static void making_fini(struct making *making)
@@ -32,7 +34,8 @@ static void making_fini(struct making *making)
     free(making->leader_of);
     rg_cleanup_close(&making->unix_fd);
     rg_cleanup_close(&making->leader_fd);
-    rg_cleanup_close(&making->listen_fd);
+    for (int i = 0; i < making->nlisten; i++)
+        close(making->listen_fds[i]);
 }
 
 /* Check the head of rank i's blob. 0, or -errno with the cause that rank i gave. */
@@ -183,6 +186,23 @@ static int find_leader(struct making *making)
     return team->rank;
 }
 
+/* All use as many networks as the rank that has the fewest. */
+static int take_rails(struct making *making, int rank, struct rg_reader *reader)
+{
+    struct rg_team *team = making->team;
+    struct rg_strv rails = RG_STRV_INIT;
+    int n = rg_reader_u8(reader);
+
+    for (int i = 0; i < n && n < RG_TEAM_RAILS_MAX; i++)
+        rg_strv_take(&rails, rg_reader_str(reader, RG_SOCK_ADDRESS_MAX));
+    rg_strv_fini(&team->rails[rank]);
+    team->rails[rank] = rails;
+    if (n >= RG_TEAM_RAILS_MAX || rails.count != (size_t) n || rg_strv_status(&rails) < 0)
+        return -EBADMSG;
+    team->nrails = rank == 0 || n + 1 < team->nrails ? n + 1 : team->nrails;
+    return rg_reader_done(reader);
+}
+
 /* A leader is the first rank of its node. */
 static int take_addresses(struct making *making, int rank, struct rg_reader *reader)
 {
@@ -192,7 +212,25 @@ static int take_addresses(struct making *making, int rank, struct rg_reader *rea
         return -EBADMSG;
     making->leader_of[rank] = (int) leader;
     making->team->addresses[rank] = rg_reader_str(reader, RG_SOCK_ADDRESS_MAX);
-    return making->team->addresses[rank] ? rg_reader_done(reader) : -EBADMSG;
+    return making->team->addresses[rank] ? take_rails(making, rank, reader) : -EBADMSG;
+}
+
+/* Listen for data: in the network that leads to the others, and in all others that are named. */
+static int listen_for_data(struct making *making, const struct rg_config *config,
+                           struct rg_error *err)
+{
+    struct rg_team *team = making->team;
+    struct rg_strv *rails = &team->rails[team->rank];
+    int r = rg_net_listen(making->facts, team->size, team->rank, config->interface[0] != 0,
+                          &config->ports, &making->listen_fds[0], &team->address, err);
+
+    if (r < 0)
+        return r;
+    making->nlisten = 1;
+    r = rg_net_listen_rails(config->interface, &config->ports, &making->listen_fds[1], rails, err);
+    if (r == 0)
+        making->nlisten += (int) rails->count;
+    return r;
 }
 
 static int exchange_leaders(struct making *making, const struct rg_config *config,
@@ -203,10 +241,12 @@ static int exchange_leaders(struct making *making, const struct rg_config *confi
     int r = 0;
 
     if (team->size > 1)
-        r = rg_net_listen(making->facts, team->size, team->rank, config->interface[0] != 0,
-                          &config->ports, &making->listen_fd, &team->address, err);
+        r = listen_for_data(making, config, err);
     rg_buf_put_u32(&payload, (uint32_t) find_leader(making));
     rg_buf_put_str(&payload, team->address ? team->address : "");
+    rg_buf_put_u8(&payload, (uint8_t) team->rails[team->rank].count);
+    for (size_t i = 0; i < team->rails[team->rank].count; i++)
+        rg_buf_put_str(&payload, team->rails[team->rank].v[i]);
     return exchange(making, 2, r, &payload, take_addresses, err);
 }
 
@@ -243,12 +283,13 @@ static int number_nodes(struct making *making, struct rg_error *err)
 static int make_listener(struct making *making, struct rg_error *err)
 {
     struct rg_team *team = making->team;
-    struct rg_listener_options options = { .listen_fd = making->listen_fd, .key = team->data_key,
+    struct rg_listener_options options = { .nlisten = making->nlisten, .key = team->data_key,
                                         .rank = team->rank, .size = team->size };
 
     if (team->nnodes == 1)
         return 0;
-    making->listen_fd = -1;
+    memcpy(options.listen_fds, making->listen_fds, sizeof(options.listen_fds));
+    making->nlisten = 0;
     int r = rg_listener_create(&options, &team->listener);
 
     return r < 0 ? rg_error_set(err, -r, "out of memory") : 0;
@@ -259,10 +300,15 @@ static void forget_addresses(struct rg_team *team)
 {
     for (int r = 0; team->addresses && r < team->size; r++)
         free(team->addresses[r]);
+    for (int r = 0; team->rails && r < team->size; r++)
+        rg_strv_fini(&team->rails[r]);
     free(team->addresses);
+    free(team->rails);
     free(team->address);
     team->addresses = NULL;
+    team->rails = NULL;
     team->address = NULL;
+    team->nrails = 0;
 }
 
 static int allocate(struct making *making)
@@ -274,12 +320,14 @@ static int allocate(struct making *making)
     team->node_ranks = calloc(size, sizeof(int));
     team->leaders = calloc(size, sizeof(int));
     team->addresses = calloc(size, sizeof(char *));
+    team->rails = calloc(size, sizeof(*team->rails));
     team->offers = calloc(size, sizeof(*team->offers));
     making->blobs = calloc(size, sizeof(*making->blobs));
     making->facts = calloc(size, sizeof(*making->facts));
     making->leader_of = calloc(size, sizeof(int));
-    return team->peers && team->node_ranks && team->leaders && team->addresses && team->offers &&
-                   making->blobs && making->facts && making->leader_of ? 0 : -ENOMEM;
+    return team->peers && team->node_ranks && team->leaders && team->addresses && team->rails &&
+                   team->offers && making->blobs && making->facts && making->leader_of
+               ? 0 : -ENOMEM;
 }
 
 static int make(struct making *making, const struct rg_config *config,
@@ -321,7 +369,7 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     const struct rg_boot_identity *identity = rg_boot_identity(boot);
     struct rg_team *team = calloc(1, sizeof(*team));
     struct making making = { .team = team, .boot = boot, .deadline_ns = deadline_ns,
-                             .unix_fd = -1, .leader_fd = -1, .listen_fd = -1 };
+                             .unix_fd = -1, .leader_fd = -1 };
     struct rg_error unheard = RG_ERROR_INIT;
 
     if (!team)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hosts have many addresses: which one do the other ranks reach? */
+/* Hosts have many addresses: which one do the other ranks reach, and which further networks are
+ * used together with it? */
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -168,7 +169,10 @@ static int add_advised(const struct ifaddrs *all, const char *networks, struct r
     return r;
 }
 
-int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, struct rg_error *err)
+/* The addresses that match one interface, or with "" those that the launcher advises or the routes
+ * may lead to. */
+static int find_candidates(const char *interface, struct rg_strv *ret_addresses,
+                           struct rg_error *err)
 {
     const char *advice = interface[0] ? NULL : getenv("REIGEN_NETWORK");
     rg_autostrv struct rg_strv addresses = RG_STRV_INIT;
@@ -193,6 +197,14 @@ int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, stru
         addresses = (struct rg_strv) RG_STRV_INIT;
     }
     return r;
+}
+
+int rg_net_candidates(const char *interfaces, struct rg_strv *ret_addresses, struct rg_error *err)
+{
+    rg_autofree char *first = rg_strf("%.*s", (int) strcspn(interfaces, ","), interfaces);
+
+    return first ? find_candidates(first, ret_addresses, err)
+                 : rg_error_set(err, ENOMEM, "out of memory");
 }
 
 static bool is_candidate(const struct rg_rank_info *facts, const struct rg_sockaddr *address)
@@ -252,16 +264,14 @@ static void choose_address(const struct rg_rank_info *all, int size, int me, boo
         *ret_address = net.address;
 }
 
-int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
-                  const struct rg_ports *ports, int *ret_fd, char **ret_address,
-                  struct rg_error *err)
+/* Listen there: *ret_text is "10.0.0.1:40123", the caller's. 0 or -errno. */
+static int listen_at(struct rg_sockaddr address, const struct rg_ports *ports, int *ret_fd,
+                     char **ret_text, struct rg_error *err)
 {
-    struct rg_sockaddr address;
     char text[RG_SOCK_ADDRESS_MAX];
     uint16_t port = 0;
     int fd;
 
-    choose_address(all, size, me, chosen, &address);
     rg_sock_set_port(&address, 0);
     rg_sock_format(&address, text);
     /* What nobody reaches from outside needs none of them. */
@@ -283,6 +293,63 @@ int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
         return rg_error_set(err, ENOMEM, "out of memory");
     }
     *ret_fd = fd;
-    *ret_address = copy;
+    *ret_text = copy;
     return 0;
+}
+
+int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
+                  const struct rg_ports *ports, int *ret_fd, char **ret_address,
+                  struct rg_error *err)
+{
+    struct rg_sockaddr address;
+
+    choose_address(all, size, me, chosen, &address);
+    return listen_at(address, ports, ret_fd, ret_address, err);
+}
+
+/* The first address that matches an interface. */
+static int listen_on(const char *interface, const struct rg_ports *ports, int *ret_fd,
+                     char **ret_text, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv found = RG_STRV_INIT;
+    struct net net;
+    int r = interface[0] ? find_candidates(interface, &found, err)
+                         : rg_error_set(err, EINVAL, "REIGEN_NETWORK_INTERFACE: an interface "
+                                        "without a name; give names or networks with commas "
+                                        "between");
+
+    if (r == 0)
+        r = parse_net(found.v[0], &net);
+    return r < 0 ? r : listen_at(net.address, ports, ret_fd, ret_text, err);
+}
+
+int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, int *ret_fds,
+                        struct rg_strv *ret_addresses, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv addresses = RG_STRV_INIT;
+    rg_autofree char *list = strdup(interfaces);
+    char *rest = list, *interface;
+    int n = 0, r = list ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+
+    strsep(&rest, ",");
+    while (r == 0 && (interface = strsep(&rest, ",")) != NULL) {
+        char *text;
+
+        if (n == RG_TEAM_RAILS_MAX - 1) {
+            r = rg_error_set(err, EINVAL, "REIGEN_NETWORK_INTERFACE=%s: more than %d interfaces",
+                             interfaces, RG_TEAM_RAILS_MAX);
+            break;
+        }
+        r = listen_on(interface, ports, &ret_fds[n], &text, err);
+        n += r == 0;
+        if (r == 0 && rg_strv_take(&addresses, text) < 0)
+            r = rg_error_set(err, ENOMEM, "out of memory");
+    }
+    for (int i = 0; i < n && r < 0; i++)
+        close(ret_fds[i]);
+    if (r == 0) {
+        *ret_addresses = addresses;
+        addresses = (struct rg_strv) RG_STRV_INIT;
+    }
+    return r;
 }

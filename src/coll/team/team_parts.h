@@ -16,12 +16,14 @@
 #include <sched.h>
 
 #include "base/str.h"
+#include "coll/net/listener.h"
 #include "coll/net/sock.h"
 #include "coll/team/team.h"
 #include "wire/codec.h"
 
 #define RG_TEAM_HOST_MAX 255
 #define RG_TEAM_ADDRESSES_MAX 64
+#define RG_TEAM_RAILS_MAX RG_LISTENER_FDS_MAX
 
 /* What fence 1 tells of a rank. Everything in it is owned. */
 struct rg_rank_info {
@@ -54,15 +56,22 @@ bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_i
 /* Numbers as users see them, cores, oversubscription, peers' hosts and pids. */
 void rg_rank_info_fill(const struct rg_rank_info *all, struct rg_team *team);
 
-/* Addresses of this host that other hosts may reach (team_net.c): those that match interface (of
- * REIGEN_NETWORK_INTERFACE or HOROVOD_GLOO_IFACE); else those in the networks of REIGEN_NETWORK,
- * which the launcher found; else by route. 0, or -EINVAL when interface matches none. */
-int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, struct rg_error *err);
+/* Addresses of this host that other hosts may reach (team_net.c): those that match the first of
+ * interfaces (of REIGEN_NETWORK_INTERFACE or HOROVOD_GLOO_IFACE, commas between); else those in the
+ * networks of REIGEN_NETWORK, which the launcher found; else by route. 0, or -EINVAL when the first
+ * one matches none. */
+int rg_net_candidates(const char *interfaces, struct rg_strv *ret_addresses, struct rg_error *err);
 /* Listen for data where the other ranks reach this one, on one of these ports. 0 or -errno;
  * *ret_address is the caller's. */
 int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
                   const struct rg_ports *ports, int *ret_fd, char **ret_address,
                   struct rg_error *err);
+
+/* The same in the further networks, at the first address that matches each of interfaces after the
+ * first one. ret_fds has room for RG_TEAM_RAILS_MAX - 1. 0; -EINVAL when one of them matches none,
+ * or there are more than RG_TEAM_RAILS_MAX; -errno. */
+int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, int *ret_fds,
+                        struct rg_strv *ret_addresses, struct rg_error *err);
 
 /* Inside the node (team_segment.c). unix_fd: this rank's listening unix socket (leader). leader_fd:
  * connected to the leader's socket (others). Fills segment, bells, pidfds. 0 or -errno; -EPIPE:

@@ -285,7 +285,8 @@ static int serve_members(struct rg_team *team, const int *sockets, int memfd,
 static int lead(struct rg_team *team, struct rg_boot *boot, size_t nbytes, int take_listen_fd,
                 uint64_t deadline_ns, struct rg_error *err)
 {
-    struct rg_listener_options options = { .listen_fd = take_listen_fd, .check_uid = true,
+    struct rg_listener_options options = { .listen_fds = { take_listen_fd }, .nlisten = 1,
+                                        .check_uid = true,
                                         .key = team->data_key, .rank = team->rank,
                                         .size = team->size };
     struct segment_message segment = { .nbytes = nbytes };

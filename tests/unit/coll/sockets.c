@@ -62,7 +62,8 @@ static int make_place(struct world *world, int i, void *arg)
     place->team.segment = world;
     memset(key, 7, RG_KEY_NBYTES);
     rg_sock_parse("127.0.0.1:0", &address);
-    if (rg_sock_listen_tcp(&address, &listener.listen_fd, &port) < 0)
+    listener.nlisten = 1;
+    if (rg_sock_listen_tcp(&address, &listener.listen_fds[0], &port) < 0)
         return 1;
     snprintf(world->addresses[i], RG_SOCK_ADDRESS_MAX, "127.0.0.1:%u", port);
     world->address_list[i] = world->addresses[i];

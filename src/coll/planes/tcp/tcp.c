@@ -97,8 +97,8 @@ static int check_header(struct tcp *tcp, int from, struct rg_error *err)
 
 /* ------------------------------------------------------------ moving bytes */
 
-/* Up to two pieces of memory, of which the first `done` bytes are behind us, and no more than `most`
- * are for now. */
+/* Up to two pieces of memory, of which the first `done` bytes are behind us, and at most `most` are
+ * for now. */
 static int cut(struct iovec iov[2], void *head, size_t head_nbytes, void *body, size_t body_nbytes,
                size_t done, size_t most)
 {

@@ -65,18 +65,33 @@ static uint32_t purpose_of(const struct rg_tcp_links *links, int i)
                   : (links->purpose & 0x00ffffffu) | (uint32_t) ('0' + i) << 24;
 }
 
+/* Begin to connect: socket i goes by rail i modulo their number. By the first one it goes from
+ * whatever address the routes say. */
+static int connect_by_rail(const struct rg_team *team, int rank, int i, int *ret_fd)
+{
+    int rail = team->nrails > 1 ? i % team->nrails : 0;
+    struct rg_sockaddr source, address;
+
+    if (rg_sock_parse(rg_team_address(team, rank, rail), &address) < 0 ||
+        (rail > 0 && rg_sock_parse(rg_team_address(team, team->rank, rail), &source) < 0))
+        return -EINVAL;
+    return rg_sock_connect_from(rail > 0 ? &source : NULL, &address, ret_fd);
+}
+
 static int dial(struct rg_tcp_links *links, int member, int i, struct rg_error *err)
 {
     struct rg_tcp_socket *socket = &links->links[member].sockets[i];
     int rank = rg_group_rank(&links->group, member);
-    struct rg_sockaddr address;
     int r = -EINVAL;
 
-    if (!links->team->addresses || rg_sock_parse(links->team->addresses[rank], &address) < 0)
+    if (links->team->addresses)
+        r = connect_by_rail(links->team, rank, i, &socket->fd);
+    if (r == -EINVAL)
         return rg_error_set(err, EINVAL, "rank %d has no address to connect to",
                             rg_team_world_rank(links->team, rank));
-    socket->handshake = calloc(1, sizeof(*socket->handshake));
-    r = socket->handshake ? rg_sock_connect_tcp(&address, &socket->fd) : -ENOMEM;
+    if (r == 0)
+        socket->handshake = calloc(1, sizeof(*socket->handshake));
+    r = r == 0 && !socket->handshake ? -ENOMEM : r;
     if (r == 0)
         r = rg_handshake_dial(socket->handshake, socket->fd, links->team->data_key,
                               purpose_of(links, i), links->team->rank, rank);

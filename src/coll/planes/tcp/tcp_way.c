@@ -100,6 +100,8 @@ void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *opti
     way->sockets_given = options->config->sockets_per_pair > 0;
     way->nsockets = way->sockets_given ? options->config->sockets_per_pair
                     : way->given ? sockets_by_model(&way->model.net) : 1;
+    if (!way->sockets_given && way->nsockets < options->team->nrails)
+        way->nsockets = options->team->nrails;
     way->window_nbytes = rg_sock_window_nbytes();
     /* Where hosts have unequal numbers of members, as if they were equal. */
     way->nhosts = n < nnodes ? n : nnodes;

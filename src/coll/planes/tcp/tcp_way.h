@@ -10,12 +10,12 @@
  * So no rank waits for measurements when it starts, and all members change their minds at the same
  * operation.
  *
- * The number of sockets is given (REIGEN_SOCKETS_PER_PAIR), or is 1 at first. What one socket has
- * under way is at most its window, which the buffers of both kernels limit. Where the rate that was
- * seen times the round trip comes near to what the sockets' windows hold together, these and not
- * the line may have limited the rate: a member that sees it asks for twice as many in the next
- * survey, and where that makes them more there is another one two operations later. They are never
- * made fewer.
+ * The number of sockets is given (REIGEN_SOCKETS_PER_PAIR), or there is at first one for each
+ * network (team->nrails). What one socket has under way is at most its window, which the buffers of
+ * both kernels limit. Where the rate that was seen times the round trip comes near to what the
+ * sockets' windows hold together, these and not the line may have limited the rate: a member that
+ * sees it asks for twice as many in the next survey, and where that makes them more there is
+ * another one two operations later. They are never made fewer.
  *
  * Thread rule: a plane's.
  */
