@@ -144,7 +144,8 @@ APPLY(verbose)
     return 0;
 }
 
-/* The runtime chooses one interface; NCCL and gloo take the list. */
+/* The runtime and NCCL use all at once, gloo the first one, and so do the hosts when they look for
+ * each other. */
 static int use_interfaces(struct rg_horovodrun *run, const char *what, struct rg_error *err)
 {
     const char *all = run->interfaces;
@@ -157,13 +158,9 @@ static int use_interfaces(struct rg_horovodrun *run, const char *what, struct rg
         rg_strv_fini(&run->request.job.network_interfaces);
         rc = rg_apply_network_interface(&run->request, what, first, err);
     }
-    rc = rc < 0 ? rc : set_env(run, "REIGEN_NETWORK_INTERFACE", first, err);
+    rc = rc < 0 ? rc : set_env(run, "REIGEN_NETWORK_INTERFACE", all, err);
     rc = rc < 0 ? rc : set_env(run, "HOROVOD_GLOO_IFACE", first, err);
-    rc = rc < 0 ? rc : set_env(run, "NCCL_SOCKET_IFNAME", all, err);
-    if (rc == 0 && strchr(all, ',') &&
-        rg_request_note(&run->request, "%s: of several interfaces, the first is used", what) < 0)
-        return rg_error_memory(err);
-    return rc;
+    return rc < 0 ? rc : set_env(run, "NCCL_SOCKET_IFNAME", all, err);
 }
 
 APPLY(interfaces)
@@ -332,7 +329,8 @@ static const struct rg_hvd_option options[] = {
      BY(where), NULL, "Read the hosts from FILE, one per line: HOST slots=N."},
     {"network-interfaces", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "NAME,...", NULL, NULL,
      BY(interfaces), NULL,
-     "The network interfaces between hosts. The default is the one that the route leads to."},
+     "The network interfaces between hosts, all used at once. The default is the one that the "
+     "route leads to."},
     {"network-interface", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "NAME", NULL, NULL,
      BY(interface), NULL, "One of them; may be repeated."},
     {"port-range", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FIRST-LAST", NULL, NULL,

@@ -89,7 +89,7 @@ static void flags_set_the_variables_that_ranks_read(void **state)
         {"--log-level debug", "HOROVOD_LOG_LEVEL", "DEBUG"},
         {"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
         {"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
-        {"--network-interfaces eth0,eth1", "REIGEN_NETWORK_INTERFACE", "eth0"},
+        {"--network-interfaces eth0,eth1", "REIGEN_NETWORK_INTERFACE", "eth0,eth1"},
         {"--network-interface eth0 --network-interface eth1", "NCCL_SOCKET_IFNAME", "eth0,eth1"},
         {"--gloo-timeout-seconds 3", "HOROVOD_GLOO_TIMEOUT_SECONDS", "3"},
         {"--cache-cap 7", "HOROVOD_CACHE_CAPACITY", "7"},
