@@ -84,6 +84,8 @@ def test_a_rank_that_comes_late_is_waited_for(ranks):
                                         ('WORLD_SIZE', '0'), ('MASTER_PORT', '70000'),
                                         ('REIGEN_STALL_SECONDS', 'soon'),
                                         ('REIGEN_PLANES', 'smoke'),
+                                        ('REIGEN_SOCKETS_PER_PAIR', '9'),
+                                        ('REIGEN_SOCKETS_PER_PAIR', 'many'),
                                         ('REIGEN_FUSION_THRESHOLD', '-1')])
 def test_broken_variables_are_named(ranks, name, value):
     ranks.append(start(0, 2, free_port(), 1, 3000, **{name: value}))

@@ -37,6 +37,12 @@ def test_random_operations_over_tcp_are_exact(size):
 
 
 @pytest.mark.sanitize
+@pytest.mark.parametrize('sockets', [2, 7])
+def test_random_operations_over_several_sockets_are_exact(sockets):
+    exact(3, seed=SEED + 7, env={**PLANES['tcp'], 'REIGEN_SOCKETS_PER_PAIR': sockets})
+
+
+@pytest.mark.sanitize
 def test_random_operations_over_nodes_of_different_size_are_exact():
     exact(4, seed=SEED + 2, each=half_by_tcp)
 

@@ -15,6 +15,7 @@ struct world {
     int (*fn)(struct place *place);
     char addresses[SOCKETS_MANY][RG_SOCK_ADDRESS_MAX];
     char *address_list[SOCKETS_MANY];
+    struct rg_strv rails[SOCKETS_MANY];
     int leaders[SOCKETS_MANY], node_ranks[SOCKETS_MANY];
     struct rg_team_peer peers[SOCKETS_MANY];
     struct place places[SOCKETS_MANY];
@@ -72,10 +73,23 @@ static int make_place(struct world *world, int i, void *arg)
         .node = i, .pidfd = -1, .pid = sockets_seen ? getpid() : 0,
     };
     strcpy(world->peers[i].host, "here");
+    place->team.nrails = 1 + sockets_rails;
+    place->team.rails = world->rails;
+    for (int rail = 1; rail <= sockets_rails; rail++) {
+        char host[RG_SOCK_ADDRESS_MAX];
+
+        snprintf(host, sizeof(host), "127.0.0.%d", 1 + rail);
+        rg_sock_parse_host(host, &address);
+        if (rg_sock_listen_tcp(&address, &listener.listen_fds[rail], &port) < 0)
+            return 1;
+        listener.nlisten++;
+        rg_strv_addf(&world->rails[i], "%s:%u", host, port);
+    }
     return rg_listener_create(&listener, &place->team.listener);
 }
 
 bool sockets_seen;
+int sockets_rails;
 
 int sockets_run(int n, int (*fn)(struct place *place), void *arg)
 {
@@ -96,6 +110,7 @@ int sockets_run(int n, int (*fn)(struct place *place), void *arg)
     for (int i = 0; i < n; i++) {
         rg_listener_destroy(world->places[i].team.listener);
         rg_key_drop(world->places[i].team.data_key);
+        rg_strv_fini(&world->rails[i]);
         if (first == 0)
             first = world->places[i].result;
     }

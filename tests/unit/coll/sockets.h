@@ -25,6 +25,9 @@ struct place {
 /* Whether the places of the next run know each other's process: then the kernel is asked for it. */
 extern bool sockets_seen;
 
+/* In how many more networks the places of the next run are: 127.0.0.2, 127.0.0.3, ... */
+extern int sockets_rails;
+
 /* 0 when fn returned 0 in all threads, else the first other result. A run of more than
  * SOCKETS_LIMIT_S ends the program by SIGALRM. */
 int sockets_run(int n, int (*fn)(struct place *place), void *arg);

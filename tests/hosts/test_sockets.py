@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several sockets between two hosts, and several networks at once: what goes where, how much
+quicker it is, and what is said of values that are wrong."""
+import re
+import signal
+import subprocess
+
+import pytest
+from bed import Cluster, Network
+from bed.node import wait_until
+from built import PROGRAMS
+
+TIMEOUT = 60
+MIB = 1 << 20
+
+
+def command(*options, nbytes=16 * MIB, iterations=5, warmup=3):
+    return [PROGRAMS.reigen, 'run', '-H', 'node1:1,node2:1', *options, '--', PROGRAMS.reigen,
+            'bench', '--check', '--min-bytes', str(nbytes), '--max-bytes', str(nbytes),
+            '--iterations', str(iterations), '--rounds', '1', '--warmup', str(warmup)]
+
+
+def sent(node):
+    """Bytes that have left by eth0 and by eth1."""
+    return [int(node.run(['cat', f'/sys/class/net/eth{i}/statistics/tx_bytes']).stdout)
+            for i in (0, 1)]
+
+
+def allreduce(node, *options, **kwargs):
+    """Microseconds that one takes; its results are right."""
+    done = node.run(command(*options, **kwargs), timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = done.stdout.split('allreduce sum')[1].split()
+    assert words[5] == '0', done.stdout
+    return float(words[0])
+
+
+@pytest.fixture(scope='module')
+def two():
+    with Cluster(2, networks=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def clean(two):
+    yield two
+    two.assert_clean()
+
+
+def share_of_second(two, *options):
+    before = sent(two[1])
+    allreduce(two[1], *options)
+    first, second = (after - was for after, was in zip(sent(two[1]), before))
+    return second / (first + second)
+
+
+@pytest.mark.parametrize('named, share', [
+    ('eth0', 0), ('eth1', 1), ('eth0,eth1', 0.5), ('10.78.0.0/16,eth0', 0.5)])
+def test_data_go_over_all_networks_that_are_named(clean, named, share):
+    options = ['-x', f'REIGEN_NETWORK_INTERFACE={named}']
+    assert share_of_second(clean, *options) == pytest.approx(share, abs=0.02)
+
+
+def test_five_sockets_on_two_networks(clean):
+    options = ['-x', 'REIGEN_NETWORK_INTERFACE=eth1,eth0', '-x', 'REIGEN_SOCKETS_PER_PAIR=5']
+    assert share_of_second(clean, *options) == pytest.approx(3 / 5, abs=0.02)
+
+
+def test_horovodrun_names_several(clean):
+    before = sent(clean[1])
+    words = command()
+    done = clean[1].run([PROGRAMS.reigen.with_name('horovodrun'), '-np', '2', '-H',
+                         'node1:1,node2:1', '--network-interfaces', 'eth0,eth1',
+                         *words[words.index('--') + 1:]], timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = (after - was for after, was in zip(sent(clean[1]), before))
+    assert second / (first + second) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize('named, text', [
+    ('eth0,eth9', r'REIGEN_NETWORK_INTERFACE=eth9: no interface .*there are: lo, eth0, eth1'),
+    ('eth0,', r'REIGEN_NETWORK_INTERFACE: an interface without a name'),
+    (','.join(['eth0'] * 9), r'REIGEN_NETWORK_INTERFACE=eth0,.*: more than 8 interfaces')])
+def test_an_interface_that_is_not_there_is_named(clean, named, text):
+    done = clean[1].run(command('-x', f'REIGEN_NETWORK_INTERFACE={named}'), timeout=TIMEOUT)
+    assert done.returncode == 2
+    assert re.search(text, done.stdout + done.stderr), done.stdout + done.stderr
+
+
+def test_ranks_that_differ_are_named(clean):
+    done = clean[1].run([PROGRAMS.reigen, 'run', '-H', 'node1:1,node2:1', '--', 'sh', '-c',
+                         f'REIGEN_SOCKETS_PER_PAIR=$((RANK + 1)) exec {PROGRAMS.reigen} bench'],
+                        timeout=TIMEOUT)
+    assert done.returncode != 0
+    assert re.search('ranks 0 and 1 differ in .*REIGEN_SOCKETS_PER_PAIR', done.stderr), done.stderr
+
+
+def test_two_networks_carry_twice_as_much(clean):
+    for node in clean.nodes:
+        for i in (0, 1):
+            node.in_network(['tc', 'qdisc', 'replace', 'dev', f'eth{i}', 'root', 'tbf', 'rate',
+                             '40mbit', 'burst', '73728', 'limit', str(64 << 20)])
+    one, both = (allreduce(clean[1], '-x', f'REIGEN_NETWORK_INTERFACE={named}', nbytes=4 * MIB,
+                           iterations=2, warmup=1) for named in ('eth0', 'eth0,eth1'))
+    for node in clean.nodes:
+        for i in (0, 1):
+            node.in_network(['tc', 'qdisc', 'del', 'dev', f'eth{i}', 'root'])
+    assert both < 0.7 * one
+
+
+def test_a_long_line_wants_several_sockets():
+    """5 MB are under way on it; a socket's buffers let 256 KiB be. Who says nothing gets more than
+    one, once the ranks have seen that."""
+    with Network(2, '1gbit', 20) as net:
+        for node in net.nodes:
+            node.in_network(['sysctl', '-q', '-w', f'net.ipv4.tcp_wmem=4096 16384 {MIB // 4}'])
+        one, four, auto = (allreduce(net[1], '-x', f'REIGEN_SOCKETS_PER_PAIR={n}', nbytes=4 * MIB,
+                                     iterations=2, warmup=8) for n in (1, 4, 'auto'))
+    assert four < 0.6 * one
+    assert auto < 0.6 * one
+
+
+def test_a_rank_that_dies_with_several_sockets_ends_the_job(clean):
+    """As with one socket: within seconds, with its name, and nothing is left."""
+    before = sent(clean[2])[0]
+    job = clean[1].popen(command('-x', 'REIGEN_SOCKETS_PER_PAIR=4', iterations=100000),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: sent(clean[2])[0] > before + 64 * MIB, TIMEOUT, 'traffic')
+    pid = clean[2].run(['pgrep', '-x', 'reigen-bench']).stdout.strip()
+    clean[2].run(['kill', '-KILL', pid])
+    out, err = job.communicate(timeout=TIMEOUT)
+    assert job.returncode == 128 + signal.SIGKILL, out + err
+    assert 'rank 1 on node2' in err
