@@ -68,8 +68,7 @@ def test_what_is_left_behind_is_seen(cluster2):
 def test_what_was_left_behind_fails_one_test_and_is_gone_for_the_next(cluster2):
     node = cluster2[1]
     sleeper = node.popen(['setsid', 'sleep', '1000'])
-    node.run(['docker', 'run', '-d', '--name', 'forgotten', '--network=none', 'base', 'sleep', '99'],
-             check=True)
+    node.docker('run', '-d', '--name', 'forgotten', '--network=none', 'base', 'sleep', '99')
     sleeper.inner_pid()
     with pytest.raises(AssertionError, match='container forgotten'):
         cluster2.assert_clean(timeout=1)
