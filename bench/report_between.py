@@ -15,10 +15,10 @@ SMALL_MAX, LARGE_MIN, LARGEST = 64 << 10, 256 << 10, 64 << 20
 MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 'many layers'}
 BOUND = """Two cores train for all hosts here and carry their network too, so exchanging and
 computing take time from each other. A profile of *deep* on 4x1 (perf, a whole run with its start,
-2026-11-27) found the cores idle for 1 % of the time: a quarter of it went into sched_yield of
-ranks that waited, a tenth into the program that delays packets, 6 % and 4 % into sending and
-receiving. Steps are bimodal: of the same program one run in three takes some 6 ms more for each
-step, all of it waiting, with every algorithm. The cause has not been found.
+2026-11-27) found the cores idle for 1 % of the time: a tenth of it went into the program that
+delays packets, 6 % and 4 % into sending and receiving. Where ranks of other hosts had more threads
+than one, OpenBLAS's idle threads took turns with the ranks, and one run in three took 6 ms more for
+each step; so all ranks have `OMP_NUM_THREADS=1` here.
 """
 PAGE = """# Benchmarks: between hosts
 
@@ -257,6 +257,7 @@ def render(raw, where):
 
 def write(raw, where):
     """Write the page, the pictures and the record; how many targets were missed."""
+    where.mkdir(parents=True, exist_ok=True)
     page, missed, record = render(raw, where)
     (where / 'benchmarks-hosts.md').write_text(page)
     path = where / 'benchmarks-hosts.json'
