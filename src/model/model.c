@@ -38,14 +38,14 @@ static uint64_t bytes_ns(uint64_t nbytes, uint64_t ps)
     return nbytes / 1000 * ps + nbytes % 1000 * ps / 1000;
 }
 
-static uint64_t crowded(const struct view *v, uint64_t ns)
+static uint64_t crowded(const struct rg_model *model, uint64_t ns)
 {
-    return ns / 100 * v->model->crowding_pct + ns % 100 * v->model->crowding_pct / 100;
+    return ns / 100 * model->crowding_pct + ns % 100 * model->crowding_pct / 100;
 }
 
 static uint64_t reduce_ns(const struct view *v, uint64_t nbytes)
 {
-    return crowded(v, bytes_ns(nbytes, v->model->gamma_ps));
+    return crowded(v->model, bytes_ns(nbytes, v->model->gamma_ps));
 }
 
 /* A message in a stream of them, between members `distance` apart: so many ranks of a host, at most
@@ -56,7 +56,7 @@ static uint64_t stream_ns(const struct view *v, uint64_t nbytes, uint64_t distan
     uint64_t line = bytes_ns(nbytes, v->path->beta_ps) * sharing;
     uint64_t cpu = v->path->message_ns + bytes_ns(nbytes, v->path->copy_ps);
 
-    cpu = crowded(v, cpu) + (reduces ? reduce_ns(v, nbytes) : 0);
+    cpu = crowded(v->model, cpu) + (reduces ? reduce_ns(v, nbytes) : 0);
     return nbytes == 0 ? 0 : at_least(line, cpu);
 }
 
@@ -358,11 +358,25 @@ uint64_t rg_model_job_ns(const struct rg_model *model, const struct rg_model_tas
 
 /* ------------------------------------------------------------ without an agreement */
 
+/* 64 bits hold it: levels are few, and parameters bounded. */
+uint64_t rg_model_agreement_ns(const struct rg_model *model, int nhosts, int fan_out)
+{
+    uint64_t n = nhosts > 0 ? (uint64_t) nhosts : 1, others = n - 1;
+    uint64_t width = at_most((uint64_t) fan_out, others), reached = 1, level = 1, total = 0;
+
+    while (reached < n) {
+        level *= width;
+        reached += level;
+        total += 2 * model->net.alpha_ns + crowded(model, (width + 1) * model->net.message_ns);
+    }
+    return total;
+}
+
 /* A frame that goes and comes as a whole. */
 static uint64_t frame_ns(const struct view *v, uint64_t nbytes)
 {
     return stream_ns(v, nbytes ? nbytes : 1, 1, false) +
-           crowded(v, bytes_ns(nbytes, v->path->copy_ps / 2));
+           crowded(v->model, bytes_ns(nbytes, v->path->copy_ps / 2));
 }
 
 static uint64_t direct_doubling_ns(const struct view *v)
@@ -400,7 +414,7 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
         return RG_MODEL_NEVER;
     switch (way) {
     case RG_MODEL_AGREED:
-        return 2 * (v.path->alpha_ns + crowded(&v, v.path->message_ns)) +
+        return rg_model_agreement_ns(model, task->nhosts, RG_MODEL_FAN_OUT) +
                rg_model_job_ns(model, &all, NULL);
     case RG_MODEL_DIRECT_DOUBLING:
         return inside + direct_doubling_ns(&v);
@@ -415,9 +429,10 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
     }
 }
 
-/* One shot is taken for doubling only if it saves this; and what is not small goes directly. */
+/* One shot is taken for doubling only if it saves this. */
 #define ONE_SHOT_SAVES_NS 150000
-#define DIRECT_SAVES_NS 50000
+/* Hosts are near if an agreement's way there and back is shorter than this. */
+#define NEAR_NS 100000
 
 /* Whether it sends no more bytes than an allreduce has to. */
 static bool is_frugal(const struct rg_model_task *task, enum rg_model_direct way)
@@ -426,14 +441,15 @@ static bool is_frugal(const struct rg_model_task *task, enum rg_model_direct way
            (way == RG_MODEL_DIRECT_DOUBLING && task->nhosts == 2);
 }
 
-/* What must be beaten, as the prediction is not better than that; and among hosts that are near,
- * the chunks of the agreed way do more at a time than the formulas see. */
+/* What must be beaten, as the prediction is not better than that. Among hosts that are near, the
+ * chunks of what is larger do more at a time, agreed on, than the formulas see. */
 static uint64_t limit_ns(const struct rg_model *model, const struct rg_model_task *task)
 {
     uint64_t agreed = rg_model_direct_ns(model, task, RG_MODEL_AGREED);
-    uint64_t least = agreed / 10 > DIRECT_SAVES_NS ? agreed / 10 : DIRECT_SAVES_NS;
 
-    return agreed > least ? agreed - least : 0;
+    if (task->nbytes > RG_MODEL_DIRECT_MIDDLE && 2 * model->net.alpha_ns < NEAR_NS)
+        return 0;
+    return agreed - agreed / 10;
 }
 
 enum rg_model_direct rg_model_direct(const struct rg_model *model,

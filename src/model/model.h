@@ -158,11 +158,16 @@ enum rg_model_direct {
 };
 
 enum {
-    RG_MODEL_DIRECT_SMALL = 32 * 1024, /* up to here an allreduce never goes agreed on */
-    RG_MODEL_DIRECT_MAX = 512 * 1024,  /* and beyond this always */
-    RG_MODEL_SHOTS_MAX = 16            /* hosts among which there are one and two shots */
+    RG_MODEL_DIRECT_SMALL = 32 * 1024,   /* up to here an allreduce never goes agreed on */
+    RG_MODEL_DIRECT_MIDDLE = 128 * 1024, /* up to here also among hosts that are near */
+    RG_MODEL_DIRECT_MAX = 512 * 1024,    /* and beyond this always */
+    RG_MODEL_FAN_OUT = 16,               /* RG_TREE_DEGREE of coll/ground/config.h */
+    RG_MODEL_SHOTS_MAX = 16              /* hosts among which there are one and two shots */
 };
 
+/* The messages by which leaders of so many hosts agree, in a tree where fan_out (at least 1) stand
+ * below each one: on each level one's way there and back, and what its parent does for all. */
+uint64_t rg_model_agreement_ns(const struct rg_model *model, int nhosts, int fan_out);
 /* An allreduce of a job (task->kind is not looked at) whose ranks' hosts know it: all of its time,
  * also inside the hosts, where one rank of each reduces what the others have. AGREED: with the
  * messages of the agreement. One host: 0; RG_MODEL_NEVER: not among so many. */
@@ -171,8 +176,9 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
 /* The quickest way. What is small goes directly at least by doubling; one shot must save 0.15 ms,
  * as each of its frames wakes a rank, which perhaps shares its cores. What is not small goes by
  * ways that send no more bytes than they must, as several operations may be on the line at once:
- * doubling between two hosts, two shots among more; and if it saves a tenth of the time, and
- * 0.05 ms, as the prediction is not better than that. */
+ * doubling between two hosts, two shots among more; and if it saves a tenth of the time, as the
+ * prediction is not better than that. Beyond the middle size it does so only among hosts that are
+ * 0.05 ms or more apart. */
 enum rg_model_direct rg_model_direct(const struct rg_model *model,
                                      const struct rg_model_task *task);
 

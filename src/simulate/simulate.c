@@ -12,15 +12,7 @@
 
 double rg_simulate_agreement_s(const struct rg_model *model, int nhosts, int fan_out)
 {
-    int width = fan_out < nhosts - 1 ? fan_out : nhosts - 1;
-    double reached = 1, level = 1, seconds = 0;
-
-    while (reached < nhosts) {
-        level *= width;
-        reached += level;
-        seconds += (2.0 * model->net.alpha_ns + (width + 1.0) * model->net.message_ns) / NS;
-    }
-    return seconds;
+    return (double) rg_model_agreement_ns(model, nhosts, fan_out) / NS;
 }
 
 double rg_simulate_slowest(int n)

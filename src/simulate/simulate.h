@@ -30,7 +30,6 @@
 #include "simulate/workload.h"
 
 #define RG_SIMULATE_RANKS_MAX 100000
-#define RG_SIMULATE_FAN_OUT 16 /* the runtime's: RG_TREE_DEGREE of coll/ground/config.h */
 
 struct rg_simulation {
     const struct rg_model *model;       /* borrowed, as is the next */

@@ -213,7 +213,7 @@ void rg_simulate_options_init(struct rg_simulate_options *options)
 {
     *options = (struct rg_simulate_options){ .ranks_per_host = 1, .element_nbytes = 4,
                                              .type = "float32", .fusion_nbytes = 128 << 20,
-                                             .fan_out = RG_SIMULATE_FAN_OUT };
+                                             .fan_out = RG_MODEL_FAN_OUT };
     for (int n = 1; n <= 1024; n *= 2)
         options->hosts[options->nrows++] = n;
 }

@@ -17,7 +17,7 @@ static struct rg_simulation simulation(const struct rg_model *model, int nhosts)
     return (struct rg_simulation){ .model = model, .workload = &three, .nhosts = nhosts,
                                    .ranks_per_host = 1, .element_nbytes = 4,
                                    .fusion_nbytes = 128 << 20, .compute_s = 0.3,
-                                   .fan_out = RG_SIMULATE_FAN_OUT };
+                                   .fan_out = RG_MODEL_FAN_OUT };
 }
 
 static void assert_near(double found, double right)
@@ -129,7 +129,7 @@ static void leaders_agree_by_one_or_by_a_tree(void **state)
     (void) state;
     model.net.alpha_ns = 30000;
     model.net.message_ns = 5000;
-    assert_int_equal(RG_SIMULATE_FAN_OUT, RG_TREE_DEGREE);
+    assert_int_equal(RG_MODEL_FAN_OUT, RG_TREE_DEGREE);
     assert_near(rg_simulate_agreement_s(&model, 1, 16), 0);
     assert_near(rg_simulate_agreement_s(&model, 2, 16), 70e-6);
     assert_near(rg_simulate_agreement_s(&model, 17, 16), 60e-6 + 17 * 5e-6);
