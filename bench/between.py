@@ -7,8 +7,8 @@ usage: bench/between.py [--quick] [--networks 1g,10g-0.1] [--layouts 2x1,4x1] [-
 
 Measures Reigen, Open MPI over tcp and torch.distributed's gloo in turn, in rounds, and prints
 tables. --write puts them into docs/benchmarks-hosts.md, with a picture for each network, and what
-was measured into docs/benchmarks-hosts.json, and draws docs/benchmarks.svg again. --quick measures
-a part, in some five minutes.
+was measured into docs/benchmarks-hosts.json, draws docs/benchmarks.svg again, and what the model
+predicts beside it into docs/model.md. --quick measures a part, in some five minutes.
 
 shell      a shell of root's on one of the hosts, or one command; the hosts go when it ends.
            `ssh node2` reaches the next host. --delay is one way: a round trip takes twice as long.
@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 import picture
+import predicted
 import report_between
 import simulated
 from simulated import CONTENDERS, OUT, ROOT, TRAINERS, Layout
@@ -200,6 +201,8 @@ def main(argv):
     where = ROOT / 'docs' if args.write else Path(args.out)
     missed = report_between.write(raw, where)
     picture.write(where)
+    if args.write:
+        predicted.write()
     print((where / 'benchmarks-hosts.md').read_text())
     print(f'written: {where / "benchmarks-hosts.md"} after {raw["took_s"]:.0f} s; '
           f'{missed} targets missed')

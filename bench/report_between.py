@@ -20,9 +20,10 @@ delays packets, 6 % and 4 % into sending and receiving. Where ranks of other hos
 than one, OpenBLAS's idle threads took turns with the ranks, and one run in three took 6 ms more for
 each step; so all ranks have `OMP_NUM_THREADS=1` here.
 """
-MANY_BOUND = """Two round trips cannot be reached on this line: of 300 KiB among four hosts each must send
-460,800 bytes, which take 3.69 ms at 1 Gb/s, in two phases, and each phase has 1 ms to go. Together
-that is 5.69 ms, or 2.84 round trips.
+MANY_BOUND = """\
+Two round trips cannot be reached on this line: of 300 KiB among four hosts each must send 460,800
+bytes, which take 3.69 ms at 1 Gb/s, in two phases, and each phase has 1 ms to go. Together that is
+5.69 ms, or 2.84 round trips.
 """
 PAGE = """# Benchmarks: between hosts
 

@@ -41,7 +41,7 @@
  *                  two
  *      one shot    alpha + (n - 1) * (d(nbytes) + nbytes * gamma)
  *      two shots   2 * alpha + (n - 1) * (2 * d(b) + b * gamma)
- *      agreed      2 * (alpha + message) and the time of the quickest algorithm above
+ *      agreed      an agreement (rg_model_agreement_ns), and the quickest algorithm above
  *
  * All is integer arithmetic (nanoseconds; picoseconds per byte), so that every host, whatever its
  * processor, comes to the same choice from the same parameters.
