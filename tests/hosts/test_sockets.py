@@ -77,6 +77,41 @@ def test_horovodrun_names_several(clean):
     assert second / (first + second) == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.fixture
+def bridged(clean):
+    """Each host has a bridge to containers, with the same address."""
+    for node in clean.nodes:
+        for words in ('link add docker0 type bridge', 'addr add 172.17.0.1/16 dev docker0',
+                      'link set docker0 up'):
+            node.in_network(['ip', *words.split()])
+    yield clean
+    for node in clean.nodes:
+        node.in_network(['ip', 'link', 'del', 'docker0'])
+
+
+@pytest.mark.parametrize('second', ['lo', 'docker0'])
+def test_a_network_that_cannot_connect_hosts_is_left_out(bridged, second):
+    done = bridged[1].run(command('-x', f'REIGEN_NETWORK_INTERFACE=eth0,{second}'),
+                          timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = re.findall('interface 2 of the list .* does not connect the hosts', done.stderr)
+    assert len(said) == 1, done.stderr
+
+
+def test_a_network_where_nobody_answers_is_left_out(clean):
+    """What node1 sends to node2 there gets lost on the way."""
+    shown = clean[2].in_network(['ip', '-o', '-4', 'addr', 'show', 'eth1'])
+    address = re.search(r'inet ([0-9.]+)/', shown)[1]
+    neighbour = ['neigh', 'replace', address, 'lladdr', '02:00:00:00:00:99', 'dev', 'eth1', 'nud',
+                 'permanent']
+    clean[1].in_network(['ip', *neighbour])
+    done = clean[1].run(command('-x', 'REIGEN_NETWORK_INTERFACE=eth0,eth1'), timeout=TIMEOUT)
+    clean[1].in_network(['ip', 'neigh', 'del', address, 'dev', 'eth1'])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(rf'rank 1 on node2 is not reached at {address}:.* from .*timed out.*what goes '
+                     'by that network goes by the first one', done.stderr), done.stderr
+
+
 @pytest.mark.parametrize('named, text', [
     ('eth0,eth9', r'REIGEN_NETWORK_INTERFACE=eth9: no interface .*there are: lo, eth0, eth1'),
     ('eth0,', r'REIGEN_NETWORK_INTERFACE: an interface without a name'),

@@ -240,10 +240,11 @@ int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *port
 /* The port is chosen when it connects, so that the same one may lead to several others. */
 static int bind_source(int fd, struct rg_sockaddr source)
 {
-    int on = 1;
+    int on = 1, again = 3; /* after 1, 2 and 4 s, and 8 s for an answer */
 
     rg_sock_set_port(&source, 0);
     setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_SYNCNT, &again, sizeof(again));
     return bind(fd, &source.sa, source.nbytes);
 }
 

@@ -65,7 +65,8 @@ int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *port
  * then. */
 int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd);
 /* The same from this address, whatever its port says: the packets leave by the interface to which
- * the routes of that address lead. NULL: any. */
+ * the routes of that address lead; and whoever does not answer there within 15 s does not do so
+ * later (-ETIMEDOUT). NULL: any, and the kernel's patience. */
 int rg_sock_connect_from(const struct rg_sockaddr *source, const struct rg_sockaddr *address,
                          int *ret_fd);
 /* What a non-blocking connect came to: 0 or -errno. */

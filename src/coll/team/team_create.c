@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "coll/ground/report.h"
 #include "coll/net/listener.h"
 #include "coll/team/team_parts.h"
 
@@ -280,6 +281,20 @@ static int number_nodes(struct making *making, struct rg_error *err)
     return 0;
 }
 
+/* One rank says it, of the whole job. */
+static void look_at_rails(struct making *making)
+{
+    struct rg_team *team = making->team;
+
+    team->unfit_rails = rg_net_unfit_rails(making->facts, team);
+    for (int rail = 1; rail < team->nrails && team->rank == 0 && !team->world_ranks; rail++)
+        if (team->unfit_rails & 1u << rail)
+            rg_report(RG_LOG_WARN, "REIGEN_NETWORK_INTERFACE: interface %d of the list (%s here) "
+                      "does not connect the hosts; their data go by the first one. Name only those "
+                      "that lead to the other hosts", rail + 1,
+                      rg_team_address(team, team->rank, rail));
+}
+
 static int make_listener(struct making *making, struct rg_error *err)
 {
     struct rg_team *team = making->team;
@@ -352,6 +367,8 @@ static int make(struct making *making, const struct rg_config *config,
         r = rg_rank_info_agree(making->facts, team, err);
     if (r < 0)
         return r;
+    if (team->nnodes > 1)
+        look_at_rails(making);
     r = rg_segment_share(team, making->boot, needs->segment_nbytes(needs->arg, team->node_size),
                          &making->unix_fd, making->leader_fd, making->deadline_ns, err);
     if (r == 0)

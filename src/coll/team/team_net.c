@@ -243,6 +243,12 @@ static bool choose_towards(const struct rg_rank_info *mine, const struct rg_rank
     return false;
 }
 
+/* Whether the two see the same interfaces. */
+static bool are_one_place(const struct rg_rank_info *a, const struct rg_rank_info *b)
+{
+    return strcmp(a->boot_id, b->boot_id) == 0 && a->netns == b->netns;
+}
+
 static void choose_address(const struct rg_rank_info *all, int size, int me, bool chosen,
                            struct rg_sockaddr *ret_address)
 {
@@ -251,9 +257,7 @@ static void choose_address(const struct rg_rank_info *all, int size, int me, boo
 
     rg_sock_parse("127.0.0.1:0", ret_address);
     for (int r = 0; r < size; r++) {
-        bool here = strcmp(all[r].boot_id, all[me].boot_id) == 0 && all[r].netns == all[me].netns;
-
-        if (here)
+        if (are_one_place(&all[r], &all[me]))
             continue;
         one_host = false;
         if (choose_towards(&all[me], &all[r], ret_address))
@@ -352,4 +356,32 @@ int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, in
         addresses = (struct rg_strv) RG_STRV_INIT;
     }
     return r;
+}
+
+/* Whether one network may have both addresses, of different hosts. */
+static bool may_connect(const char *one, const char *other)
+{
+    struct rg_sockaddr a;
+    struct net b;
+
+    if (rg_sock_parse(one, &a) < 0 || rg_sock_parse(other, &b.address) < 0 ||
+        rg_sock_is_loopback(&a) || rg_sock_is_loopback(&b.address))
+        return false;
+    address_bytes(&b.address, &b.prefix);
+    return a.sa.sa_family == b.address.sa.sa_family && !in_net(&a, &b);
+}
+
+unsigned rg_net_unfit_rails(const struct rg_rank_info *all, const struct rg_team *team)
+{
+    const int me = team->rank;
+    unsigned unfit = 0;
+
+    for (int r = 0; r < team->size && team->nrails > 1; r++) {
+        if (are_one_place(&all[r], &all[me]))
+            continue;
+        for (int rail = 1; rail < team->nrails; rail++)
+            if (!may_connect(rg_team_address(team, me, rail), rg_team_address(team, r, rail)))
+                unfit |= 1u << rail;
+    }
+    return unfit;
 }

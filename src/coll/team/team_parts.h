@@ -73,6 +73,11 @@ int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
 int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, int *ret_fds,
                         struct rg_strv *ret_addresses, struct rg_error *err);
 
+/* Which of the further networks (bit 1 of the second one) cannot connect this rank with one of
+ * another host, as their addresses show: loopback's, or the same on both, as of a bridge to
+ * containers that each host has, or of different families. */
+unsigned rg_net_unfit_rails(const struct rg_rank_info *all, const struct rg_team *team);
+
 /* Inside the node (team_segment.c). unix_fd: this rank's listening unix socket (leader). leader_fd:
  * connected to the leader's socket (others). Fills segment, bells, pidfds. 0 or -errno; -EPIPE:
  * the other end has gone, and knows better why. */

@@ -83,13 +83,17 @@ static int make_place(struct world *world, int i, void *arg)
         if (rg_sock_listen_tcp(&address, &listener.listen_fds[rail], &port) < 0)
             return 1;
         listener.nlisten++;
-        rg_strv_addf(&world->rails[i], "%s:%u", host, port);
+        if (sockets_claims)
+            rg_strv_add(&world->rails[i], sockets_claims[i]);
+        else
+            rg_strv_addf(&world->rails[i], "%s:%u", host, port);
     }
     return rg_listener_create(&listener, &place->team.listener);
 }
 
 bool sockets_seen;
 int sockets_rails;
+const char *const *sockets_claims;
 
 int sockets_run(int n, int (*fn)(struct place *place), void *arg)
 {

@@ -27,6 +27,8 @@ extern bool sockets_seen;
 
 /* In how many more networks the places of the next run are: 127.0.0.2, 127.0.0.3, ... */
 extern int sockets_rails;
+/* Where the places say that they listen in these, instead: by place; NULL: where they do. */
+extern const char *const *sockets_claims;
 
 /* 0 when fn returned 0 in all threads, else the first other result. A run of more than
  * SOCKETS_LIMIT_S ends the program by SIGALRM. */

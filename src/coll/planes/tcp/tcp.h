@@ -129,6 +129,7 @@ struct rg_tcp_socket {
     enum rg_tcp_state state;
     int fd; /* -1: none */
     int ndials;
+    int rail; /* by which it was dialled last */
     struct rg_handshake *handshake;  /* while dialling */
 };
 
@@ -150,6 +151,7 @@ struct rg_tcp_links {
     struct rg_group group;
     uint32_t purpose;          /* of the handshake: tells planes of one rank apart */
     int nsockets;              /* that each pair uses now */
+    unsigned unfit_rails;      /* the team's, and those by which a member was not reached */
     bool waits_for_listener;   /* since the caller has set it to false */
     struct rg_tcp_link *links; /* by member; owned */
 };

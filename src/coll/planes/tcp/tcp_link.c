@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "coll/ground/report.h"
 #include "coll/net/listener.h"
 #include "coll/net/sock.h"
 #include "coll/team/team.h"
@@ -21,6 +22,7 @@ int rg_tcp_links_open(struct rg_tcp_links *links, const struct rg_plane_options 
 
     links->team = options->team;
     links->group = options->group;
+    links->unfit_rails = options->team->unfit_rails;
     links->links = calloc((size_t) n, sizeof(*links->links));
     for (int i = 0; i < n * RG_TCP_SOCKETS_MAX && links->links; i++)
         links->links[i / RG_TCP_SOCKETS_MAX].sockets[i % RG_TCP_SOCKETS_MAX].fd = -1;
@@ -65,38 +67,70 @@ static uint32_t purpose_of(const struct rg_tcp_links *links, int i)
                   : (links->purpose & 0x00ffffffu) | (uint32_t) ('0' + i) << 24;
 }
 
-/* Begin to connect: socket i goes by rail i modulo their number. By the first one it goes from
- * whatever address the routes say. */
-static int connect_by_rail(const struct rg_team *team, int rank, int i, int *ret_fd)
+/* Socket i goes by rail i modulo their number, or by the first one where that leads nowhere. */
+static int rail_of(const struct rg_tcp_links *links, int i)
 {
-    int rail = team->nrails > 1 ? i % team->nrails : 0;
+    int rail = links->team->nrails > 1 ? i % links->team->nrails : 0;
+
+    return links->unfit_rails & 1u << rail ? 0 : rail;
+}
+
+/* Begin to connect; by the first rail from whatever address the routes say. -EDESTADDRREQ: there is
+ * no address. */
+static int connect_by_rail(const struct rg_team *team, int rank, int rail, int *ret_fd)
+{
     struct rg_sockaddr source, address;
 
-    if (rg_sock_parse(rg_team_address(team, rank, rail), &address) < 0 ||
+    if (!team->addresses || rg_sock_parse(rg_team_address(team, rank, rail), &address) < 0 ||
         (rail > 0 && rg_sock_parse(rg_team_address(team, team->rank, rail), &source) < 0))
-        return -EINVAL;
+        return -EDESTADDRREQ;
     return rg_sock_connect_from(rail > 0 ? &source : NULL, &address, ret_fd);
+}
+
+/* A socket cannot be had (r). By a further rail that is no loss: who named it may not know that it
+ * does not connect all hosts, and the first one does. Then 0, and it is to be dialled again. */
+static int try_first_rail(struct rg_tcp_links *links, int member, struct rg_tcp_socket *socket,
+                          int r, struct rg_error *err)
+{
+    int rank = rg_group_rank(&links->group, member);
+    const struct rg_team *team = links->team;
+    unsigned rail = 1u << socket->rail;
+
+    if (r == -EDESTADDRREQ)
+        return rg_error_set(err, EINVAL, "rank %d has no address to connect to",
+                            rg_team_world_rank(team, rank));
+    if (socket->rail == 0 || r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+        return rg_tcp_lost(links, member, r, err);
+    if (!(links->unfit_rails & rail))
+        rg_report(RG_LOG_WARN, "rank %d on %s is not reached at %s from %s (%s): what goes by that "
+                  "network goes by the first one. Name only interfaces that lead to all hosts "
+                  "(REIGEN_NETWORK_INTERFACE)", rg_team_world_rank(team, rank),
+                  team->peers[rank].host, rg_team_address(team, rank, socket->rail),
+                  rg_team_address(team, team->rank, socket->rail),
+                  r == -EPIPE ? "it was closed" : strerror(-r));
+    links->unfit_rails |= rail;
+    socket->ndials = 0;
+    return 0;
 }
 
 static int dial(struct rg_tcp_links *links, int member, int i, struct rg_error *err)
 {
     struct rg_tcp_socket *socket = &links->links[member].sockets[i];
     int rank = rg_group_rank(&links->group, member);
-    int r = -EINVAL;
 
-    if (links->team->addresses)
-        r = connect_by_rail(links->team, rank, i, &socket->fd);
-    if (r == -EINVAL)
-        return rg_error_set(err, EINVAL, "rank %d has no address to connect to",
-                            rg_team_world_rank(links->team, rank));
+    socket->rail = rail_of(links, i);
+    int r = connect_by_rail(links->team, rank, socket->rail, &socket->fd);
+
     if (r == 0)
         socket->handshake = calloc(1, sizeof(*socket->handshake));
     r = r == 0 && !socket->handshake ? -ENOMEM : r;
     if (r == 0)
         r = rg_handshake_dial(socket->handshake, socket->fd, links->team->data_key,
                               purpose_of(links, i), links->team->rank, rank);
-    if (r < 0)
-        return rg_tcp_lost(links, member, r, err);
+    if (r < 0) {
+        disconnect(socket);
+        return try_first_rail(links, member, socket, r, err);
+    }
     socket->state = RG_TCP_DIALLING;
     socket->ndials++;
     return 0;
@@ -106,18 +140,20 @@ static int go_on_dialling(struct rg_tcp_links *links, int member, int i, bool *r
                           struct rg_error *err)
 {
     struct rg_tcp_socket *socket = &links->links[member].sockets[i];
-    int r = rg_handshake_step(socket->handshake);
+    int r = socket->state == RG_TCP_DIALLING ? rg_handshake_step(socket->handshake) : -EAGAIN;
 
     if (r == 0)
         return 0;
     *ret_moved = true;
+    if (r == -EAGAIN) /* it is to be dialled again */
+        return 0;
     if (r < 0) {
         /* The listener drops who is silent for long: a rank that was stopped in the middle
          * handshakes again. */
         bool again = (r == -EPIPE || r == -ECONNRESET) && socket->ndials < DIALS_MAX;
 
         disconnect(socket);
-        return again ? 0 : rg_tcp_lost(links, member, r, err);
+        return again ? 0 : try_first_rail(links, member, socket, r, err);
     }
     end_handshake(socket);
     socket->state = RG_TCP_OPEN;

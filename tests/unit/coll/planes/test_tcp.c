@@ -518,6 +518,41 @@ static void sockets_are_spread_over_all_networks(void **unused)
     pthread_barrier_destroy(&together);
 }
 
+/* All four sockets of each pair go by the first network; the operations that follow, too. */
+static int check_first_rail(struct place *place)
+{
+    void *state = open_plane(place);
+    int bad = broadcast(place, state, 2000000);
+
+    pthread_barrier_wait(&together);
+    bad |= sockets_check(place, count_at("127.0.0.1") == 2 * nsockets);
+    bad |= sockets_check(place, count_at("127.0.0.2") == 0);
+    pthread_barrier_wait(&together);
+    bad |= broadcast(place, state, 3000001);
+    rg_plane_tcp.close(state, 1000);
+    return bad;
+}
+
+/* Nobody listens there; the way out of loopback does not lead there; it has another family. */
+static void a_network_that_does_not_connect_is_left_out(void **unused)
+{
+    static const char *const claims[][2] = { { "127.0.0.2:1", "127.0.0.2:1" },
+                                             { "127.0.0.2:1", "192.0.2.1:9" },
+                                             { "127.0.0.2:1", "[::1]:9" } };
+
+    (void) unused;
+    pthread_barrier_init(&together, NULL, 2);
+    sockets_rails = 1;
+    nsockets = 4;
+    for (size_t i = 0; i < rg_array_len(claims); i++) {
+        sockets_claims = claims[i];
+        assert_int_equal(sockets_run(2, check_first_rail, NULL), 0);
+    }
+    sockets_claims = NULL;
+    sockets_rails = nsockets = 0;
+    pthread_barrier_destroy(&together);
+}
+
 /* One of the pair's sockets breaks between two operations. */
 static int check_one_breaks(struct place *place)
 {
@@ -699,6 +734,7 @@ int main(void)
         cmocka_unit_test(streams_of_every_length_round_a_stripe_arrive),
         cmocka_unit_test(every_byte_has_one_socket),
         cmocka_unit_test(sockets_are_spread_over_all_networks),
+        cmocka_unit_test(a_network_that_does_not_connect_is_left_out),
         cmocka_unit_test(an_operation_ends_when_one_of_its_sockets_breaks),
         cmocka_unit_test(a_member_that_leaves_several_sockets_is_named),
         cmocka_unit_test(sockets_are_added_where_their_windows_are_full),

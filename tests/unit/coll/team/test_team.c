@@ -10,6 +10,7 @@
 #include "coll/boot/find/find.h"
 #include "coll/net/sock.h"
 #include "coll/team/team.h"
+#include "coll/team/team_parts.h"
 #include "coll/ranks.h"
 
 static struct rg_boots boots; /* of this process */
@@ -395,9 +396,37 @@ static void for_a_rank_of_another_version_no_rank_is_to_blame(void **state)
     assert_int_equal(ranks_run(3, ranks_port(), check_liar, &lie), 0);
 }
 
+/* Three ranks, two of which are in one place; who has which address in four further networks. */
+static void networks_that_cannot_connect_hosts_are_found(void **unused)
+{
+    static char *addresses[3][4] = {
+        { "127.0.0.1:4", "172.17.0.1:4", "10.1.0.1:4", "10.2.0.1:4" },
+        { "127.0.0.1:5", "172.17.0.1:5", "10.1.0.1:5", "10.2.0.1:5" },
+        { "127.0.0.1:4", "172.17.0.1:6", "10.1.0.2:4", "[fd00::2]:4" },
+    };
+    struct rg_rank_info facts[3] = { { .boot_id = "a" }, { .boot_id = "a" }, { .boot_id = "b" } };
+    struct rg_strv rails[3];
+    struct rg_team team = { .size = 3, .nrails = 5, .rails = rails };
+
+    (void) unused;
+    for (int i = 0; i < 3; i++)
+        rails[i] = (struct rg_strv) { .v = addresses[i], .count = 4 };
+    for (team.rank = 0; team.rank < 3; team.rank++)
+        assert_int_equal(rg_net_unfit_rails(facts, &team), 1u << 1 | 1u << 2 | 1u << 4);
+    /* Of one kernel, but in name spaces of their own. */
+    facts[2].boot_id = "a";
+    team.rank = 0;
+    assert_int_equal(rg_net_unfit_rails(facts, &team), 0);
+    facts[2].netns = 7;
+    assert_int_equal(rg_net_unfit_rails(facts, &team), 1u << 1 | 1u << 2 | 1u << 4);
+    team.nrails = 1;
+    assert_int_equal(rg_net_unfit_rails(facts, &team), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(networks_that_cannot_connect_hosts_are_found),
         cmocka_unit_test(ranks_of_one_host_share_a_segment),
         cmocka_unit_test(teams_can_be_made_again_and_again),
         cmocka_unit_test(nothing_stays_open_after_destruction),
