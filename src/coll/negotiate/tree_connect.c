@@ -21,7 +21,7 @@
 #define RETRY_MS 50
 #define ROLL_CALL_NS RG_NS_PER_S /* so long names may be on their way */
 #define IN_VAIN_NS (3 * RG_NS_PER_S) /* beyond the deadline, for the coordinator's word */
-#define FDS_MAX (RG_LISTENER_PENDING_MAX + 3)
+#define FDS_MAX (RG_LISTENER_WAIT_FDS_MAX + 2)
 
 #define FIREWALL_TEXT "; does a firewall forbid it? REIGEN_NETWORK_INTERFACE chooses the network"
 
@@ -351,7 +351,7 @@ static int watch(struct rg_order *order, struct pollfd *pfds)
     int fds[FDS_MAX], n;
     unsigned events[FDS_MAX];
 
-    n = rg_listener_wait_fds(order->team->listener, fds, events, RG_LISTENER_PENDING_MAX + 1);
+    n = rg_listener_wait_fds(order->team->listener, fds, events, RG_LISTENER_WAIT_FDS_MAX);
     for (int i = 0; i < n; i++)
         pfds[i] = (struct pollfd) { fds[i], events[i] == EPOLLOUT ? POLLOUT : POLLIN, 0 };
     pfds[n++] = (struct pollfd) { rg_peers_fd(order->peers), POLLIN, 0 };

@@ -219,10 +219,9 @@ int rg_listener_wait_fds(struct rg_listener *listener, int *ret_fds, unsigned *r
 int rg_listener_wait(struct rg_listener *listener, uint64_t deadline_ns)
 {
     for (;;) {
-        enum { MOST = RG_LISTENER_PENDING_MAX + RG_LISTENER_FDS_MAX };
-        int fds[MOST];
-        unsigned events[MOST];
-        struct pollfd pfds[MOST];
+        int fds[RG_LISTENER_WAIT_FDS_MAX];
+        unsigned events[RG_LISTENER_WAIT_FDS_MAX];
+        struct pollfd pfds[RG_LISTENER_WAIT_FDS_MAX];
 
         if (rg_listener_progress(listener))
             return 0;
@@ -230,7 +229,7 @@ int rg_listener_wait(struct rg_listener *listener, uint64_t deadline_ns)
 
         if (now_ns >= deadline_ns)
             return -ETIMEDOUT;
-        int n = rg_listener_wait_fds(listener, fds, events, MOST);
+        int n = rg_listener_wait_fds(listener, fds, events, RG_LISTENER_WAIT_FDS_MAX);
 
         for (int i = 0; i < n; i++)
             pfds[i] = (struct pollfd) { fds[i], events[i] == EPOLLOUT ? POLLOUT : POLLIN, 0 };

@@ -20,6 +20,8 @@
 #define RG_LISTENER_HANDSHAKE_MS 10000
 #define RG_LISTENER_PENDING_MAX 256
 #define RG_LISTENER_FDS_MAX 8 /* addresses where it listens */
+/* Descriptors that rg_listener_wait_fds has at most */
+#define RG_LISTENER_WAIT_FDS_MAX (RG_LISTENER_PENDING_MAX + RG_LISTENER_FDS_MAX)
 #define RG_LISTENER_FULL_TEXT                                                                  \
     "no free descriptor for a rank that connects: it waits until there is one (ulimit -n)"
 

@@ -28,9 +28,12 @@
 #define YIELD_CROWDED_NS 1000000   /* the same when there are more ranks than cores */
 #define LOOKS_PER_CLOCK 32
 #define FDS_PER_RANK 3 /* the control connection, and what carries data, in two groups */
-/* The listener's, for each of two who may wait for it, as strangers are not to crowd out the ranks;
- * and a few more. */
-#define FDS_BESIDES (2 * (RG_LISTENER_PENDING_MAX + 1) + 16)
+/* Of an operation of the tcp plane, in two groups: the further sockets that it dials towards the
+ * member it sends to, and towards the one it receives from. */
+#define FDS_DIALLED (2 * 2 * RG_SOCKETS_PER_PAIR_MAX)
+/* The listener's, for each of those who may wait for it (two groups, and direct operations), as
+ * strangers are not to crowd out the ranks; and a few more. */
+#define FDS_BESIDES (3 * RG_LISTENER_WAIT_FDS_MAX + FDS_DIALLED + 16)
 /* A yield that takes so long has let somebody compute. */
 #define YIELDED_NS 100000
 #define CROWDED_MIN_NS (10 * RG_NS_PER_MS)
