@@ -74,15 +74,24 @@ void rg_listener_destroy(struct rg_listener *listener)
     free(listener);
 }
 
-static void drop_oldest_pending(struct rg_listener *listener)
+static bool is_full(const struct rg_listener *listener)
+{
+    return listener->npending >= RG_LISTENER_PENDING_MAX;
+}
+
+/* The oldest one goes that has had time to shake hands; else who comes waits in the kernel's queue,
+ * as many ranks may dial at once, each by several sockets. False: all are young. */
+static bool make_room(struct rg_listener *listener)
 {
     struct conn *oldest = NULL;
 
     for (struct conn *v = listener->conns; v; v = v->next)
         if (!v->proven && (!oldest || v->came_ns < oldest->came_ns))
             oldest = v;
-    if (oldest)
-        let_go(listener, oldest, false);
+    if (!oldest || rg_now_ns() < oldest->came_ns + RG_LISTENER_YOUNG_MS * RG_NS_PER_MS)
+        return false;
+    let_go(listener, oldest, false);
+    return true;
 }
 
 static bool is_welcome(const struct rg_listener *listener, int fd)
@@ -96,7 +105,7 @@ static void accept_all(struct rg_listener *listener, int listen_fd)
 {
     bool tell;
 
-    for (;;) {
+    while (!is_full(listener) || make_room(listener)) {
         int fd = rg_accept(&listener->acceptor, listen_fd, &tell);
 
         if (tell)
@@ -116,8 +125,7 @@ static void accept_all(struct rg_listener *listener, int listen_fd)
         rg_handshake_answer(&conn->handshake, fd, listener->options.key, listener->options.rank);
         conn->next = listener->conns;
         listener->conns = conn;
-        if (++listener->npending > RG_LISTENER_PENDING_MAX)
-            drop_oldest_pending(listener);
+        listener->npending++;
     }
 }
 
@@ -201,8 +209,9 @@ int rg_listener_wait_fds(struct rg_listener *listener, int *ret_fds, unsigned *r
 {
     int n = 0;
 
+    /* Where it is full, those who shake hands have their say, or the caller looks again. */
     for (int i = 0; i < listener->options.nlisten && n < max; i++) {
-        if (rg_accept_pauses(&listener->acceptor))
+        if (rg_accept_pauses(&listener->acceptor) || is_full(listener))
             break;
         ret_fds[n] = listener->options.listen_fds[i];
         ret_events[n++] = EPOLLIN;

@@ -5,8 +5,9 @@
  * for claims them by purpose and rank.
  *
  * Connections that have proven nothing are dropped after RG_LISTENER_HANDSHAKE_MS, unless uids are
- * checked; at most RG_LISTENER_PENDING_MAX shake hands at a time, then the oldest goes. A
- * rank that dials again for the same purpose replaces its older socket.
+ * checked. At most RG_LISTENER_PENDING_MAX shake hands at a time: when more come, the oldest goes
+ * once it has had RG_LISTENER_YOUNG_MS, and they wait for that. A rank that dials again for the
+ * same purpose replaces its older socket.
  *
  * Thread rule: one thread at a time (the progress engine's drive lock). Nothing blocks,
  * rg_listener_wait excepted.
@@ -19,6 +20,7 @@
 
 #define RG_LISTENER_HANDSHAKE_MS 10000
 #define RG_LISTENER_PENDING_MAX 256
+#define RG_LISTENER_YOUNG_MS 1000
 #define RG_LISTENER_FDS_MAX 8 /* addresses where it listens */
 /* Descriptors that rg_listener_wait_fds has at most */
 #define RG_LISTENER_WAIT_FDS_MAX (RG_LISTENER_PENDING_MAX + RG_LISTENER_FDS_MAX)
@@ -46,7 +48,8 @@ bool rg_listener_progress(struct rg_listener *listener);
 int rg_listener_claim(struct rg_listener *listener, uint32_t purpose, int rank);
 /* Whoever came for purpose: the socket and *ret_rank; -1: nobody. */
 int rg_listener_claim_any(struct rg_listener *listener, uint32_t purpose, int *ret_rank);
-/* Descriptors to poll for (EPOLLIN, EPOLLOUT in events), at most max; returns how many. */
+/* Descriptors to poll for (EPOLLIN, EPOLLOUT in events), at most max; returns how many. Whoever
+ * polls them looks again after RG_LISTENER_YOUNG_MS, too, as some may be left out for a while. */
 int rg_listener_wait_fds(struct rg_listener *listener, int *ret_fds, unsigned *ret_events, int max);
 /* Progress until somebody was let in or the deadline. 0 or -ETIMEDOUT. Blocks. */
 int rg_listener_wait(struct rg_listener *listener, uint64_t deadline_ns);
