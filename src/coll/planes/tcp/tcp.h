@@ -179,7 +179,8 @@ int rg_tcp_connect(struct rg_tcp_links *links, int member, int i, bool *ret_move
  * sockets. How many they are then, at most max. */
 int rg_tcp_wait_fds(const struct rg_tcp_links *links, int member, int i, unsigned events,
                     int *fds, unsigned *all_events, int n, int max);
-/* "rank 3 on host b: <what>", -ECONNRESET for all ways of losing a socket. */
+/* "rank 3 on host b: <what>", -ECONNRESET for all ways of losing a socket; -EACCES, -EPROTO,
+ * -EMFILE and -ENFILE stay. */
 int rg_tcp_lost(const struct rg_tcp_links *links, int member, int r, struct rg_error *err);
 /* Until all that was written has been acknowledged, or the deadline. */
 void rg_tcp_drain(struct rg_tcp_links *links, uint64_t deadline_ns);

@@ -39,6 +39,10 @@ int rg_tcp_lost(const struct rg_tcp_links *links, int member, int r, struct rg_e
         return rg_error_set(err, EACCES, "rank %d on %s has another key", shown, host);
     if (r == -EPROTO)
         return rg_error_set(err, EPROTO, "rank %d on %s speaks another protocol", shown, host);
+    if (r == -EMFILE || r == -ENFILE)
+        return rg_error_set(err, -r, "no free descriptor for a connection to rank %d on %s; allow "
+                            "more (ulimit -n), or fewer sockets (REIGEN_SOCKETS_PER_PAIR=1)", shown,
+                            host);
     return rg_error_set(err, ECONNRESET, "the connection to rank %d on %s is lost: %s", shown, host,
                         r == -EPIPE ? "it was closed" : strerror(-r));
 }

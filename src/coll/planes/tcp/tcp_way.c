@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/buf.h"
 #include "base/time.h"
@@ -88,6 +89,18 @@ static int sockets_by_model(const struct rg_model_path *net)
     return n;
 }
 
+/* One half of the descriptors is for these sockets, if all pairs should need them. */
+static int room_for_sockets(int nmembers)
+{
+    struct rlimit limit = { .rlim_cur = 0 };
+    rlim_t each;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || nmembers < 2)
+        return RG_TCP_SOCKETS_MAX;
+    each = limit.rlim_cur / 2 / (rlim_t) (nmembers - 1);
+    return each < 1 ? 1 : each < RG_TCP_SOCKETS_MAX ? (int) each : RG_TCP_SOCKETS_MAX;
+}
+
 void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *options)
 {
     int n = options->group.nmembers, nnodes = options->team->nnodes;
@@ -102,6 +115,7 @@ void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *opti
                     : way->given ? sockets_by_model(&way->model.net) : 1;
     if (!way->sockets_given && way->nsockets < options->team->nrails)
         way->nsockets = options->team->nrails;
+    way->room = room_for_sockets(n);
     way->window_nbytes = rg_sock_window_nbytes();
     /* Where hosts have unequal numbers of members, as if they were equal. */
     way->nhosts = n < nnodes ? n : nnodes;
@@ -210,6 +224,7 @@ struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns,
         way->sockets_given ? way->nsockets
                            : rg_tcp_way_sockets(way->nsockets, rate, round_trip_ns,
                                                 way->window_nbytes);
+    way->facts[RG_TCP_ROOM] = -way->room;
     *ret_way = *way;
     ret_way->wanted[RG_MODEL_ALLREDUCE] = RG_ALGORITHM_DOUBLING;
     memset(ret_way->known, 0, sizeof(ret_way->known));
@@ -227,15 +242,24 @@ static void take(uint32_t *parameter, int64_t fact, int64_t max)
         *parameter = (uint32_t) (fact < max ? fact : max);
 }
 
+/* Others' numbers are not trusted to be in bounds. */
+static void add_sockets(struct rg_tcp_way *way, int64_t nsockets, int64_t room)
+{
+    nsockets = nsockets < room ? nsockets : room;
+    nsockets = nsockets < RG_TCP_SOCKETS_MAX ? nsockets : RG_TCP_SOCKETS_MAX;
+    if (nsockets <= way->nsockets)
+        return;
+    way->nsockets = (int) nsockets;
+    way->again_at = way->nposted + SOON;
+}
+
 void rg_tcp_way_learn(struct rg_tcp_way *way)
 {
     take(&way->model.net.alpha_ns, way->facts[RG_TCP_ALPHA_NS], (int64_t) RG_NS_PER_S);
     take(&way->model.net.beta_ps, way->facts[RG_TCP_BETA_PS], RG_MODEL_RATE_MAX_PS);
     way->knows_rate = way->knows_rate || way->facts[RG_TCP_BETA_PS] > 0;
     take(&way->model.gamma_ps, way->facts[RG_TCP_GAMMA_PS], RG_MODEL_RATE_MAX_PS);
-    if (way->facts[RG_TCP_NSOCKETS] > way->nsockets)
-        way->again_at = way->nposted + SOON;
-    way->nsockets = (int) way->facts[RG_TCP_NSOCKETS];
+    add_sockets(way, way->facts[RG_TCP_NSOCKETS], -way->facts[RG_TCP_ROOM]);
     memset(way->known, 0, sizeof(way->known));
     way->nsurveys++;
 }

@@ -15,7 +15,8 @@
  * both kernels limit. Where the rate that was seen times the round trip comes near to what the
  * sockets' windows hold together, these and not the line may have limited the rate: a member that
  * sees it asks for twice as many in the next survey, and where that makes them more there is
- * another one two operations later. They are never made fewer.
+ * another one two operations later. It gets no more than each member has descriptors for. They are
+ * never made fewer.
  *
  * Thread rule: a plane's.
  */
@@ -31,6 +32,7 @@ enum rg_tcp_fact {
     RG_TCP_BETA_PS,
     RG_TCP_GAMMA_PS,
     RG_TCP_NSOCKETS,
+    RG_TCP_ROOM,      /* sockets per pair that a member may have, negative: the least counts */
     RG_TCP_NFACTS
 };
 
@@ -44,6 +46,7 @@ struct rg_tcp_way {
     enum rg_plane_scope scope;
     int nsockets;                            /* of each pair */
     bool sockets_given;                      /* no survey changes their number */
+    int room;                                /* the most of them for which there are descriptors */
     uint64_t window_nbytes;                  /* of one socket, as far as this host limits it */
     bool given;                              /* no survey changes the model */
     bool knows_rate;                         /* given, or by a survey */

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/buf.h"
@@ -658,6 +659,37 @@ static void members_add_sockets_alike(void **unused)
     assert_int_equal(nsurveys, rg_array_len(expected));
 }
 
+/* The second member has descriptors for three sockets per pair; a number that cannot be is cut. */
+static void no_member_gets_more_sockets_than_it_has_room_for(void **unused)
+{
+    const struct rg_config config = { .model = rg_model_assumed };
+    struct rg_team team = { .size = 2, .nnodes = 2 };
+    struct rg_plane_options options = { .team = &team, .config = &config,
+                                        .group = { .nmembers = 2 } };
+    struct rg_tcp_way way;
+    struct rlimit limit, few;
+
+    (void) unused;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    few = limit;
+    few.rlim_cur = 6;
+    setrlimit(RLIMIT_NOFILE, &few);
+    rg_tcp_way_init(&way, &options);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    assert_int_equal(way.room, 3);
+    rg_tcp_way_survey(&way, 0, 0, &(struct rg_tcp_way){ .nsockets = 0 });
+    way.facts[RG_TCP_NSOCKETS] = 8;
+    rg_tcp_way_learn(&way);
+    assert_int_equal(way.nsockets, 3);
+    way.facts[RG_TCP_NSOCKETS] = INT64_MAX;
+    way.facts[RG_TCP_ROOM] = INT64_MIN + 1;
+    rg_tcp_way_learn(&way);
+    assert_int_equal(way.nsockets, RG_TCP_SOCKETS_MAX);
+    way.facts[RG_TCP_NSOCKETS] = -1;
+    rg_tcp_way_learn(&way);
+    assert_int_equal(way.nsockets, RG_TCP_SOCKETS_MAX);
+}
+
 /* Who gives the model's parameters gets what they say, and who gives a number gets that. */
 static void a_number_that_is_given_or_follows_from_the_model_stays(void **unused)
 {
@@ -739,6 +771,7 @@ int main(void)
         cmocka_unit_test(a_member_that_leaves_several_sockets_is_named),
         cmocka_unit_test(sockets_are_added_where_their_windows_are_full),
         cmocka_unit_test(members_add_sockets_alike),
+        cmocka_unit_test(no_member_gets_more_sockets_than_it_has_room_for),
         cmocka_unit_test(a_number_that_is_given_or_follows_from_the_model_stays),
     };
 
