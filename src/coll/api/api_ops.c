@@ -473,7 +473,7 @@ REIGEN_API int reigen_output_copy(reigen_handle handle, void *to, size_t nbytes)
     r = result_state(op, t);
     if (r == 0 && nbytes != t->result_nbytes)
         r = rg_api_failf(EINVAL, "the result has %zu bytes, not %zu", t->result_nbytes, nbytes);
-    if (r == 0 && rt->config.huge_pages)
+    if (r == 0 && rt->config.huge_pages && op->buffers.memory == RG_MEMORY_HOST)
         rg_pages_want_huge(to, nbytes);
     if (r == 0 && nbytes > 0)
         r = rg_api_device_copy(op, to, t->result, nbytes);
