@@ -144,12 +144,31 @@ APPLY(verbose)
     return 0;
 }
 
+/* The same list without loopback, which leads to no other host, unless there is nothing else:
+ * Horovod passes over it. NULL: no memory. */
+static char *without_loopback(const char *list)
+{
+    rg_autofree char *copy = strdup(list);
+    char *rest = copy, *others = calloc(1, strlen(list) + 1), *name;
+
+    while (copy && others && (name = strsep(&rest, ",")) != NULL) {
+        if (strcmp(name, "lo") == 0)
+            continue;
+        if (others[0])
+            strcat(others, ",");
+        strcat(others, name);
+    }
+    if (copy && others && !others[0])
+        strcpy(others, list);
+    return others;
+}
+
 /* The runtime and NCCL use all at once, gloo the first one, and so do the hosts when they look for
  * each other. */
 static int use_interfaces(struct rg_horovodrun *run, const char *what, struct rg_error *err)
 {
-    const char *all = run->interfaces;
-    rg_autofree char *first = strndup(all, strcspn(all, ","));
+    rg_autofree char *all = without_loopback(run->interfaces);
+    rg_autofree char *first = all ? strndup(all, strcspn(all, ",")) : NULL;
     int rc = first ? 0 : rg_error_memory(err);
 
     if (rc == 0 && !*first)
