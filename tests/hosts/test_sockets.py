@@ -98,6 +98,20 @@ def test_a_network_that_cannot_connect_hosts_is_left_out(bridged, second):
     assert len(said) == 1, done.stderr
 
 
+@pytest.mark.parametrize('hosts', [[1], [2], [1, 2]])
+def test_a_network_that_a_host_lacks_is_left_out(clean, hosts):
+    for host in {1, 2} - set(hosts):
+        clean[host].in_network(['ip', 'link', 'add', 'ib0', 'type', 'bridge'])
+        clean[host].in_network(['ip', 'addr', 'add', f'10.99.0.{host}/24', 'dev', 'ib0'])
+        clean[host].in_network(['ip', 'link', 'set', 'ib0', 'up'])
+    done = clean[1].run(command('-x', 'REIGEN_NETWORK_INTERFACE=eth0,ib0'), timeout=TIMEOUT)
+    for host in {1, 2} - set(hosts):
+        clean[host].in_network(['ip', 'link', 'del', 'ib0'])
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = re.findall('REIGEN_NETWORK_INTERFACE=ib0: no interface that is up', done.stderr)
+    assert len(said) == len(hosts), done.stderr
+
+
 def test_a_network_where_nobody_answers_is_left_out(clean):
     """What node1 sends to node2 there gets lost on the way."""
     shown = clean[2].in_network(['ip', '-o', '-4', 'addr', 'show', 'eth1'])
@@ -113,7 +127,7 @@ def test_a_network_where_nobody_answers_is_left_out(clean):
 
 
 @pytest.mark.parametrize('named, text', [
-    ('eth0,eth9', r'REIGEN_NETWORK_INTERFACE=eth9: no interface .*there are: lo, eth0, eth1'),
+    ('eth9,eth0', r'REIGEN_NETWORK_INTERFACE=eth9: no interface .*there are: lo, eth0, eth1'),
     ('eth0,', r'REIGEN_NETWORK_INTERFACE: an interface without a name'),
     (','.join(['eth0'] * 9), r'REIGEN_NETWORK_INTERFACE=eth0,.*: more than 8 interfaces')])
 def test_an_interface_that_is_not_there_is_named(clean, named, text):

@@ -61,8 +61,8 @@ struct rg_team {
     int nrails;                 /* networks for data: 1, or more where REIGEN_NETWORK_INTERFACE
                                  * names several; 0 on one node */
     unsigned unfit_rails;       /* bit i: number i does not lead from here to all others */
-    struct rg_strv *rails;      /* by rank: where it listens in the networks after the first one;
-                                 * rg_team_address; NULL on one node */
+    struct rg_strv *rails;      /* by rank: where it listens in the networks after the first one,
+                                 * "" where it has none; rg_team_address; NULL on one node */
     struct rg_blob *offers;     /* what each rank's needs offered, by rank; each is owned */
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */

@@ -228,10 +228,12 @@ static int listen_for_data(struct making *making, const struct rg_config *config
     if (r < 0)
         return r;
     making->nlisten = 1;
-    r = rg_net_listen_rails(config->interface, &config->ports, &making->listen_fds[1], rails, err);
-    if (r == 0)
-        making->nlisten += (int) rails->count;
-    return r;
+    /* One rank of each host says what it lacks there. */
+    r = rg_net_listen_rails(config->interface, &config->ports,
+                            team->local_rank == 0 && !team->world_ranks, &making->listen_fds[1],
+                            rails, err);
+    making->nlisten += r > 0 ? r : 0;
+    return r < 0 ? r : 0;
 }
 
 static int exchange_leaders(struct making *making, const struct rg_config *config,
@@ -288,7 +290,7 @@ static void look_at_rails(struct making *making)
 
     team->unfit_rails = rg_net_unfit_rails(making->facts, team);
     for (int rail = 1; rail < team->nrails && team->rank == 0 && !team->world_ranks; rail++)
-        if (team->unfit_rails & 1u << rail)
+        if (team->unfit_rails & 1u << rail && rg_team_address(team, team->rank, rail)[0])
             rg_report(RG_LOG_WARN, "REIGEN_NETWORK_INTERFACE: interface %d of the list (%s here) "
                       "does not connect the hosts; their data go by the first one. Name only those "
                       "that lead to the other hosts", rail + 1,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/ground/report.h"
 #include "coll/team/team_parts.h"
 
 /* An address with the length of its network's prefix. */
@@ -311,24 +312,31 @@ int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
     return listen_at(address, ports, ret_fd, ret_address, err);
 }
 
-/* The first address that matches an interface. */
+/* The first address that matches an interface. 1: there is one; 0: there is none, with a reason in
+ * err, and *ret_text is "". */
 static int listen_on(const char *interface, const struct rg_ports *ports, int *ret_fd,
                      char **ret_text, struct rg_error *err)
 {
     rg_autostrv struct rg_strv found = RG_STRV_INIT;
     struct net net;
-    int r = interface[0] ? find_candidates(interface, &found, err)
-                         : rg_error_set(err, EINVAL, "REIGEN_NETWORK_INTERFACE: an interface "
-                                        "without a name; give names or networks with commas "
-                                        "between");
+    int r;
 
+    if (!interface[0])
+        return rg_error_set(err, EINVAL, "REIGEN_NETWORK_INTERFACE: an interface without a name; "
+                            "give names or networks with commas between");
+    r = find_candidates(interface, &found, err);
     if (r == 0)
         r = parse_net(found.v[0], &net);
-    return r < 0 ? r : listen_at(net.address, ports, ret_fd, ret_text, err);
+    if (r == 0)
+        r = listen_at(net.address, ports, ret_fd, ret_text, err);
+    if (r != -EINVAL)
+        return r < 0 ? r : 1;
+    *ret_text = strdup("");
+    return *ret_text ? 0 : rg_error_set(err, ENOMEM, "out of memory");
 }
 
-int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, int *ret_fds,
-                        struct rg_strv *ret_addresses, struct rg_error *err)
+int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, bool tells,
+                        int *ret_fds, struct rg_strv *ret_addresses, struct rg_error *err)
 {
     rg_autostrv struct rg_strv addresses = RG_STRV_INIT;
     rg_autofree char *list = strdup(interfaces);
@@ -336,26 +344,31 @@ int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, in
     int n = 0, r = list ? 0 : rg_error_set(err, ENOMEM, "out of memory");
 
     strsep(&rest, ",");
-    while (r == 0 && (interface = strsep(&rest, ",")) != NULL) {
+    while (r >= 0 && (interface = strsep(&rest, ",")) != NULL) {
+        struct rg_error missing = RG_ERROR_INIT;
         char *text;
 
-        if (n == RG_TEAM_RAILS_MAX - 1) {
+        if (addresses.count == RG_TEAM_RAILS_MAX - 1) {
             r = rg_error_set(err, EINVAL, "REIGEN_NETWORK_INTERFACE=%s: more than %d interfaces",
                              interfaces, RG_TEAM_RAILS_MAX);
             break;
         }
-        r = listen_on(interface, ports, &ret_fds[n], &text, err);
-        n += r == 0;
-        if (r == 0 && rg_strv_take(&addresses, text) < 0)
+        r = listen_on(interface, ports, &ret_fds[n], &text, &missing);
+        n += r == 1;
+        if (r == 0 && tells)
+            rg_report(RG_LOG_WARN, "%s; the job's data go by the first one", missing.text);
+        if (r < 0)
+            *err = missing;
+        else if (rg_strv_take(&addresses, text) < 0)
             r = rg_error_set(err, ENOMEM, "out of memory");
     }
     for (int i = 0; i < n && r < 0; i++)
         close(ret_fds[i]);
-    if (r == 0) {
-        *ret_addresses = addresses;
-        addresses = (struct rg_strv) RG_STRV_INIT;
-    }
-    return r;
+    if (r < 0)
+        return r;
+    *ret_addresses = addresses;
+    addresses = (struct rg_strv) RG_STRV_INIT;
+    return n;
 }
 
 /* Whether one network may have both addresses, of different hosts. */
@@ -377,11 +390,15 @@ unsigned rg_net_unfit_rails(const struct rg_rank_info *all, const struct rg_team
     unsigned unfit = 0;
 
     for (int r = 0; r < team->size && team->nrails > 1; r++) {
-        if (are_one_place(&all[r], &all[me]))
-            continue;
-        for (int rail = 1; rail < team->nrails; rail++)
-            if (!may_connect(rg_team_address(team, me, rail), rg_team_address(team, r, rail)))
+        bool here = are_one_place(&all[r], &all[me]);
+
+        for (int rail = 1; rail < team->nrails; rail++) {
+            const char *mine = rg_team_address(team, me, rail);
+            const char *other = rg_team_address(team, r, rail);
+
+            if (!mine[0] || !other[0] || (!here && !may_connect(mine, other)))
                 unfit |= 1u << rail;
+        }
     }
     return unfit;
 }

@@ -68,14 +68,14 @@ int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
                   struct rg_error *err);
 
 /* The same in the further networks, at the first address that matches each of interfaces after the
- * first one. ret_fds has room for RG_TEAM_RAILS_MAX - 1. 0; -EINVAL when one of them matches none,
- * or there are more than RG_TEAM_RAILS_MAX; -errno. */
-int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, int *ret_fds,
-                        struct rg_strv *ret_addresses, struct rg_error *err);
-
-/* Which of the further networks (bit 1 of the second one) cannot connect this rank with one of
- * another host, as their addresses show: loopback's, or the same on both, as of a bridge to
- * containers that each host has, or of different families. */
+ * first one; "" where none does, of which this rank warns if it tells. ret_fds has room for
+ * RG_TEAM_RAILS_MAX - 1. How many of them there are; -EINVAL when a name is empty, or there are
+ * more than RG_TEAM_RAILS_MAX; -errno. */
+int rg_net_listen_rails(const char *interfaces, const struct rg_ports *ports, bool tells,
+                        int *ret_fds, struct rg_strv *ret_addresses, struct rg_error *err);
+/* Which of the further networks (bit 1: the second one) cannot connect this rank with another, as
+ * their addresses show: one has none; or they are on two hosts, and loopback's, or the same, as of
+ * a bridge to containers that each host has, or of different families. */
 unsigned rg_net_unfit_rails(const struct rg_rank_info *all, const struct rg_team *team);
 
 /* Inside the node (team_segment.c). unix_fd: this rank's listening unix socket (leader). leader_fd:

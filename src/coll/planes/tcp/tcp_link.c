@@ -100,7 +100,7 @@ static int try_first_rail(struct rg_tcp_links *links, int member, struct rg_tcp_
     const struct rg_team *team = links->team;
     unsigned rail = 1u << socket->rail;
 
-    if (r == -EDESTADDRREQ)
+    if (r == -EDESTADDRREQ && socket->rail == 0)
         return rg_error_set(err, EINVAL, "rank %d has no address to connect to",
                             rg_team_world_rank(team, rank));
     if (socket->rail == 0 || r == -ENOMEM || r == -EMFILE || r == -ENFILE)

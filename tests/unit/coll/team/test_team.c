@@ -419,6 +419,10 @@ static void networks_that_cannot_connect_hosts_are_found(void **unused)
     assert_int_equal(rg_net_unfit_rails(facts, &team), 0);
     facts[2].netns = 7;
     assert_int_equal(rg_net_unfit_rails(facts, &team), 1u << 1 | 1u << 2 | 1u << 4);
+    /* Whoever has none at all has none for those beside it either. */
+    facts[2].netns = 0;
+    addresses[1][2] = "";
+    assert_int_equal(rg_net_unfit_rails(facts, &team), 1u << 3);
     team.nrails = 1;
     assert_int_equal(rg_net_unfit_rails(facts, &team), 0);
 }
