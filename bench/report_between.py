@@ -30,7 +30,7 @@ PAGE = """# Benchmarks: between hosts
 `bench/between.py --write` (as root) measures this page anew: simulated hosts of one machine, each
 on a cable of its own to one switch. A cable carries so much each way, and each packet is so long
 under way. Reigen, Open MPI 4.1 over TCP, and torch.distributed over gloo take turns, {rounds}
-times. The figures are medians over these rounds. They are of allreduce of float32, in C, and for
+times or more. The figures are medians over these rounds, of allreduce of float32, in C, and for
 gloo in Python and in place.
 
 - *1 Gb/s + 1 ms*: a packet takes 1 ms to another host, and the answer 1 ms back.
