@@ -3,8 +3,8 @@
 
 usage: bench/predicted.py        write it anew, from docs/benchmarks-hosts.json
 
-The rate of each line is what iperf3 reached there, and the delay is known. The five numbers that
-belong to the processor are those, of a grid, by which most rows come within a fifth.
+The rate of each line is what iperf3 reached there, and the delay is known. The other five numbers
+are those, of a grid, by which most rows come within a fifth.
 """
 import itertools
 import json
@@ -27,12 +27,12 @@ GRID = {'base_ns': (1000, 3000, 5000, 10000), 'message_ns': (5000, 8000, 11000, 
         'copy_ps': (200, 300, 400, 600), 'gamma_ps': (50, 100),
         'crowding_pct': (100, 150, 200, 250, 300)}
 TEXT = """\
-The network's parameters are known here: alpha is the delay and {base_us:g} us, and beta is the
-rate that iperf3 reached on the same line. The processor's are fitted, the same for all {rows} rows:
-message {message_us:g} us, copy {copy_ps} ps and reduction {gamma_ps} ps per byte; where there are
-more ranks than cores, all of it times {crowding:g}. **{near} of {rows}** predictions are within a
-fifth of what was [measured](benchmarks-hosts.md); the mean error is {error:.0%}. The table has
-predicted by measured.
+Beta is the rate here that iperf3 reached on the same line, and alpha the line's delay and
+{base_us:g} us more. This and the rest are fitted, the same for all {rows} rows: message
+{message_us:g} us, copy {copy_ps} ps and reduction {gamma_ps} ps per byte; where there are more
+ranks than cores, all of it times {crowding:g}. **{near} of {rows}** predictions are within a fifth
+of what was [measured](benchmarks-hosts.md); the mean error is {error:.0%}. The table has predicted
+by measured.
 """
 
 

@@ -14,11 +14,10 @@ PEERS = ('gloo', 'mpi')
 SMALL_MAX, LARGE_MIN, LARGEST = 64 << 10, 256 << 10, 64 << 20
 MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 'many layers'}
 BOUND = """Two cores train for all hosts here and carry their network too, so exchanging and
-computing take time from each other. A profile of *deep* on 4x1 (perf, a whole run with its start,
-2026-11-27) found the cores idle for 1 % of the time: a tenth of it went into the program that
-delays packets, 6 % and 4 % into sending and receiving. Where ranks of other hosts had more threads
-than one, OpenBLAS's idle threads took turns with the ranks, and one run in three took 6 ms more for
-each step; so all ranks have `OMP_NUM_THREADS=1` here.
+computing take time from each other. A profile of one rank of *mlp* on 2x1 (perf, 2026-11-27, beside
+other work) has 44 % of its time in the kernel, for the network above all, and 28 % in OpenBLAS. All
+ranks have `OMP_NUM_THREADS=1`: where those of other hosts had more, idle threads of OpenBLAS took
+turns with them, and one run in three took 6 ms more for each step.
 """
 MANY_BOUND = """\
 Two round trips cannot be reached on this line: of 300 KiB among four hosts each must send 460,800
