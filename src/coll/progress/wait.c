@@ -34,8 +34,12 @@
 /* The listener's, for each of those who may wait for it (two groups, and direct operations), as
  * strangers are not to crowd out the ranks; and a few more. */
 #define FDS_BESIDES (3 * RG_LISTENER_WAIT_FDS_MAX + FDS_DIALLED + 16)
-/* A yield that takes so long has let somebody compute. */
-#define YIELDED_NS 100000
+/* A yield that takes so long has let somebody compute: of the communication thread, beside which
+ * the users' threads do; and of a waiter, whose neighbours on the core are ranks that wait as well.
+ * To send and receive what they have takes the kernel some 0.1 ms, while those who compute keep the
+ * core for a slice of time, which is more than a millisecond. */
+#define YIELDED_THREAD_NS 100000
+#define YIELDED_WAITER_NS 1000000
 #define CROWDED_MIN_NS (10 * RG_NS_PER_MS)
 #define CROWDED_MAX_NS (640 * RG_NS_PER_MS)
 
@@ -43,6 +47,7 @@
  * communication thread works users' threads compute, and while they wait they do not, so each kind
  * finds out for itself. */
 struct crowd {
+    uint64_t yielded_ns; /* a yield that takes so long tells it */
     _Atomic uint64_t until_ns, for_ns;
 };
 
@@ -97,7 +102,7 @@ static bool yield_to_others(struct crowd *crowd, uint64_t now_ns)
 
     sched_yield();
     after_ns = rg_now_ns();
-    if (after_ns - now_ns < YIELDED_NS) {
+    if (after_ns - now_ns < crowd->yielded_ns) {
         if (for_ns)
             atomic_store_explicit(&crowd->for_ns, 0, memory_order_relaxed);
         return true;
@@ -415,6 +420,8 @@ int rg_waiting_create(struct rg_progress *progress, struct rg_error *err)
     if (!waiting)
         return rg_error_set(err, ENOMEM, "out of memory");
     progress->waiting = waiting;
+    waiting->of_thread.yielded_ns = YIELDED_THREAD_NS;
+    waiting->of_waiters.yielded_ns = YIELDED_WAITER_NS;
     waiting->spin_ns = spin_us >= 0 ? spin_us * 1000
                        : progress->team->oversubscribed ? 0 : SPIN_DEFAULT_NS;
     return progress->team->nnodes > 1 ? make_room(waiting, progress->team->size, err) : 0;
