@@ -31,17 +31,23 @@ class Network(Closing):
     rate       of each cable, each way, such as '1gbit'; None: as fast as the machine goes
     delay_ms   one way, from any host to any other: a round trip takes twice as long
     sshd       start sshd on every host, so that root and alice can ssh from each to each
+    congestion TCP's way of sending. The computer's own may be BBR, which spreads packets out by
+               timers, and this machine's cores would be busy with that; Reno is in every kernel,
+               and on lines that lose nothing it sends as CUBIC does, most computers' way
 
     Further arguments are those of Cluster. The rate is tbf's on the host's end of the cable, which
     holds TCP back as a network card does. With a delay, a process of this network's (line.c) says
     when each packet goes on; it counts the time that the packet itself takes on both cables.
     """
 
-    def __init__(self, hosts=2, rate=None, delay_ms=0.0, sshd=True, **options):
+    def __init__(self, hosts=2, rate=None, delay_ms=0.0, sshd=True, congestion='reno', **options):
         self.line = None
         self.cluster = Cluster(hosts, sshd=sshd, **options)
         self.nodes = self.cluster.nodes
         with self.or_close():
+            for node in self.nodes:
+                node.in_network(['sysctl', '-q', '-w',
+                                 f'net.ipv4.tcp_congestion_control={congestion}'])
             self.change(rate, delay_ms)
 
     def __getitem__(self, host):
