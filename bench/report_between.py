@@ -37,6 +37,7 @@ gloo in Python and in place.
   {cores} cores: where those are the bound, iperf3 beside it shows what TCP alone reaches.
 - *A figure* is what one operation takes on the average of a block of them. Else a rank that is half
   a round trip ahead of another one would have one result at once, and wait twice for the next.
+- *TCP* sends by Reno on all hosts, for everybody. The line lets 72 KiB pass at once after a pause.
 - *bound* is the least that is possible: the payload that each host must send, at the line's rate,
   and the way of one message.
 

@@ -198,6 +198,41 @@ def test_who_says_nothing_gets_several_sockets_on_a_long_line(long_line):
     assert counts['auto'] >= counts[1] + 3, counts
 
 
+@pytest.fixture(params=[0, 1], ids=['near', 'far'])
+def bbr(request):
+    """Hosts that send to each other by BBR, where this kernel has it; its name, or the other's."""
+    show = ['ip', 'route', 'show', 'dev', 'eth0', 'scope', 'link']
+    with Network(2, '1gbit', request.param) as net:
+        for node in net.nodes:
+            route = node.in_network(show).split()
+            node.in_network(['ip', 'route', 'change', *route, 'dev', 'eth0', 'congctl', 'bbr'],
+                            check=False)
+            hosts = 'bbr' if 'bbr' in node.in_network(show) else 'reno'
+        yield net, request.param == 0, hosts
+
+
+@pytest.mark.parametrize('said', ['auto', 'host'])
+def test_near_hosts_are_not_sent_to_by_bbr(bbr, said):
+    """Of the sockets for tensors: those of coll/far, and those of the tcp plane."""
+    net, near, hosts = bbr
+    job = net[1].popen(command('-x', f'REIGEN_TCP_CONGESTION={said}', nbytes=4 * MIB,
+                               iterations=100000), stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, text=True)
+
+    def names():
+        shown = net[2].run(['ss', '-tinpH', 'state', 'established']).stdout
+        return re.findall(r'"reigen-bench".*\n\s+(\w+) ', shown)
+
+    wait_until(lambda: len(names()) >= 3, TIMEOUT, 'sockets')
+    found = set(names())
+    job.terminate()
+    job.communicate(timeout=TIMEOUT)
+    if near and said == 'auto':
+        assert found & {'cubic', 'reno'}, found
+    else:
+        assert found == {hosts}
+
+
 def test_a_rank_that_dies_with_several_sockets_ends_the_job(clean):
     """As with one socket: within seconds, with its name, and nothing is left."""
     before = sent(clean[2])[0]

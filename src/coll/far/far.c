@@ -549,7 +549,7 @@ int rg_far_adopt(struct rg_far *far, int node, int take_fd)
 {
     for (int i = 0; i < far->nlinks; i++)
         if (far->links[i].node == node)
-            return rg_far_link_adopt(&far->links[i], take_fd);
+            return rg_far_link_adopt(&far->links[i], far->team, take_fd);
     close(take_fd);
     return -EINVAL;
 }

@@ -53,7 +53,7 @@ static void lose(struct rg_far_link *link, int cause)
     rg_buf_clear(&link->out);
 }
 
-static int opened(struct rg_far_link *link)
+static int opened(struct rg_far_link *link, const struct rg_team *team)
 {
     if (!link->in)
         link->in = malloc(IN_NBYTES);
@@ -62,14 +62,16 @@ static int opened(struct rg_far_link *link)
     link->state = RG_FAR_OPEN;
     link->waits_for_listener = false;
     rg_sock_tune_tcp(link->fd);
+    if (!team->keeps_congestion)
+        rg_sock_hurry_near(link->fd);
     return 0;
 }
 
-int rg_far_link_adopt(struct rg_far_link *link, int take_fd)
+int rg_far_link_adopt(struct rg_far_link *link, const struct rg_team *team, int take_fd)
 {
     close_fd(link);
     link->fd = take_fd;
-    return opened(link);
+    return opened(link, team);
 }
 
 /* ------------------------------------------------------------ connecting */
@@ -95,7 +97,7 @@ static int dial(struct rg_far_link *link, const struct rg_team *team)
 
 /* The listener drops who is silent for long: a rank that was stopped in the middle handshakes
  * again. */
-static bool go_on_dialling(struct rg_far_link *link)
+static bool go_on_dialling(struct rg_far_link *link, const struct rg_team *team)
 {
     int r = rg_handshake_step(link->handshake);
     bool again = (r == -EPIPE || r == -ECONNRESET) && link->ndials < DIALS_MAX;
@@ -110,7 +112,7 @@ static bool go_on_dialling(struct rg_far_link *link)
         return true;
     }
     end_handshake(link);
-    r = opened(link);
+    r = opened(link, team);
     if (r < 0)
         lose(link, r);
     return true;
@@ -128,14 +130,14 @@ bool rg_far_link_connect(struct rg_far_link *link, const struct rg_team *team)
             r = dial(link, team);
         if (r < 0)
             lose(link, r);
-        return r < 0 || go_on_dialling(link);
+        return r < 0 || go_on_dialling(link, team);
     }
     moved = rg_listener_progress(team->listener);
     link->fd = rg_listener_claim(team->listener, PURPOSE_FAR, rank);
     link->waits_for_listener = link->fd < 0;
     if (link->fd < 0)
         return moved;
-    r = opened(link);
+    r = opened(link, team);
     if (r < 0)
         lose(link, r);
     return true;

@@ -45,7 +45,7 @@ struct rg_far_link {
 void rg_far_link_init(struct rg_far_link *link, int node);
 /* Have a socket: dial, or look whether the other leader has. True when something moved. */
 bool rg_far_link_connect(struct rg_far_link *link, const struct rg_team *team);
-int rg_far_link_adopt(struct rg_far_link *link, int take_fd);
+int rg_far_link_adopt(struct rg_far_link *link, const struct rg_team *team, int take_fd);
 /* Send a frame with the next flush; until then *nunsent counts it, and the payload stays. */
 void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
                      const void *payload, int *nunsent);

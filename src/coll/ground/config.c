@@ -186,6 +186,17 @@ static int get_sockets(struct rg_config *config, struct rg_error *err)
     return 0;
 }
 
+static int get_congestion(struct rg_config *config, struct rg_error *err)
+{
+    const char *name, *text = get("REIGEN_TCP_CONGESTION", NULL, &name);
+
+    if (text && strcmp(text, "auto") != 0 && strcmp(text, "host") != 0)
+        return rg_error_set(err, EINVAL, "%s=%s: give auto or host; for another algorithm, change "
+                            "the host's: sysctl net.ipv4.tcp_congestion_control", name, text);
+    config->keeps_congestion = text && strcmp(text, "host") == 0;
+    return 0;
+}
+
 /* What several variables say together. */
 static int settle(struct reading *reading, struct rg_error *err)
 {
@@ -230,6 +241,8 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
         r = get_model(&reading.config, err);
     if (r == 0)
         r = get_sockets(&reading.config, err);
+    if (r == 0)
+        r = get_congestion(&reading.config, err);
     if (r == 0 && ports && *ports)
         r = rg_parse_ports("REIGEN_PORT_RANGE:", ports, &reading.config.ports, err);
     if (r == 0)

@@ -54,6 +54,7 @@ struct rg_config {
     struct rg_model model;       /* what is assumed, or the file's that was given */
     bool model_given;            /* then nothing is measured */
     int sockets_per_pair;        /* of the tcp plane, at most ..._MAX; 0: auto, by the network */
+    bool keeps_congestion;       /* sockets to near hosts have the host's congestion control */
 };
 
 static inline int rg_config_tree_degree(const struct rg_config *config)

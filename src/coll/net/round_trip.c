@@ -14,6 +14,8 @@
 #include "base/str.h"
 #include "base/time.h"
 
+#define NEAR_NS RG_NS_PER_MS
+
 uint64_t rg_sock_round_trip_ns(int fd)
 {
     struct tcp_info info;
@@ -24,6 +26,24 @@ uint64_t rg_sock_round_trip_ns(int fd)
         info.tcpi_min_rtt == UINT32_MAX)
         return 0;
     return (uint64_t) info.tcpi_min_rtt * (RG_NS_PER_MS / 1000);
+}
+
+void rg_sock_hurry_near(int fd)
+{
+    static const char *const others[] = { "cubic", "reno" };
+    char now[16] = ""; /* TCP_CA_NAME_MAX */
+    socklen_t length = sizeof(now) - 1;
+    uint64_t ns = rg_sock_round_trip_ns(fd);
+
+    if (ns == 0 || ns >= NEAR_NS ||
+        getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &length) < 0 ||
+        strncmp(now, "bbr", 3) != 0)
+        return;
+    for (size_t i = 0; i < rg_array_len(others); i++) {
+        length = (socklen_t) strlen(others[i]);
+        if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, others[i], length) == 0)
+            return;
+    }
 }
 
 /* The third number of a file "least default most". */

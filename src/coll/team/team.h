@@ -64,6 +64,7 @@ struct rg_team {
     struct rg_strv *rails;      /* by rank: where it listens in the networks after the first one,
                                  * "" where it has none; rg_team_address; NULL on one node */
     struct rg_blob *offers;     /* what each rank's needs offered, by rank; each is owned */
+    bool keeps_congestion;      /* REIGEN_TCP_CONGESTION=host */
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */
 };

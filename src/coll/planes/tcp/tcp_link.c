@@ -64,6 +64,13 @@ static void disconnect(struct rg_tcp_socket *socket)
     socket->state = RG_TCP_NONE;
 }
 
+static void opened(const struct rg_tcp_links *links, struct rg_tcp_socket *socket)
+{
+    socket->state = RG_TCP_OPEN;
+    if (!links->team->keeps_congestion)
+        rg_sock_hurry_near(socket->fd);
+}
+
 /* Socket i of a pair has a purpose of its own: "tall", "tal1", "tal2", ... */
 static uint32_t purpose_of(const struct rg_tcp_links *links, int i)
 {
@@ -160,7 +167,7 @@ static int go_on_dialling(struct rg_tcp_links *links, int member, int i, bool *r
         return again ? 0 : try_first_rail(links, member, socket, r, err);
     }
     end_handshake(socket);
-    socket->state = RG_TCP_OPEN;
+    opened(links, socket);
     return 1;
 }
 
@@ -184,7 +191,7 @@ static int connect_one(struct rg_tcp_links *links, int member, int i, bool *ret_
         return 0;
     }
     *ret_moved = true;
-    socket->state = RG_TCP_OPEN;
+    opened(links, socket);
     return 1;
 }
 

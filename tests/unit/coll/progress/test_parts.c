@@ -220,7 +220,7 @@ static void broken_variables_are_named(void **state)
         { "REIGEN_ALGORITHM", "quick" },     { "REIGEN_ALGORITHM", "broadcast=ring" },
         { "REIGEN_MODEL", "/no/such/file" }, { "REIGEN_TREE_DEGREE", "1" },
         { "REIGEN_SOCKETS_PER_PAIR", "0" },  { "REIGEN_SOCKETS_PER_PAIR", "9" },
-        { "REIGEN_SOCKETS_PER_PAIR", "all" },
+        { "REIGEN_SOCKETS_PER_PAIR", "all" }, { "REIGEN_TCP_CONGESTION", "vegas" },
         { "REIGEN_INSECURE", "yes" },        { "HOROVOD_STALL_CHECK_DISABLE", "2" },
     };
 
