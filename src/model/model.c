@@ -429,8 +429,8 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
     }
 }
 
-/* One shot is taken for doubling only if it saves this. */
-#define ONE_SHOT_SAVES_NS 150000
+/* One shot, and two of what is small, are taken for doubling only if they save this. */
+#define SHOTS_SAVE_NS 150000
 /* Hosts are near if an agreement's way there and back is shorter than this. */
 #define NEAR_NS 100000
 
@@ -463,8 +463,8 @@ enum rg_model_direct rg_model_direct(const struct rg_model *model,
         enum rg_model_direct way = (enum rg_model_direct) w;
         uint64_t ns = rg_model_direct_ns(model, task, way);
 
-        if (way == RG_MODEL_DIRECT_ONE_SHOT && ns < RG_MODEL_NEVER)
-            ns += ONE_SHOT_SAVES_NS;
+        if (small && way != RG_MODEL_DIRECT_DOUBLING && ns < RG_MODEL_NEVER)
+            ns += SHOTS_SAVE_NS;
         if (task->nbytes <= RG_MODEL_DIRECT_MAX && (small || is_frugal(task, way)) && ns < least) {
             best = way;
             least = ns;
