@@ -34,10 +34,10 @@
 /* The listener's, for each of those who may wait for it (two groups, and direct operations), as
  * strangers are not to crowd out the ranks; and a few more. */
 #define FDS_BESIDES (3 * RG_LISTENER_WAIT_FDS_MAX + FDS_DIALLED + 16)
-/* A yield that takes so long has let somebody compute: of the communication thread, beside which
- * the users' threads do; and of a waiter, whose neighbours on the core are ranks that wait as well.
- * To send and receive what they have takes the kernel some 0.1 ms, while those who compute keep the
- * core for a slice of time, which is more than a millisecond. */
+/* A yield that takes so long has let somebody compute. Beside the communication thread the users'
+ * threads do. Beside a waiter, where there are more ranks than cores, there are mostly ranks that
+ * wait as well, and to send and receive what they have takes the kernel some 0.1 ms; those who
+ * compute keep the core for a slice of time, which is most often more than a millisecond. */
 #define YIELDED_THREAD_NS 100000
 #define YIELDED_WAITER_NS 1000000
 #define CROWDED_MIN_NS (10 * RG_NS_PER_MS)
@@ -47,7 +47,7 @@
  * communication thread works users' threads compute, and while they wait they do not, so each kind
  * finds out for itself. */
 struct crowd {
-    uint64_t yielded_ns; /* a yield that takes so long tells it */
+    uint64_t yielded_ns; /* a yield that takes so long shows that others compute */
     _Atomic uint64_t until_ns, for_ns;
 };
 
@@ -103,7 +103,8 @@ static bool yield_to_others(struct crowd *crowd, uint64_t now_ns)
     sched_yield();
     after_ns = rg_now_ns();
     if (after_ns - now_ns < crowd->yielded_ns) {
-        if (for_ns)
+        /* What is in between may be the rest of a slice, and takes nothing back. */
+        if (for_ns && after_ns - now_ns < YIELDED_THREAD_NS)
             atomic_store_explicit(&crowd->for_ns, 0, memory_order_relaxed);
         return true;
     }
@@ -133,7 +134,7 @@ static bool linger(const struct rg_progress *progress, struct crowd *crowd, stru
         relax();
         return true;
     }
-    return yield_to_others(crowd, now) && now - idle->started_ns < spin + yield;
+    return now - idle->started_ns < spin + yield && yield_to_others(crowd, now);
 }
 
 static uint64_t slice_us(uint64_t deadline_ns)
