@@ -86,6 +86,7 @@ def test_a_rank_that_comes_late_is_waited_for(ranks):
                                         ('REIGEN_PLANES', 'smoke'),
                                         ('REIGEN_SOCKETS_PER_PAIR', '9'),
                                         ('REIGEN_SOCKETS_PER_PAIR', 'many'),
+                                        ('REIGEN_TCP_CONGESTION', 'vegas'),
                                         ('REIGEN_FUSION_THRESHOLD', '-1')])
 def test_broken_variables_are_named(ranks, name, value):
     ranks.append(start(0, 2, free_port(), 1, 3000, **{name: value}))

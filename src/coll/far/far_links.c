@@ -62,8 +62,8 @@ static int opened(struct rg_far_link *link, const struct rg_team *team)
     link->state = RG_FAR_OPEN;
     link->waits_for_listener = false;
     rg_sock_tune_tcp(link->fd);
-    if (!team->keeps_congestion)
-        rg_sock_hurry_near(link->fd);
+    if (!team->between.keeps_congestion)
+        rg_sock_leave_bbr(link->fd);
     return 0;
 }
 

@@ -14,7 +14,9 @@
 #include "base/str.h"
 #include "base/time.h"
 
-#define NEAR_NS RG_NS_PER_MS
+/* From here on BBR stays: lines are long, and may lose packets. */
+#define BBR_FROM_NS RG_NS_PER_MS
+#define CONGESTION_NAME_MAX 16 /* the kernel's own limit, NUL included */
 
 uint64_t rg_sock_round_trip_ns(int fd)
 {
@@ -28,14 +30,14 @@ uint64_t rg_sock_round_trip_ns(int fd)
     return (uint64_t) info.tcpi_min_rtt * (RG_NS_PER_MS / 1000);
 }
 
-void rg_sock_hurry_near(int fd)
+void rg_sock_leave_bbr(int fd)
 {
     static const char *const others[] = { "cubic", "reno" };
-    char now[16] = ""; /* TCP_CA_NAME_MAX */
+    char now[CONGESTION_NAME_MAX] = "";
     socklen_t length = sizeof(now) - 1;
     uint64_t ns = rg_sock_round_trip_ns(fd);
 
-    if (ns == 0 || ns >= NEAR_NS ||
+    if (ns == 0 || ns >= BBR_FROM_NS ||
         getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &length) < 0 ||
         strncmp(now, "bbr", 3) != 0)
         return;

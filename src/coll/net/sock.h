@@ -78,12 +78,11 @@ int rg_sock_reach_tcp(const struct rg_sockaddr *address, uint64_t deadline_ns, i
 void rg_sock_tune_tcp(int fd);
 /* The least round trip of the last minutes, as the kernel has measured it; 0: it has not. */
 uint64_t rg_sock_round_trip_ns(int fd);
-/* Have a connected socket send quickly to a near host, one whose least round trip is below 1 ms so
- * far: where the host's congestion control is BBR, CUBIC takes its place, or Reno where this
- * process may not have that. BBR finds the rate of a line by bursts that are long enough to fill
- * it, and spreads packets out by it; an allreduce of some 100 KiB shows it none. All else stays.
- * Failures are harmless and ignored. */
-void rg_sock_hurry_near(int fd);
+/* Where a connected socket sends by BBR, and its least round trip so far is below 1 ms, let it send
+ * by CUBIC, or by Reno where this process may not have that. BBR finds the rate of a line by bursts
+ * that are long enough to fill it, and spreads packets out by it; an allreduce of some 100 KiB
+ * shows it none. All else stays. Failures are harmless and ignored. */
+void rg_sock_leave_bbr(int fd);
 /* How many bytes one TCP socket may have under way at most, as far as this host's limits of buffers
  * that the kernel sizes by itself (tcp_wmem, tcp_rmem) decide it. Blocks for two files of /proc;
  * the kernel's defaults where they cannot be read. */

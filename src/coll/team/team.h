@@ -33,6 +33,11 @@ struct rg_team_peer {
 
 #define RG_TEAM_OFFER_MAX 65536 /* bytes */
 
+/* What counts between hosts. */
+struct rg_team_between {
+    bool keeps_congestion; /* REIGEN_TCP_CONGESTION=host */
+};
+
 struct rg_listener;
 
 struct rg_team {
@@ -64,9 +69,9 @@ struct rg_team {
     struct rg_strv *rails;      /* by rank: where it listens in the networks after the first one,
                                  * "" where it has none; rg_team_address; NULL on one node */
     struct rg_blob *offers;     /* what each rank's needs offered, by rank; each is owned */
-    bool keeps_congestion;      /* REIGEN_TCP_CONGESTION=host */
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */
+    struct rg_team_between between;
 };
 
 /* What people call a rank: its number in the world. Negative ones stay. */

@@ -398,7 +398,7 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     team->rank = identity->rank;
     team->size = identity->size;
     team->world_ranks = identity->world_ranks;
-    team->keeps_congestion = config->keeps_congestion;
+    team->between.keeps_congestion = config->keeps_congestion;
     team->data_key = rg_key_hold(identity->key);
     rg_boot_forget_key(boot);
     int r = team->data_key ? make(&making, config, needs, err)

@@ -67,8 +67,8 @@ static void disconnect(struct rg_tcp_socket *socket)
 static void opened(const struct rg_tcp_links *links, struct rg_tcp_socket *socket)
 {
     socket->state = RG_TCP_OPEN;
-    if (!links->team->keeps_congestion)
-        rg_sock_hurry_near(socket->fd);
+    if (!links->team->between.keeps_congestion)
+        rg_sock_leave_bbr(socket->fd);
 }
 
 /* Socket i of a pair has a purpose of its own: "tall", "tal1", "tal2", ... */
