@@ -434,11 +434,16 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
 /* Hosts are near if an agreement's way there and back is shorter than this. */
 #define NEAR_NS 100000
 
-/* Whether it sends no more bytes than an allreduce has to. */
-static bool is_frugal(const struct rg_model_task *task, enum rg_model_direct way)
+/* Three hosts and more to a core: it is busy long before a line is. */
+#define CROWDED_PCT 300
+
+/* Whether it sends no more bytes than an allreduce has to, or bytes are not what it waits for. */
+static bool is_frugal(const struct rg_model *model, const struct rg_model_task *task,
+                      enum rg_model_direct way)
 {
-    return way == RG_MODEL_DIRECT_TWO_SHOT ||
-           (way == RG_MODEL_DIRECT_DOUBLING && task->nhosts == 2);
+    bool few = task->nhosts == 2 || model->crowding_pct >= CROWDED_PCT;
+
+    return way == RG_MODEL_DIRECT_TWO_SHOT || (way == RG_MODEL_DIRECT_DOUBLING && few);
 }
 
 /* What must be beaten, as the prediction is not better than that. Among hosts that are near, the
@@ -465,7 +470,8 @@ enum rg_model_direct rg_model_direct(const struct rg_model *model,
 
         if (small && way != RG_MODEL_DIRECT_DOUBLING && ns < RG_MODEL_NEVER)
             ns += SHOTS_SAVE_NS;
-        if (task->nbytes <= RG_MODEL_DIRECT_MAX && (small || is_frugal(task, way)) && ns < least) {
+        if (task->nbytes <= RG_MODEL_DIRECT_MAX && ns < least &&
+            (small || is_frugal(model, task, way))) {
             best = way;
             least = ns;
         }

@@ -184,6 +184,26 @@ static void fill_cores(const struct rg_rank_info *all, struct rg_team *team)
     team->oversubscribed = nranks > CPU_COUNT(&cpus);
 }
 
+unsigned rg_rank_info_crowding(const struct rg_rank_info *all, const struct rg_team *team)
+{
+    const struct rg_rank_info *mine = &all[team->rank];
+    unsigned nleaders = 0, ncores;
+    cpu_set_t cpus, theirs;
+
+    CPU_ZERO(&cpus);
+    for (int node = 0; node < team->nnodes; node++) {
+        const struct rg_rank_info *leader = &all[team->leaders[node]];
+
+        if (strcmp(leader->boot_id, mine->boot_id) != 0)
+            continue;
+        memcpy(&theirs, leader->cpus.data, sizeof(theirs));
+        CPU_OR(&cpus, &cpus, &theirs);
+        nleaders++;
+    }
+    ncores = (unsigned) CPU_COUNT(&cpus);
+    return nleaders > ncores && ncores > 0 ? nleaders * 100 / ncores : 100;
+}
+
 void rg_rank_info_fill(const struct rg_rank_info *all, struct rg_team *team)
 {
     const struct rg_rank_info *mine = &all[team->rank];

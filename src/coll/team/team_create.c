@@ -275,6 +275,7 @@ static int number_nodes(struct making *making, struct rg_error *err)
                 team->peers[r].node_rank += leader_of[s] == leader;
         }
     }
+    team->between.crowding_pct = rg_rank_info_crowding(making->facts, team);
     team->node = team->peers[team->rank].node;
     team->node_rank = team->peers[team->rank].node_rank;
     for (int r = 0; r < team->size; r++)

@@ -55,6 +55,8 @@ int rg_rank_info_agree(const struct rg_rank_info *all, const struct rg_team *tea
 bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_info *b);
 /* Numbers as users see them, cores, oversubscription, peers' hosts and pids. */
 void rg_rank_info_fill(const struct rg_rank_info *all, struct rg_team *team);
+/* By the leaders, once they are known: team->between.crowding_pct. */
+unsigned rg_rank_info_crowding(const struct rg_rank_info *all, const struct rg_team *team);
 
 /* Addresses of this host that other hosts may reach (team_net.c): those that match the first of
  * interfaces (of REIGEN_NETWORK_INTERFACE or HOROVOD_GLOO_IFACE, commas between); else those in the

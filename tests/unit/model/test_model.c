@@ -225,8 +225,12 @@ static void what_saves_the_agreement_goes_directly(void **unused)
     assert_int_equal(way_of(&far, 4, 4), RG_MODEL_DIRECT_ONE_SHOT);
     assert_int_equal(way_of(&far, 4, 262144), RG_MODEL_DIRECT_TWO_SHOT);
     assert_int_equal(way_of(&near, 4, 4), RG_MODEL_DIRECT_DOUBLING);
+    assert_int_equal(way_of(&near, 3, 16384), RG_MODEL_DIRECT_DOUBLING);
     assert_int_equal(way_of(&near, 2, 65536), RG_MODEL_DIRECT_DOUBLING);
     assert_int_equal(way_of(&near, 4, 65536), RG_MODEL_DIRECT_TWO_SHOT);
+    near.crowding_pct = 400;
+    assert_int_equal(way_of(&near, 8, 65536), RG_MODEL_DIRECT_DOUBLING);
+    near.crowding_pct = 100;
     near.net.alpha_ns = 49000;
     assert_int_equal(way_of(&near, 4, 262144), RG_MODEL_AGREED);
     near.net.alpha_ns = 50000;

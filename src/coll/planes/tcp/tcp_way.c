@@ -120,6 +120,8 @@ void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *opti
     /* Where hosts have unequal numbers of members, as if they were equal. */
     way->nhosts = n < nnodes ? n : nnodes;
     way->ranks_per_host = (n + way->nhosts - 1) / way->nhosts;
+    way->crowding_pct = options->team->between.crowding_pct < RG_MODEL_CROWDING_MAX_PCT
+                            ? options->team->between.crowding_pct : RG_MODEL_CROWDING_MAX_PCT;
     way->job_ranks_per_host = (options->team->size + nnodes - 1) / nnodes;
 }
 
@@ -146,18 +148,25 @@ uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t 
                                         nbytes };
     struct rg_model model = way->model;
     uint64_t alpha_ns = round_trip_ns / 2;
-    enum rg_model_direct best;
+    enum rg_model_direct best, slow;
 
     if (way->wanted[RG_MODEL_ALLREDUCE] != RG_ALGORITHM_AUTO)
         return nbytes <= RG_MODEL_DIRECT_SMALL ? RG_DIRECT_DOUBLING : RG_DIRECT_NOT;
     if (!way->given && alpha_ns > 0 && (way->nsurveys == 0 || alpha_ns > model.net.alpha_ns))
         model.net.alpha_ns = (uint32_t) (alpha_ns < RG_NS_PER_S ? alpha_ns : RG_NS_PER_S);
+    if (!way->given && way->crowding_pct > model.crowding_pct)
+        model.crowding_pct = way->crowding_pct;
     best = rg_model_direct(&model, &task);
+    if (way->knows_rate)
+        return (uint8_t) best;
+    /* What sends more bytes must not be slower than what sends fewer, if the line is slow. */
     model.net.beta_ps = SLOW_PS;
-    if (best == RG_MODEL_DIRECT_ONE_SHOT && !way->knows_rate &&
-        rg_model_direct_ns(&model, &task, best) >
-            rg_model_direct_ns(&model, &task, RG_MODEL_DIRECT_DOUBLING))
-        best = RG_MODEL_DIRECT_DOUBLING;
+    slow = best == RG_MODEL_DIRECT_ONE_SHOT ? RG_MODEL_DIRECT_DOUBLING
+           : best == RG_MODEL_DIRECT_DOUBLING && nbytes > RG_MODEL_DIRECT_SMALL && way->nhosts > 2
+               ? rg_model_direct(&model, &task)
+               : best;
+    if (rg_model_direct_ns(&model, &task, best) > rg_model_direct_ns(&model, &task, slow))
+        best = slow;
     return (uint8_t) best;
 }
 

@@ -43,6 +43,7 @@ struct rg_tcp_way {
     enum rg_algorithm wanted[RG_MODEL_NKINDS];
     int nhosts, ranks_per_host;              /* of the members */
     int job_ranks_per_host;
+    unsigned crowding_pct;                   /* of this machine's cores by leaders */
     enum rg_plane_scope scope;
     int nsockets;                            /* of each pair */
     bool sockets_given;                      /* no survey changes their number */

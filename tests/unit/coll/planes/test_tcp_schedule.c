@@ -2,11 +2,14 @@
 /*
  * The model's formulas against the tcp plane's own lists of transfers: these are worked off in
  * virtual time, with a message that takes the model's alpha and t, and both must come to nearly the
- * same. No socket is opened.
+ * same. And which way a direct allreduce takes by the model. No socket is opened.
  */
 #include "unit.h"
 
+#include <limits.h>
+
 #include "coll/planes/tcp/tcp.h"
+#include "coll/team/team.h"
 
 /* A member: when its lists have got so far. */
 struct member {
@@ -178,10 +181,38 @@ static void schedules_take_what_the_model_says(void **unused)
     free(memory);
 }
 
+/* Leaders that share cores wake each other less by doubling; bytes count where the line is slow. */
+static void hosts_that_share_cores_take_doubling(void **unused)
+{
+    const struct rg_config config = { .model = rg_model_assumed };
+    struct rg_team team = { .size = 8, .nnodes = 8, .between = { .crowding_pct = 100 } };
+    struct rg_plane_options options = { .team = &team, .config = &config,
+                                        .group = { .nmembers = 8 } };
+    struct rg_tcp_way way;
+
+    (void) unused;
+    rg_tcp_way_init(&way, &options);
+    way.knows_rate = true;
+    assert_int_equal(rg_tcp_way_direct(&way, 65536, 200000), RG_DIRECT_TWO_SHOT);
+    assert_int_equal(rg_tcp_way_direct(&way, 4, 1000000), RG_DIRECT_ONE_SHOT);
+    team.between.crowding_pct = 400;
+    rg_tcp_way_init(&way, &options);
+    assert_int_equal(rg_tcp_way_direct(&way, 65536, 200000), RG_DIRECT_TWO_SHOT);
+    way.knows_rate = true;
+    assert_int_equal(rg_tcp_way_direct(&way, 65536, 200000), RG_DIRECT_DOUBLING);
+    assert_int_equal(rg_tcp_way_direct(&way, 4, 200000), RG_DIRECT_DOUBLING);
+    way.given = true; /* the file says what there is */
+    assert_int_equal(rg_tcp_way_direct(&way, 4, 1000000), RG_DIRECT_DOUBLING);
+    team.between.crowding_pct = UINT_MAX;
+    rg_tcp_way_init(&way, &options);
+    assert_int_equal(way.crowding_pct, RG_MODEL_CROWDING_MAX_PCT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedules_take_what_the_model_says),
+        cmocka_unit_test(hosts_that_share_cores_take_doubling),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
