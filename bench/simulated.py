@@ -175,12 +175,13 @@ def measured(net, layout, start, argv, name):
 
 
 def allreduces(net, layout, name, sizes, budget_ms, least=2):
-    """{bytes: us}. The first size is measured twice, and once for nothing: ranks that have just
-    been started, and what a library finds out in its first moments, settle meanwhile."""
+    """{bytes: us}. 4 MiB and the first size come before, for nothing: ranks that have just been
+    started, and what a library finds out in its first moments, settle meanwhile."""
     start, program, series, _ = CONTENDERS[name]
-    argv = [*program, '--sizes', ','.join(map(str, [sizes[0], *sizes])), '--series', series,
-            '--budget-ms', budget_ms, '--least', least]
-    return {m['bytes']: m['block_us'] for m in measured(net, layout, start, argv, name)}
+    argv = [*program, '--sizes', ','.join(map(str, [4 << 20, sizes[0], *sizes])),
+            '--series', series, '--budget-ms', budget_ms, '--least', least]
+    return {m['bytes']: m['block_us'] for m in measured(net, layout, start, argv, name)
+            if m['bytes'] in sizes}
 
 
 def many(net, layout, name, pattern, budget_ms):
