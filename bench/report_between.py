@@ -12,7 +12,14 @@ PAYLOAD = 1448 / 1514
 SAME = 1.02
 PEERS = ('gloo', 'mpi')
 SMALL_MAX, LARGE_MIN, LARGEST = 64 << 10, 256 << 10, 64 << 20
+#: Of gradients, by bench/training.py's models.
+GRADIENT_NBYTES = {'mlp': 2678824, 'conv': 4799528, 'big': 33615912, 'deep': 3274792}
 MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 'many layers'}
+ABOVE = """\
+Above one rank's step is what communication adds to it. *iperf3* is the time in which iperf3, on an
+idle machine, sends the bytes that an allreduce of all gradients sends, from all hosts at once. That
+much TCP alone needs of these cores, while nobody computes.
+"""
 BOUND = """Two cores train for all hosts here and carry their network too, so exchanging and
 computing take time from each other. A profile of one rank of *mlp* on 2x1 (perf, 2026-11-27, beside
 other work) has 44 % of its time in the kernel, for the network above all, and 28 % in OpenBLAS. All
@@ -238,6 +245,25 @@ def rest_table(r, part, title, names, text):
     return lines + ['']
 
 
+def above_table(r):
+    """What communication adds to a step, beside what iperf3 needs for as many bytes."""
+    lines = ['| ms above one rank | gradients, MB | iperf3 | Reigen | best peer | 0.6 of it |',
+             '|---|---|---|---|---|---|']
+    for network, layout, model in r.keys('training'):
+        gbit = r.get('iperf', network, layout, 'gbit', 'iperf3')
+        ours, *peers = (over_alone(r, network, layout, model, n)
+                        for n in ('reigen', 'gloo', 'hvd-mpi'))
+        best = min((us for us in peers if us is not None), default=None)
+        if not gbit or ours is None or best is None:
+            continue
+        hosts, nbytes = Layout(layout).hosts, GRADIENT_NBYTES[model]
+        wire_us = 2 * (hosts - 1) / hosts * nbytes * 8 / gbit / 1e3
+        lines.append(f'| {layout}, {model} | {nbytes / 1e6:.1f} | '
+                     + ' | '.join(f'{us / 1e3:.1f}' for us in (wire_us, ours, best, 0.6 * best))
+                     + ' |')
+    return [*lines, '', ABOVE] if len(lines) > 2 else []
+
+
 def render(raw, where):
     """(the page, how many targets were missed, the record's rows); pictures go into `where`."""
     r = Results(raw)
@@ -256,7 +282,7 @@ def render(raw, where):
         r, 'training', 'Training steps at 10 Gb/s + 0.1 ms, ms (alone: as many single processes)',
         ('alone', 'reigen', 'gloo', 'hvd-mpi'), lambda v: '-' if v is None else f'{v / 1e3:.2f}')
     if any(key[0] == 'training' for key in r.values):
-        sections.append(BOUND)
+        sections += above_table(r) + [BOUND]
     page = PAGE.format(**{**raw, 'targets': '\n'.join(targets),
                           'sections': '\n'.join(sections).rstrip('\n')})
     return page, missed, record

@@ -97,6 +97,13 @@ def test_every_other_target_is_judged(tmp_path):
     assert count == 3 and page.count('| MISSED |') == 3 and page.count('| pass |') == 2
 
 
+def test_training_stands_beside_the_time_of_its_bytes(tmp_path):
+    found = raw(('iperf', '10g', '4x1', 'gbit', {'iperf3': 8.0}),
+                ('training', '10g', '4x1', 'big',
+                 {'alone': 10000.0, 'reigen': 80000.0, 'gloo': 110000.0}))
+    assert '| 4x1, big | 33.6 | 50.4 | 70.0 | 100.0 | 60.0 |' in report.render(found, tmp_path)[0]
+
+
 def test_the_page_has_a_picture_and_a_table_for_each_network(tmp_path):
     rows = [('allreduce', n, '2x1', size, {'reigen': 1.0 + size, 'mpi': 2.0 + size})
             for n in NETWORKS for size in (4, 1024)]
