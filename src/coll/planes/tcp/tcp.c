@@ -392,6 +392,12 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
             return 0;
         }
         if (r < 0) {
+            struct rg_error unheard = RG_ERROR_INIT;
+
+            /* A member whose operation is another one is to hear of this one, too. Its header may
+             * have come with the connection, before anything was sent. */
+            if (r == -EPROTO)
+                progress_send(tcp, &moved, &unheard);
             if (err)
                 *err = cause;
             return r;
