@@ -16,9 +16,9 @@ SMALL_MAX, LARGE_MIN, LARGEST = 64 << 10, 256 << 10, 64 << 20
 GRADIENT_NBYTES = {'mlp': 2678824, 'conv': 4799528, 'big': 33615912, 'deep': 3274792}
 MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 'many layers'}
 ABOVE = """\
-Above one rank's step is what communication adds to it. *iperf3* is the time in which iperf3, on an
-idle machine, sends the bytes that an allreduce of all gradients sends, from all hosts at once. That
-much TCP alone needs of these cores, while nobody computes.
+Above one rank's step is what communication adds to it. *iperf3* is how long the bytes that an
+allreduce of all gradients sends take at the rate of iperf3's slowest stream, when no rank is beside
+it. That much TCP alone needs of these cores.
 """
 BOUND = """Two cores train for all hosts here and carry their network too, so exchanging and
 computing take time from each other. A profile of one rank of *mlp* on 2x1 (perf, 2026-11-27, beside
@@ -254,7 +254,7 @@ def above_table(r):
         ours, *peers = (over_alone(r, network, layout, model, n)
                         for n in ('reigen', 'gloo', 'hvd-mpi'))
         best = min((us for us in peers if us is not None), default=None)
-        if not gbit or ours is None or best is None:
+        if not gbit or ours is None or best is None or best <= 0:
             continue
         hosts, nbytes = Layout(layout).hosts, GRADIENT_NBYTES[model]
         wire_us = 2 * (hosts - 1) / hosts * nbytes * 8 / gbit / 1e3

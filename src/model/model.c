@@ -441,9 +441,9 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
 static bool is_frugal(const struct rg_model *model, const struct rg_model_task *task,
                       enum rg_model_direct way)
 {
-    bool few = task->nhosts == 2 || model->crowding_pct >= CROWDED_PCT;
+    bool may_double = task->nhosts == 2 || model->crowding_pct >= CROWDED_PCT;
 
-    return way == RG_MODEL_DIRECT_TWO_SHOT || (way == RG_MODEL_DIRECT_DOUBLING && few);
+    return way == RG_MODEL_DIRECT_TWO_SHOT || (way == RG_MODEL_DIRECT_DOUBLING && may_double);
 }
 
 /* What must be beaten, as the prediction is not better than that. Among hosts that are near, the

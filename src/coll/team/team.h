@@ -36,8 +36,8 @@ struct rg_team_peer {
 /* What counts between hosts. */
 struct rg_team_between {
     bool keeps_congestion; /* REIGEN_TCP_CONGESTION=host */
-    unsigned crowding_pct; /* leaders by cores of this machine, where several hosts are one
-                            * (simulated ones, containers), 100 at least */
+    unsigned crowding_pct; /* 100 x leaders / cores of this machine, which is more than one host
+                            * where hosts are simulated or are containers; 100 at least */
 };
 
 struct rg_listener;

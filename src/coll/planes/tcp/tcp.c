@@ -394,8 +394,9 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
         if (r < 0) {
             struct rg_error unheard = RG_ERROR_INIT;
 
-            /* A member whose operation is another one is to hear of this one, too. Its header may
-             * have come with the connection, before anything was sent. */
+            /* A member whose operation is another one is to hear of this one, too, if it is the one
+             * that this rank sends to. Its header may have come with the connection, before
+             * anything was sent. */
             if (r == -EPROTO)
                 progress_send(tcp, &moved, &unheard);
             if (err)

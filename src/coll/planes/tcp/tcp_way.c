@@ -165,7 +165,8 @@ uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t 
            : best == RG_MODEL_DIRECT_DOUBLING && nbytes > RG_MODEL_DIRECT_SMALL && way->nhosts > 2
                ? rg_model_direct(&model, &task)
                : best;
-    if (rg_model_direct_ns(&model, &task, best) > rg_model_direct_ns(&model, &task, slow))
+    if (slow != best &&
+        rg_model_direct_ns(&model, &task, best) > rg_model_direct_ns(&model, &task, slow))
         best = slow;
     return (uint8_t) best;
 }

@@ -43,7 +43,7 @@ struct rg_tcp_way {
     enum rg_algorithm wanted[RG_MODEL_NKINDS];
     int nhosts, ranks_per_host;              /* of the members */
     int job_ranks_per_host;
-    unsigned crowding_pct;                   /* of this machine's cores by leaders */
+    unsigned crowding_pct;                   /* the team's */
     enum rg_plane_scope scope;
     int nsockets;                            /* of each pair */
     bool sockets_given;                      /* no survey changes their number */
@@ -85,8 +85,8 @@ struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns,
 void rg_tcp_way_learn(struct rg_tcp_way *way);
 /* How an allreduce that comes again goes best among leaders, as a plane's function of that name. By
  * what they know of their sockets, and the round trip of others, which know it from the start. As
- * long as nobody knows the rate, only by ways that take no longer than doubling on a slow line. A
- * wanted algorithm takes all that is not small. */
+ * long as nobody knows the rate, a way that sends more bytes than another one is taken only if it
+ * is no slower than that on a slow line. A wanted algorithm takes all that is not small. */
 uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t round_trip_ns);
 /* For people: the parameters, and what is chosen for some sizes. */
 void rg_tcp_way_print(struct rg_tcp_way *way, struct rg_buf *text);

@@ -427,6 +427,31 @@ static void networks_that_cannot_connect_hosts_are_found(void **unused)
     assert_int_equal(rg_net_unfit_rails(facts, &team), 0);
 }
 
+/* Nodes 0 to 2 are one machine, where their leaders share a core; node 3 is another one. */
+static void leaders_of_one_machine_are_counted(void **unused)
+{
+    cpu_set_t one, two;
+    struct rg_span shared = { (uint8_t *) &one, sizeof(one) };
+    struct rg_span other = { (uint8_t *) &two, sizeof(two) };
+    struct rg_rank_info facts[] = { { .boot_id = "a", .cpus = shared },
+                                    { .boot_id = "a", .cpus = shared },
+                                    { .boot_id = "a", .cpus = shared },
+                                    { .boot_id = "b", .cpus = shared } };
+    int leaders[] = { 0, 1, 2, 3 };
+    struct rg_team team = { .size = 4, .nnodes = 4, .leaders = leaders };
+
+    (void) unused;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    CPU_ZERO(&two);
+    CPU_SET(1, &two);
+    assert_int_equal(rg_rank_info_crowding(facts, &team), 300);
+    facts[2].cpus = other;
+    assert_int_equal(rg_rank_info_crowding(facts, &team), 150);
+    team.rank = 3;
+    assert_int_equal(rg_rank_info_crowding(facts, &team), 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +466,7 @@ int main(void)
         cmocka_unit_test(a_forked_child_keeps_no_descriptor),
         cmocka_unit_test(a_rank_that_fails_tells_all_others_why),
         cmocka_unit_test(a_leader_that_there_cannot_be_is_refused),
+        cmocka_unit_test(leaders_of_one_machine_are_counted),
         cmocka_unit_test(for_a_rank_of_another_version_no_rank_is_to_blame),
     };
 
