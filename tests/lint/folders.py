@@ -147,7 +147,7 @@ def upward(layer):
 
 FILES_MAX = 25      # in a folder
 FIELDS_MAX = 30     # of a struct, but for those of MANY_FIELDS
-UPWARD_MAX = 5      # arrows among the files of coll
+UPWARD_MAX = 4      # arrows among the files of coll
 # What the user asked for has as many fields as there are options: it is a record, not a state.
 MANY_FIELDS = {'rg_job', 'rg_request', 'rg_msg_setup'}
 

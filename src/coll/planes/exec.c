@@ -3,7 +3,9 @@
  * An operation becomes up to three steps, each a plane's operation over one group or a local pass
  * over memory. On one node it is one step. Across nodes an allreduce is: reduce inside the node
  * into the leader's `target` (or, where a node is one rank, a local pass that gathers and scales),
- * allreduce of target among the leaders, broadcast inside the node.
+ * allreduce of target among the leaders, broadcast inside the node. A node of one rank needs no
+ * local pass, before or after, where there is nothing to scale before and the leaders' plane takes
+ * several tensors.
  *
  * A large one is cut into pieces, and the leaders exchange one piece while their nodes reduce the
  * next one and broadcast the one before. So there are two lanes, inside and between, each with one
@@ -385,13 +387,35 @@ static void share_inside(struct rg_exec *exec, const struct rg_coll *colls, int 
     exec->steps[exec->nsteps - 1].needs = exec->team->node_rank == 0 ? nexchanged : 0;
 }
 
+/* A node of one rank: its tensors go to the others as they lie, where the plane takes several. What
+ * other nodes do does not matter, as all that leaders see is the sum of the counts; but a factor
+ * before the reduction is applied by each node, as reduce_inside says. */
+static bool exchange_in_place(struct rg_exec *exec, const struct rg_coll *colls, int n)
+{
+    struct rg_scope *scope = &exec->scopes.scopes[RG_SCOPE_LEADERS];
+    struct rg_plane_task task;
+    struct rg_opened *best;
+
+    if (n == 1 || exec->team->node_size > 1 || colls->scale.pre != 1.0)
+        return false;
+    task = task_of(colls, n, &scope->group);
+    best = rg_scope_best(scope, &task, false, NULL);
+    if (!best || !best->ops->post_fused)
+        return false;
+    add_step(exec, RG_SCOPE_LEADERS, false, RG_COLL_ALLREDUCE, colls, n);
+    return true;
+}
+
 static int compose_allreduce(struct rg_exec *exec, const struct rg_coll *colls, int n, bool fused)
 {
     int npieces = pieces_of(exec, colls, fused);
     struct rg_coll pieces[NPIECES];
     char *target = NULL, *targets[NPIECES];
-    int rc = choose_target(exec, colls, n, &target);
+    int rc;
 
+    if (exchange_in_place(exec, colls, n))
+        return 0;
+    rc = choose_target(exec, colls, n, &target);
     if (rc < 0)
         return rc;
     if (npieces == 1) {

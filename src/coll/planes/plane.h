@@ -150,7 +150,9 @@ struct rg_plane_ops {
      * not wait for others. 0 or -errno. */
     int (*post)(void *state, const struct rg_coll *coll);
     /* Begin n allreduces of one dtype, op, scale, memory and stream as one; the array is copied.
-     * NULL: they are gathered by the caller or posted one by one. */
+     * Among leaders other members may post the same elements as one allreduce, or cut otherwise:
+     * all that they have in common is the sum of the counts. NULL: they are gathered by the caller
+     * or posted one by one. */
     int (*post_fused)(void *state, const struct rg_coll *colls, int n);
     /* Do what can be done now, and never wait. 1 done (see above), 0 not yet, -errno failed
      * (-ECONNRESET: a member is gone). *ret_moved: whether anything was done, so that the caller

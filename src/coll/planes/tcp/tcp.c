@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tcp plane: its life, and the working off of transfers; tcp.h tells how it works. */
-#include "coll/planes/tcp/tcp.h"
-
+/* The tcp plane: its life, and the working off of transfers; tcp_op.h tells how it works. */
 #include <endian.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,13 +10,18 @@
 
 #include "base/time.h"
 #include "coll/net/listener.h"
+#include "coll/planes/common.h"
+#include "coll/planes/plane.h"
+#include "coll/planes/tcp/tcp_link.h"
+#include "coll/planes/tcp/tcp_op.h"
 #include "coll/team/team.h"
 
 #define PURPOSE_ALL 0x6c6c6174u     /* "tall" */
 #define PURPOSE_SOME 0x656d6f73u    /* "some" */
 #define TURNS_MAX 64                /* of both lists in one progress call */
 #define SCORE 100
-#define MUCH_NBYTES (4u << 20) /* an operation of so many shows how quick the network is */
+#define PIECES_MAX 64               /* of memory that go to the kernel at once */
+#define MUCH_NBYTES (4u << 20)      /* an operation of so many shows how quick the network is */
 
 /* Little-endian. */
 struct header {
@@ -54,7 +57,8 @@ struct tcp {
     struct rg_tcp_op op;
     bool active, dead;
     bool surveys;            /* op is a survey, next comes after it */
-    struct rg_coll next;
+    struct rg_coll *next;    /* owned */
+    int nnext, next_capacity;
     uint64_t rate;           /* bytes per second that have come in an operation, the most so far */
     struct rg_tcp_way shown; /* a copy of way as it was last agreed, for whoever asks meanwhile */
     pthread_mutex_t shown_lock;
@@ -97,22 +101,21 @@ static int check_header(struct tcp *tcp, int from, struct rg_error *err)
 
 /* ------------------------------------------------------------ moving bytes */
 
-/* Up to two pieces of memory, of which the first `done` bytes are behind us, and at most `most` are
- * for now. */
-static int cut(struct iovec iov[2], void *head, size_t head_nbytes, void *body, size_t body_nbytes,
-               size_t done, size_t most)
+/* A transfer's bytes, its header and then its body, but for the first `done` of them, and at most
+ * `most`. How many pieces of memory these are; what there are more of has its turn later. */
+static int cut(struct iovec iov[PIECES_MAX], void *head, size_t head_nbytes,
+               const struct rg_tcp_place *body, size_t body_nbytes, size_t done, size_t most)
 {
+    size_t gone = done > head_nbytes ? done - head_nbytes : 0, left = body_nbytes - gone;
+    struct rg_tcp_place rest = { body->area, body->offset + gone };
     int n = 0;
 
     if (done < head_nbytes)
         iov[n++] = (struct iovec) { (char *) head + done, head_nbytes - done };
     /* A stripe is longer than a header. */
     most -= n > 0 ? iov[0].iov_len : 0;
-    done = done > head_nbytes ? done - head_nbytes : 0;
-    if (done < body_nbytes && most > 0)
-        iov[n++] = (struct iovec) { (char *) body + done,
-                                    body_nbytes - done < most ? body_nbytes - done : most };
-    return n;
+    left = left < most ? left : most;
+    return left > 0 ? n + rg_tcp_area_cut(&rest, left, iov + n, PIECES_MAX - n) : n;
 }
 
 _Static_assert(RG_TCP_STRIPE_NBYTES > sizeof(struct header), "a header is in one stripe");
@@ -152,11 +155,10 @@ static int send_bytes(struct tcp *tcp, struct rg_error *err)
     uint64_t at = stream_at(tcp, &link->sent);
     int nsockets = tcp->links.nsockets;
     size_t head_nbytes = head_of(tcp, &link->sent, sending->nbytes);
-    struct iovec iov[2];
+    struct iovec iov[PIECES_MAX];
     struct msghdr message = { .msg_iov = iov };
 
-    message.msg_iovlen = (size_t) cut(iov, &header, head_nbytes,
-                                      (void *) (uintptr_t) sending->now.from,
+    message.msg_iovlen = (size_t) cut(iov, &header, head_nbytes, &sending->now.from,
                                       sending->now.nbytes, sending->nbytes,
                                       rg_tcp_stripe_left(at, nsockets));
     ssize_t n = sendmsg(link->sockets[rg_tcp_socket_of(at, nsockets)].fd, &message,
@@ -204,10 +206,11 @@ static int recv_bytes(struct tcp *tcp, struct rg_error *err)
     uint64_t at = stream_at(tcp, &link->received);
     int nsockets = tcp->links.nsockets;
     size_t head_nbytes = head_of(tcp, &link->received, receiving->nbytes);
-    struct iovec iov[2];
+    struct rg_tcp_place to = rg_tcp_op_landing(&tcp->op, &receiving->now);
+    struct iovec iov[PIECES_MAX];
     struct msghdr message = { .msg_iov = iov };
 
-    message.msg_iovlen = (size_t) cut(iov, &receiving->header, head_nbytes, receiving->now.to,
+    message.msg_iovlen = (size_t) cut(iov, &receiving->header, head_nbytes, &to,
                                       receiving->now.nbytes, receiving->nbytes,
                                       rg_tcp_stripe_left(at, nsockets));
     ssize_t n = recvmsg(link->sockets[rg_tcp_socket_of(at, nsockets)].fd, &message, MSG_DONTWAIT);
@@ -297,9 +300,10 @@ static uint8_t direct_way(const void *state, size_t nbytes, uint64_t round_trip_
     return rg_tcp_way_direct(&tcp->way, nbytes, round_trip_ns);
 }
 
-static int begin(struct tcp *tcp, const struct rg_coll *coll, struct rg_tcp_way *way)
+static int begin(struct tcp *tcp, const struct rg_coll *colls, int n, struct rg_tcp_way *way)
 {
-    int r = rg_tcp_op_begin(&tcp->op, coll, way, tcp->links.group.nmembers, tcp->links.group.me);
+    int r = rg_tcp_op_begin(&tcp->op, colls, n, way, tcp->links.group.nmembers,
+                            tcp->links.group.me);
 
     tcp->active = r == 0;
     tcp->links.nsockets = way->nsockets;
@@ -308,7 +312,23 @@ static int begin(struct tcp *tcp, const struct rg_coll *coll, struct rg_tcp_way 
     return r;
 }
 
-static int post(void *state, const struct rg_coll *coll)
+/* Keep these for after the survey. */
+static int keep_next(struct tcp *tcp, const struct rg_coll *colls, int n)
+{
+    if (n > tcp->next_capacity) {
+        struct rg_coll *next = realloc(tcp->next, (size_t) n * sizeof(*next));
+
+        if (!next)
+            return -ENOMEM;
+        tcp->next = next;
+        tcp->next_capacity = n;
+    }
+    memcpy(tcp->next, colls, (size_t) n * sizeof(*colls));
+    tcp->nnext = n;
+    return 0;
+}
+
+static int post_fused(void *state, const struct rg_coll *colls, int n)
 {
     struct tcp *tcp = state;
 
@@ -319,14 +339,21 @@ static int post(void *state, const struct rg_coll *coll)
         uint64_t round_trip_ns, rate;
         struct rg_tcp_way way;
         struct rg_coll survey;
+        int r = keep_next(tcp, colls, n);
 
+        if (r < 0)
+            return r;
         rg_tcp_look(&tcp->links, &round_trip_ns, &rate);
         rate = rate > tcp->rate ? rate : tcp->rate;
         survey = rg_tcp_way_survey(&tcp->way, round_trip_ns, rate, &way);
-        tcp->next = *coll;
-        return begin(tcp, &survey, &way);
+        return begin(tcp, &survey, 1, &way);
     }
-    return begin(tcp, coll, &tcp->way);
+    return begin(tcp, colls, n, &tcp->way);
+}
+
+static int post(void *state, const struct rg_coll *coll)
+{
+    return post_fused(state, coll, 1);
 }
 
 /* People ask from other threads. */
@@ -364,7 +391,7 @@ static int end(struct tcp *tcp, struct rg_error *err)
     tcp->surveys = false;
     rg_tcp_way_learn(&tcp->way);
     show(tcp);
-    r = begin(tcp, &tcp->next, &tcp->way);
+    r = begin(tcp, tcp->next, tcp->nnext, &tcp->way);
     return r < 0 ? rg_error_set(err, -r, "out of memory") : 0;
 }
 
@@ -458,6 +485,7 @@ static void close_tcp(void *state, int timeout_ms)
     rg_tcp_op_fini(&tcp->op);
     rg_tcp_links_close(&tcp->links);
     pthread_mutex_destroy(&tcp->shown_lock);
+    free(tcp->next);
     free(tcp);
 }
 
@@ -489,6 +517,7 @@ const struct rg_plane_ops rg_plane_tcp = {
     .score = score,
     .direct_way = direct_way,
     .post = post,
+    .post_fused = post_fused,
     .progress = progress,
     .wait_fds = wait_fds,
     .abort = abort_tcp,

@@ -16,7 +16,7 @@
  * the member 2^t up calls block y - 2^t is this one's block y. So all lists run through y, and a
  * block leaves for the next level as soon as it has come in this one.
  */
-#include "coll/planes/tcp/tcp.h"
+#include "coll/planes/tcp/tcp_op.h"
 
 static int level_of(int y)
 {
@@ -54,7 +54,7 @@ static void halving_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_sen
     bool added = above <= op->n - 1;
 
     *send = (struct rg_tcp_send){ .peer = rg_tcp_wrap(op->me + level_of(y), op->n),
-                                  .from = (added ? op->acc : op->base) + from,
+                                  .from = { added ? &op->acc : op->base, from },
                                   .nbytes = nbytes };
     if (added)
         send->needs = (size_t) (op->n - 1 - above) * op->nsub + i % op->nsub + 1;
@@ -68,13 +68,12 @@ static void halving_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_rec
     bool first = mine + 2 * level_of(y) > op->n - 1;
 
     *recv = (struct rg_tcp_recv){ .peer = rg_tcp_wrap(op->me - level_of(y), op->n),
-                                  .to = op->scratch.at,
+                                  .to = { &op->acc, from },
                                   .nbytes = nbytes,
-                                  .reduce_to = op->acc + from,
-                                  .with = (first ? op->base : op->acc) + from,
+                                  .with = { first ? op->base : &op->acc, from },
                                   .last = y == 1 };
     if (op->coll.kind == RG_COLL_REDUCESCATTERV && recv->last && op->coll.out)
-        recv->reduce_to = (char *) op->coll.out + from - op->starts[op->me] * op->esize;
+        recv->to = (struct rg_tcp_place){ &op->out, from - op->starts[op->me] * op->esize };
 }
 
 /* ------------------------------------------------------------ allgather */
@@ -95,7 +94,7 @@ static void gather_send(const struct rg_tcp_op *op, size_t i, size_t before,
     size_t came = before + (size_t) mine * op->nsub;
 
     *send = (struct rg_tcp_send){ .peer = peer,
-                                  .from = (has_all(op, op->me) ? op->base : op->acc) + from,
+                                  .from = { has_all(op, op->me) ? op->base : &op->acc, from },
                                   .nbytes = has_all(op, peer) ? 0 : nbytes };
     if (came > 0 && !has_all(op, op->me))
         send->needs = came - op->nsub + j + 1;
@@ -107,7 +106,7 @@ static void gather_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv
     size_t nbytes, from = block_chunk(op, y, i % op->nsub, &nbytes);
 
     *recv = (struct rg_tcp_recv){ .peer = rg_tcp_wrap(op->me + level_of(y), op->n),
-                                  .to = op->acc + from,
+                                  .to = { &op->acc, from },
                                   .nbytes = has_all(op, op->me) ? 0 : nbytes };
 }
 
@@ -145,8 +144,8 @@ static void scatter_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_sen
     int y = falling(op, i);
     size_t nbytes, from = block_chunk(op, y, i % op->nsub, &nbytes);
 
-    *send = (struct rg_tcp_send){ .peer = rg_tcp_wrap(op->me + y, op->n), .from = op->base + from,
-                                  .nbytes = nbytes };
+    *send = (struct rg_tcp_send){ .peer = rg_tcp_wrap(op->me + y, op->n),
+                                  .from = { op->base, from }, .nbytes = nbytes };
 }
 
 static void scatter_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
@@ -158,7 +157,8 @@ static void scatter_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_rec
         return;
     }
     from = block_chunk(op, 0, i, &nbytes);
-    *recv = (struct rg_tcp_recv){ .peer = op->coll.root, .to = op->acc + from, .nbytes = nbytes };
+    *recv = (struct rg_tcp_recv){ .peer = op->coll.root, .to = { &op->acc, from },
+                                  .nbytes = nbytes };
 }
 
 void rg_tcp_set_levels(struct rg_tcp_op *op)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens, loses and closes the sockets of a tcp plane. */
-#include "coll/planes/tcp/tcp.h"
+#include "coll/planes/tcp/tcp_link.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>

@@ -14,7 +14,7 @@
  * (2005). All members end with the same bits: a part is either computed once and passed on, or
  * (recursive doubling) computed by all from the same two operands in the same order.
  */
-#include "coll/planes/tcp/tcp.h"
+#include "coll/planes/tcp/tcp_op.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -31,10 +31,10 @@ static void ring_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *
     int s = (int) (i / op->nsub);
     int block = rg_tcp_wrap(op->me + op->shift - s, op->n);
     size_t count, from = rg_tcp_chunk(op, block, i % op->nsub, &count);
-    const char *source = s == 0 ? op->base : op->acc;
 
     *send = (struct rg_tcp_send) { .peer = rg_tcp_wrap(op->me + 1, op->n),
-                                   .from = source + from * op->esize,
+                                   .from = { s == 0 ? op->base : &op->acc,
+                                             from * op->esize },
                                    .nbytes = count * op->esize,
                                    .needs = s == 0 ? 0 : i - op->nsub + 1 };
 }
@@ -47,15 +47,13 @@ static void ring_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *
     size_t count, from = rg_tcp_chunk(op, block, i % op->nsub, &count);
 
     *recv = (struct rg_tcp_recv) { .peer = rg_tcp_wrap(op->me - 1, op->n),
-                                   .to = op->acc + from * op->esize,
+                                   .to = { &op->acc, from * op->esize },
                                    .nbytes = count * op->esize };
     if (!rg_coll_reduces(op->coll.kind) || s > last)
         return;
-    recv->reduce_to = recv->to;
     if (op->coll.kind == RG_COLL_REDUCESCATTERV && s == last && op->coll.out)
-        recv->reduce_to = (char *) op->coll.out + (from - op->starts[op->me]) * op->esize;
-    recv->to = op->scratch.at;
-    recv->with = op->base + from * op->esize;
+        recv->to = (struct rg_tcp_place){ &op->out, (from - op->starts[op->me]) * op->esize };
+    recv->with = (struct rg_tcp_place){ op->base, from * op->esize };
     recv->last = s == last;
 }
 
@@ -95,7 +93,7 @@ static void doubling_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_se
 {
     size_t folded = has_folded(op);
 
-    *send = (struct rg_tcp_send) { .from = op->acc, .nbytes = op->total };
+    *send = (struct rg_tcp_send) { .from = { &op->acc, 0 }, .nbytes = op->total };
     if (is_folded(op)) {
         send->peer = op->me - 1;
     } else if ((int) i < levels(op)) {
@@ -111,11 +109,11 @@ static void doubling_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_re
 {
     size_t folded = has_folded(op);
 
-    *recv = (struct rg_tcp_recv) { .to = op->scratch.at, .nbytes = op->total, .reduce_to = op->acc,
-                                   .with = op->acc };
+    *recv = (struct rg_tcp_recv) { .to = { &op->acc, 0 }, .nbytes = op->total,
+                                   .with = { &op->acc, 0 } };
     if (is_folded(op)) {
-        *recv = (struct rg_tcp_recv) { .peer = op->me - 1, .to = op->acc, .nbytes = op->total,
-                                       .needs = 1 };
+        *recv = (struct rg_tcp_recv) { .peer = op->me - 1, .to = { &op->acc, 0 },
+                                       .nbytes = op->total, .needs = 1 };
     } else if (folded && i == 0) {
         recv->peer = op->me + 1;
         recv->with_first = true;
@@ -176,15 +174,15 @@ static bool goes_down(const struct rg_tcp_op *op)
 }
 
 /* What is passed on has come, but for the member with which it begins. */
-static const char *passed_on(const struct rg_tcp_op *op)
+static const struct rg_tcp_area *passed_on(const struct rg_tcp_op *op)
 {
-    return op->nrecvs ? op->acc : op->base;
+    return op->nrecvs ? &op->acc : op->base;
 }
 
 /* Down, the farthest child first: it has most to do. */
 static void tree_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
 {
-    *send = (struct rg_tcp_send) { .peer = parent(op), .from = passed_on(op),
+    *send = (struct rg_tcp_send) { .peer = parent(op), .from = { passed_on(op), 0 },
                                    .nbytes = op->total, .needs = op->nrecvs };
     if (goes_down(op))
         send->peer = from_root(op, my_distance(op) + (1 << (nchildren(op) - 1 - (int) i)));
@@ -192,13 +190,12 @@ static void tree_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *
 
 static void tree_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
 {
-    *recv = (struct rg_tcp_recv) { .peer = parent(op), .to = op->acc, .nbytes = op->total };
+    *recv = (struct rg_tcp_recv) { .peer = parent(op), .to = { &op->acc, 0 },
+                                   .nbytes = op->total };
     if (goes_down(op))
         return;
     recv->peer = from_root(op, my_distance(op) + (1 << i));
-    recv->to = op->scratch.at;
-    recv->reduce_to = op->acc;
-    recv->with = i == 0 ? op->base : op->acc;
+    recv->with.area = i == 0 ? op->base : &op->acc;
     recv->with_first = true;
     recv->last = my_distance(op) == 0 && i + 1 == op->nrecvs;
 }
@@ -222,7 +219,8 @@ static void chain_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send 
 {
     size_t nbytes, from = chain_chunk(op, i, &nbytes);
 
-    *send = (struct rg_tcp_send) { .peer = along_chain(op, 1), .from = passed_on(op) + from,
+    *send = (struct rg_tcp_send) { .peer = along_chain(op, 1),
+                                   .from = { passed_on(op), from },
                                    .nbytes = nbytes, .needs = op->nrecvs ? i + 1 : 0 };
 }
 
@@ -230,13 +228,11 @@ static void chain_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv 
 {
     size_t nbytes, from = chain_chunk(op, i, &nbytes);
 
-    *recv = (struct rg_tcp_recv) { .peer = along_chain(op, -1), .to = op->acc + from,
+    *recv = (struct rg_tcp_recv) { .peer = along_chain(op, -1), .to = { &op->acc, from },
                                    .nbytes = nbytes };
     if (goes_down(op))
         return;
-    recv->reduce_to = recv->to;
-    recv->to = op->scratch.at;
-    recv->with = op->base + from;
+    recv->with = (struct rg_tcp_place){ op->base, from };
     recv->with_first = true;
     recv->last = my_distance(op) == 0;
 }
@@ -261,7 +257,8 @@ static void pairwise_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_se
 {
     int to = rg_tcp_wrap(op->me + 1 + (int) i, op->n);
 
-    *send = (struct rg_tcp_send) { .peer = to, .from = op->base + op->starts[to] * op->esize,
+    *send = (struct rg_tcp_send) { .peer = to,
+                                   .from = { op->base, op->starts[to] * op->esize },
                                    .nbytes = op->coll.counts[to] * op->esize };
 }
 
@@ -270,7 +267,7 @@ static void pairwise_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_re
     int from = rg_tcp_wrap(op->me - 1 - (int) i, op->n);
 
     *recv = (struct rg_tcp_recv) { .peer = from,
-                                   .to = op->acc + op->recv_starts[from] * op->esize,
+                                   .to = { &op->acc, op->recv_starts[from] * op->esize },
                                    .nbytes = op->coll.recv_counts[from] * op->esize };
 }
 
@@ -344,28 +341,69 @@ static size_t scratch_nbytes(const struct rg_tcp_op *op)
     return whole && op->total > op->chunk_nbytes ? op->total : op->chunk_nbytes;
 }
 
-/* Where results grow: the caller's out, unless it is dropped, too short or to be kept from partial
- * results. */
-static int set_acc(struct rg_tcp_op *op)
+/* The bytes of a fused tensor, or of all there is. */
+static size_t piece_nbytes(const struct rg_tcp_op *op, const struct rg_coll *coll, int ncolls)
 {
-    const struct rg_coll *coll = &op->coll;
-    bool own = !coll->out || coll->kind == RG_COLL_REDUCESCATTERV ||
-               (coll->kind == RG_COLL_REDUCE && op->me != coll->root);
-    size_t nbytes = op->total;
-
-    if (coll->kind == RG_COLL_ALLTOALLV)
-        nbytes = op->recv_starts[op->n] * op->esize;
-    if (own && rg_store_reserve(&op->work, nbytes + 1) < 0)
-        return -ENOMEM;
-    op->acc = own ? op->work.at : coll->out;
-    return rg_coll_reduces(coll->kind) ? rg_store_reserve(&op->scratch, scratch_nbytes(op)) : 0;
+    if (ncolls > 1)
+        return coll->count * op->esize;
+    return coll->kind == RG_COLL_ALLTOALLV ? op->recv_starts[op->n] * op->esize : op->total;
 }
 
-/* All of `from`, scaled, to `to`. */
-static void apply(const struct rg_tcp_op *op, const struct rg_scale *scale, const void *from,
-                  char *to)
+/* Where results grow: the caller's out, unless it is dropped, too short or to be kept from partial
+ * results. */
+static int set_acc(struct rg_tcp_op *op, const struct rg_coll *colls, int ncolls)
 {
-    rg_reduce(op->coll.dtype, op->coll.op, to, &from, 1, op->starts[op->n], scale);
+    bool kept = colls->kind == RG_COLL_REDUCESCATTERV ||
+                (colls->kind == RG_COLL_REDUCE && op->me != colls->root);
+    size_t own_nbytes = 0, own_at = 0;
+
+    for (int i = 0; i < ncolls; i++)
+        own_nbytes += kept || !colls[i].out ? piece_nbytes(op, &colls[i], ncolls) : 0;
+    if (rg_tcp_area_clear(&op->acc, ncolls) < 0 || rg_store_reserve(&op->work, own_nbytes + 1) < 0)
+        return -ENOMEM;
+    for (int i = 0; i < ncolls; i++) {
+        size_t nbytes = piece_nbytes(op, &colls[i], ncolls);
+        bool own = kept || !colls[i].out;
+
+        rg_tcp_area_add(&op->acc, own ? op->work.at + own_at : colls[i].out, nbytes);
+        own_at += own ? nbytes : 0;
+    }
+    return 0;
+}
+
+/* Where received bytes wait for their reduction, and the result of a reduce-scatter. */
+static int set_came(struct rg_tcp_op *op)
+{
+    const struct rg_coll *coll = &op->coll;
+
+    if (!rg_coll_reduces(coll->kind))
+        return 0;
+    if (rg_store_reserve(&op->scratch, scratch_nbytes(op)) < 0 ||
+        rg_tcp_area_clear(&op->came, 1) < 0 || rg_tcp_area_clear(&op->out, 1) < 0)
+        return -ENOMEM;
+    rg_tcp_area_add(&op->came, op->scratch.at, scratch_nbytes(op));
+    if (coll->kind == RG_COLL_REDUCESCATTERV && coll->out)
+        rg_tcp_area_add(&op->out, coll->out, coll->counts[op->me] * op->esize);
+    return 0;
+}
+
+/* The memory so far into an area, and how much there is in one piece, at most *ret_nbytes. */
+static char *memory_at(const struct rg_tcp_area *area, size_t offset, size_t *ret_nbytes)
+{
+    return rg_tcp_area_at(&(struct rg_tcp_place){ area, offset }, ret_nbytes);
+}
+
+/* Fill `to` with `from`, scaled. */
+static void apply(const struct rg_tcp_op *op, const struct rg_scale *scale,
+                  const struct rg_tcp_area *from, const struct rg_tcp_area *to)
+{
+    for (size_t done = 0, nbytes; done < to->nbytes; done += nbytes) {
+        nbytes = to->nbytes - done;
+        char *dst = memory_at(to, done, &nbytes);
+        const void *src = memory_at(from, done, &nbytes);
+
+        rg_reduce(op->coll.dtype, op->coll.op, dst, &src, 1, nbytes / op->esize, scale);
+    }
 }
 
 /* What is applied where a reduction ends. */
@@ -374,50 +412,84 @@ static struct rg_scale scale_after(const struct rg_tcp_op *op)
     return (struct rg_scale){ 1.0, op->coll.scale.post, op->coll.scale.divisor };
 }
 
-/* This member's contribution: in itself, or a copy in acc where it must be scaled, zero, or is to
- * be added to. */
-static int set_base(struct rg_tcp_op *op)
+/* This member's contribution as it is, or as a copy in acc where it must be scaled, is zero, or is
+ * to be added to. */
+static void set_reduced(struct rg_tcp_op *op, const struct rg_coll *colls, int ncolls)
+{
+    const struct rg_scale before = { colls->scale.pre, 1.0, 1 };
+    bool as_it_is = colls->scale.pre == 1.0 && op->algorithm != RG_ALGORITHM_DOUBLING;
+    size_t offset = 0;
+
+    for (int i = 0; i < ncolls; i++) {
+        size_t nbytes = piece_nbytes(op, &colls[i], ncolls);
+
+        as_it_is = as_it_is && (colls[i].in || nbytes == 0);
+        rg_tcp_area_add(&op->in, (void *) (uintptr_t) colls[i].in, nbytes);
+    }
+    op->base = as_it_is ? &op->in : &op->acc;
+    for (int i = 0; i < ncolls && !as_it_is; i++) {
+        size_t nbytes = piece_nbytes(op, &colls[i], ncolls);
+
+        if (nbytes == 0)
+            continue;
+        char *acc = memory_at(&op->acc, offset, &nbytes);
+
+        rg_reduce(op->coll.dtype, op->coll.op, acc, &colls[i].in, 1, nbytes / op->esize, &before);
+        offset += nbytes;
+    }
+}
+
+/* What this member sends first, by kind. */
+static int set_base(struct rg_tcp_op *op, const struct rg_coll *colls, int ncolls)
 {
     const struct rg_coll *coll = &op->coll;
-    const struct rg_scale before = { coll->scale.pre, 1.0, 1 };
+    size_t nbytes = op->total;
+    char *acc;
 
-    op->base = coll->in;
+    if (rg_tcp_area_clear(&op->in, ncolls) < 0)
+        return -ENOMEM;
+    op->base = &op->acc;
     switch (coll->kind) {
     case RG_COLL_BROADCAST:
-        if (op->me == coll->root && coll->in)
-            return 0;
-        if (op->me == coll->root)
-            memset(op->acc, 0, op->total);
-        op->base = op->acc;
+        if (op->me == coll->root && coll->in) {
+            rg_tcp_area_add(&op->in, (void *) (uintptr_t) coll->in, op->total);
+            op->base = &op->in;
+        } else if (op->me == coll->root && nbytes > 0) {
+            acc = memory_at(&op->acc, 0, &nbytes);
+            memset(acc, 0, nbytes);
+        }
         return 0;
     case RG_COLL_ALLGATHERV:
-        rg_put_operand(op->acc + op->starts[op->me] * op->esize, coll->in,
-                       coll->counts[op->me] * op->esize);
-        op->base = op->acc;
+        nbytes = coll->counts[op->me] * op->esize;
+        if (nbytes > 0) {
+            acc = memory_at(&op->acc, op->starts[op->me] * op->esize, &nbytes);
+            rg_put_operand(acc, coll->in, nbytes);
+        }
         return 0;
     case RG_COLL_ALLTOALLV:
-        if (!coll->in) {
-            /* Behind what is received: never both in work, as out is dropped only together with
-             * in. */
+        if (!coll->in)
             op->zeros = calloc(1, op->total + 1);
-            op->base = op->zeros;
-        }
-        return op->base ? 0 : -ENOMEM;
+        if (!coll->in && !op->zeros)
+            return -ENOMEM;
+        rg_tcp_area_add(&op->in, coll->in ? (char *) (uintptr_t) coll->in : op->zeros, op->total);
+        op->base = &op->in;
+        return 0;
     default:
-        if (coll->in && coll->scale.pre == 1.0 && op->algorithm != RG_ALGORITHM_DOUBLING)
-            return 0;
-        apply(op, &before, coll->in, op->acc);
-        op->base = op->acc;
+        set_reduced(op, colls, ncolls);
         return 0;
     }
 }
 
-int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, struct rg_tcp_way *way, int n,
-                    int me)
+int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *colls, int ncolls,
+                    struct rg_tcp_way *way, int n, int me)
 {
+    const struct rg_coll *coll = &op->coll;
     struct rg_model_choice choice;
+    int r;
 
-    op->coll = *coll;
+    op->coll = colls[0];
+    for (int i = 1; i < ncolls; i++)
+        op->coll.count += colls[i].count;
     op->n = n;
     op->me = me;
     op->esize = rg_dtype_nbytes(coll->dtype);
@@ -441,30 +513,39 @@ int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, struct rg_
     op->chunk_nbytes = choice.chunk_nbytes;
     set_chunks(op);
     set_steps(op);
-    int r = set_acc(op);
-
+    r = set_acc(op, colls, ncolls);
     if (r == 0)
-        r = set_base(op);
+        r = set_came(op);
+    if (r == 0)
+        r = set_base(op, colls, ncolls);
     if (r < 0)
         return r;
     op->number++;
     return 0;
 }
 
+struct rg_tcp_place rg_tcp_op_landing(const struct rg_tcp_op *op, const struct rg_tcp_recv *recv)
+{
+    return recv->with.area ? (struct rg_tcp_place){ &op->came, 0 } : recv->to;
+}
+
 void rg_tcp_op_reduce(struct rg_tcp_op *op, const struct rg_tcp_recv *recv)
 {
     const struct rg_scale plain = { 1.0, 1.0, 1 };
     const struct rg_scale after = scale_after(op);
-    const void *sources[2] = { recv->to, recv->with };
 
-    if (!recv->reduce_to || recv->nbytes == 0)
+    if (!recv->with.area)
         return;
-    if (recv->with_first) {
-        sources[0] = recv->with;
-        sources[1] = recv->to;
+    for (size_t done = 0, nbytes; done < recv->nbytes; done += nbytes) {
+        nbytes = recv->nbytes - done;
+        char *to = memory_at(recv->to.area, recv->to.offset + done, &nbytes);
+        const void *with = memory_at(recv->with.area, recv->with.offset + done, &nbytes);
+        const void *came = op->scratch.at + done;
+        const void *sources[2] = { recv->with_first ? with : came, recv->with_first ? came : with };
+
+        rg_reduce(op->coll.dtype, op->coll.op, to, sources, 2, nbytes / op->esize,
+                  recv->last ? &after : &plain);
     }
-    rg_reduce(op->coll.dtype, op->coll.op, recv->reduce_to, sources, 2, recv->nbytes / op->esize,
-              recv->last ? &after : &plain);
 }
 
 void rg_tcp_op_end(struct rg_tcp_op *op)
@@ -472,16 +553,21 @@ void rg_tcp_op_end(struct rg_tcp_op *op)
     const struct rg_coll *coll = &op->coll;
     const struct rg_scale after = scale_after(op);
 
-    if (op->n == 1 && coll->out && rg_coll_reduces(coll->kind))
-        apply(op, &after, op->base, coll->out);
+    if (op->n == 1 && rg_coll_reduces(coll->kind))
+        apply(op, &after, op->base,
+              coll->kind == RG_COLL_REDUCESCATTERV ? &op->out : &op->acc);
     if (op->scale_at_end && (after.post != 1.0 || after.divisor != 1))
-        apply(op, &after, op->acc, op->acc);
-    if (coll->kind == RG_COLL_BROADCAST && op->me == coll->root && coll->out &&
-        coll->out != op->base)
-        memmove(coll->out, op->base, op->total);
-    if (coll->kind == RG_COLL_ALLTOALLV && coll->counts[op->me] > 0)
-        memcpy(op->acc + op->recv_starts[op->me] * op->esize,
-               op->base + op->starts[op->me] * op->esize, coll->counts[op->me] * op->esize);
+        apply(op, &after, &op->acc, &op->acc);
+    if (coll->kind == RG_COLL_BROADCAST && op->me == coll->root && coll->out && coll->in &&
+        coll->out != coll->in)
+        memmove(coll->out, coll->in, op->total);
+    if (coll->kind == RG_COLL_ALLTOALLV && coll->counts[op->me] > 0) {
+        size_t nbytes = coll->counts[op->me] * op->esize;
+        char *to = memory_at(&op->acc, op->recv_starts[op->me] * op->esize, &nbytes);
+        const char *from = memory_at(op->base, op->starts[op->me] * op->esize, &nbytes);
+
+        memcpy(to, from, nbytes);
+    }
     free(op->zeros);
     op->zeros = NULL;
 }
@@ -499,5 +585,9 @@ void rg_tcp_op_fini(struct rg_tcp_op *op)
     free(op->work.at);
     free(op->scratch.at);
     free(op->zeros);
+    rg_tcp_area_fini(&op->in);
+    rg_tcp_area_fini(&op->acc);
+    rg_tcp_area_fini(&op->out);
+    rg_tcp_area_fini(&op->came);
     *op = (struct rg_tcp_op) { 0 };
 }

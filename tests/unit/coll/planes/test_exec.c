@@ -195,12 +195,12 @@ static int member_allreduces_much(struct member *member)
     return result;
 }
 
-static int member_fuses(struct member *member)
+static int do_fused(struct rank *rank, struct rg_scale scale)
 {
+    struct member *member = rank->member;
     const struct layout *layout = member->arg;
     struct rg_coll colls[NFUSED];
-    struct rank rank;
-    int result = rank_open(&rank, member);
+    int result;
 
     for (int i = 0; i < NFUSED; i++) {
         size_t count = (size_t) (i * 40000);
@@ -210,13 +210,24 @@ static int member_fuses(struct member *member)
             x[k] = value(member->me, k);
         colls[i] = (struct rg_coll){ .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32,
                                      .op = REIGEN_SUM, .count = count, .in = x, .out = x,
-                                     .scale = { 0.5, 4.0, 1 } };
+                                     .scale = scale };
     }
-    result = result || rg_exec_post_fused(rank.exec, colls, NFUSED) != 0 || rank_wait(&rank) != 0;
+    result = rg_exec_post_fused(rank->exec, colls, NFUSED) != 0 || rank_wait(rank) != 0;
     for (int i = 0; i < NFUSED; i++) {
-        result = result || check_sum(colls[i].out, colls[i].count, layout, 2.0f, -1);
+        result = result || check_sum(colls[i].out, colls[i].count, layout,
+                                     (float) (scale.pre * scale.post), -1);
         free(colls[i].out);
     }
+    return result;
+}
+
+static int member_fuses(struct member *member)
+{
+    static const struct rg_scale after = { 1.0, 4.0, 1 }, both_sides = { 0.5, 4.0, 1 };
+    struct rank rank;
+    int result = rank_open(&rank, member) != 0 || do_fused(&rank, after) ||
+                 do_fused(&rank, both_sides);
+
     rg_exec_destroy(rank.exec, 0);
     return result;
 }
@@ -362,15 +373,23 @@ static void fused_tensors_span_nodes(void **state)
 {
     (void) state;
     run_layouts(member_fuses);
+    /* A node of one rank leaves them where they lie. */
+    between_ops.post_fused = rg_plane_shm.post_fused;
+    run_layouts(member_fuses);
+    between_ops.post_fused = NULL;
 }
 
 static void a_node_that_has_joined_need_not_know_what_is_fused(void **state)
 {
-    struct layout layout = { 3, { 0, 0, 1 } };
+    struct layout layouts[] = { { 3, { 0, 0, 1 } }, { 3, { 0, 1, 1 } } };
 
     (void) state;
-    assert_int_equal(members_run(3, AREAS * area_nbytes(), member_fuses_beside_joined, &layout),
-                     0);
+    for (size_t i = 0; i < 4; i++) {
+        between_ops.post_fused = i < 2 ? NULL : rg_plane_shm.post_fused;
+        assert_int_equal(members_run(3, AREAS * area_nbytes(), member_fuses_beside_joined,
+                                     &layouts[i % 2]), 0);
+    }
+    between_ops.post_fused = NULL;
 }
 
 static void broadcast_reaches_all_from_any_root(void **state)

@@ -14,7 +14,7 @@
 #include "coll/ground/blob.h"
 #include "coll/planes/plane.h"
 #include "coll/planes/plane_checks.h"
-#include "coll/planes/tcp/tcp.h"
+#include "coll/planes/tcp/tcp_link.h"
 
 extern const struct rg_plane_ops rg_plane_tcp;
 

@@ -8,7 +8,7 @@
 
 #include <limits.h>
 
-#include "coll/planes/tcp/tcp.h"
+#include "coll/planes/tcp/tcp_op.h"
 #include "coll/team/team.h"
 
 /* A member: when its lists have got so far. */
@@ -88,7 +88,7 @@ static bool step_recv(int me, size_t nth_of[MEMBERS_MAX])
         at = m->in_ns > at ? m->in_ns : at;
         if (recv.needs > 0 && m->sent[recv.needs - 1] > at)
             at = m->sent[recv.needs - 1];
-        if (recv.reduce_to)
+        if (recv.with.area)
             at += of_bytes(recv.nbytes, model->gamma_ps);
     }
     m->came[m->ncame++] = m->cpu_ns = at;
@@ -106,7 +106,7 @@ static uint64_t play(const struct rg_coll *coll, enum rg_algorithm algorithm, in
         way.wanted[kind] = algorithm;
     for (int i = 0; i < n; i++) {
         members[i] = (struct member){ 0 };
-        assert_int_equal(rg_tcp_op_begin(&members[i].op, coll, &way, n, i), 0);
+        assert_int_equal(rg_tcp_op_begin(&members[i].op, coll, 1, &way, n, i), 0);
         members[i].sent = calloc(members[i].op.nsends + 1, sizeof(uint64_t));
         members[i].came = calloc(members[i].op.nrecvs + 1, sizeof(uint64_t));
     }

@@ -1,19 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the tcp plane: what its files share. tcp.c works transfers off, tcp_steps.c and
- * tcp_levels.c have the algorithms, tcp_way.c chooses among them, tcp_link.c has the sockets.
- *
- * An operation is two lists of transfers: what this member sends and what it receives, each in a
- * fixed order that matches the lists of the others. Both lists run at once, each from its front. A
- * transfer may wait for the other list ("needs"): data that is passed on must have come, a buffer
- * that is added to must have been sent. A receive may end in a reduction. The lists are not stored:
- * step functions compute transfer i when it is its turn.
- *
- *      sends     0 1 2 3 ...      send i starts when `needs` receives are complete
- *      receives  0 1 2 3 ...      receive i ends in its reduction when `needs` sends are complete
- *
- * Nothing can deadlock: among all members the transfer with the lowest number in the common order
- * never waits for a later one.
+ * Inside the tcp plane: what leads to the other members.
  *
  * What an operation sends from one member to another is one stream of bytes. The first of them are
  * a header of 16 bytes: u32 operation number, u8 kind, u8 dtype, u8 algorithm, u8 log2 of the bytes
@@ -35,92 +22,17 @@
  *
  * Thread rule: a plane's.
  */
-#ifndef RG_COLL_PLANES_TCP_TCP_H
-#define RG_COLL_PLANES_TCP_TCP_H
+#ifndef RG_COLL_PLANES_TCP_TCP_LINK_H
+#define RG_COLL_PLANES_TCP_TCP_LINK_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "coll/net/handshake.h"
-#include "coll/planes/common.h"
 #include "coll/planes/plane.h"
 #include "coll/planes/tcp/tcp_way.h"
 
-/* ---- tcp_steps.c */
-
-struct rg_tcp_send {
-    int peer;
-    const char *from;
-    size_t nbytes;
-    size_t needs; /* receives complete before */
-};
-
-struct rg_tcp_recv {
-    int peer;
-    char *to;
-    size_t nbytes;
-    size_t needs;     /* sends complete before the reduction */
-    char *reduce_to;  /* NULL: the bytes are where they belong */
-    const char *with; /* reduce_to = (lower, higher) of `with` and what came */
-    bool with_first;  /* `with` is the first operand */
-    bool last;        /* scale's post and divisor apply */
-};
-
-/* One operation as its algorithm sees it. */
-struct rg_tcp_op {
-    uint64_t number;        /* 1, 2, ... */
-    struct rg_coll coll;
-    int n, me;
-    size_t esize, total;    /* bytes of an element, of the operation */
-    size_t *starts;         /* n + 1 of them: first element of each member's block; owned */
-    size_t *recv_starts;    /* alltoallv; behind starts */
-    enum rg_algorithm algorithm;
-    uint32_t chunk_nbytes;
-    size_t chunk, nsub;     /* elements at a time; chunks of the largest block */
-    const char *base;       /* this member's contribution */
-    char *acc;              /* where results grow: out, or work */
-    struct rg_store work, scratch;
-    char *zeros;            /* owned; what an alltoallv without in sends */
-    void (*send_step)(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *ret_send);
-    void (*recv_step)(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *ret_recv);
-    size_t nsends, nrecvs;
-    int shift;              /* of a ring */
-    bool scale_at_end;      /* post and divisor are applied to acc when all is done */
-};
-
-/* Choose the algorithm and prepare buffers. n is the same whenever op is used. 0, -EINVAL, -ENOMEM.
- * Does local work (scaling, copies). */
-int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, struct rg_tcp_way *way, int n,
-                    int me);
-/* What remains when all transfers are done. */
-void rg_tcp_op_end(struct rg_tcp_op *op);
-/* Reduce what came, as the receive says. */
-void rg_tcp_op_reduce(struct rg_tcp_op *op, const struct rg_tcp_recv *recv);
-/* Bytes that the header of a transfer between two members carries. */
-uint64_t rg_tcp_op_nbytes(const struct rg_tcp_op *op, int from, int to);
-void rg_tcp_op_fini(struct rg_tcp_op *op);
-
-/* A member's number, whatever was added to it. */
-static inline int rg_tcp_wrap(int member, int n)
-{
-    return ((member % n) + n) % n;
-}
-
-/* Chunk j of member b's block: its first element and how many. */
-static inline size_t rg_tcp_chunk(const struct rg_tcp_op *op, int b, size_t j, size_t *ret_count)
-{
-    size_t from = op->starts[b] + j * op->chunk, end = op->starts[b + 1];
-
-    from = from < end ? from : end;
-    *ret_count = end - from < op->chunk ? end - from : op->chunk;
-    return from;
-}
-
-/* ---- tcp_levels.c: RG_ALGORITHM_HALVING and RG_ALGORITHM_SCATTER */
-void rg_tcp_set_levels(struct rg_tcp_op *op);
-
-/* ---- tcp_link.c */
 enum { RG_TCP_STRIPE_NBYTES = 256 * 1024 };
 
 enum rg_tcp_state { RG_TCP_NONE, RG_TCP_DIALLING, RG_TCP_OPEN };
