@@ -215,12 +215,25 @@ static void guess_op(struct rg_progress *progress, const struct gathering *gathe
     }
 }
 
+/* Others have answered at different moments, and meanwhile an operation may have got done: then its
+ * ranks had all called it, and here it is not known any more. */
+static bool is_over_since(const struct rg_progress *progress, const struct rg_stall_op *op,
+                          int nmissing)
+{
+    return nmissing == 0 && !strchr(op->states, RG_STALL_OWES) &&
+           op->states[progress->view.ranks[0]] == RG_STALL_UNKNOWN;
+}
+
 static void guess(struct rg_progress *progress, const struct gathering *gathering,
                   struct rg_stall_facts *facts, bool *missing)
 {
     for (int i = 0; i < facts->nops; i++) {
+        int nmissing;
+
         memset(missing, true, (size_t) progress->team->nnodes * sizeof(*missing));
-        rg_order_missing(rg_multi_order(progress), facts->ops[i].name, missing);
+        nmissing = rg_order_missing(rg_multi_order(progress), facts->ops[i].name, missing);
+        if (is_over_since(progress, &facts->ops[i], nmissing))
+            continue;
         guess_op(progress, gathering, &facts->ops[i], missing, false);
         guess_op(progress, gathering, &facts->ops[i], missing, true);
     }
