@@ -384,8 +384,8 @@ def test_of_a_page_the_new_part_alone_is_asked_for(v1):
         query = dict(parse_qsl(urlsplit(handler.path).query))
         data = text[0][int(query['start']):int(query['end'])]
         asked.append(len(data))
+        text[0] += 'more & more\n'  # before the answer, which the next question follows at once
         handler.say(f'<html><pre>{html.escape(data)}</pre></html>', 200, 'text/html')
-        text[0] += 'more & more\n'
 
     v1.play('GET /node/c/u/', lambda h: h.say(
         '<html><a href="/node/c/u/user.pai.all/?start=-4096">x</a></html>', 200, 'text/html'))
