@@ -429,19 +429,17 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
     }
 }
 
-/* One shot, and two of what is small, are taken for doubling only if they save this. */
+/* Shots are taken for doubling only if they save this, times the crowding: their many frames each
+ * wake a rank. Two shots of what is not small are free of it, unless hosts share cores. */
 #define SHOTS_SAVE_NS 150000
 /* Hosts are near if an agreement's way there and back is shorter than this. */
 #define NEAR_NS 100000
-
-/* Three hosts and more to a core: it is busy long before a line is. */
-#define CROWDED_PCT 300
 
 /* Whether it sends no more bytes than an allreduce has to, or bytes are not what it waits for. */
 static bool is_frugal(const struct rg_model *model, const struct rg_model_task *task,
                       enum rg_model_direct way)
 {
-    bool may_double = task->nhosts == 2 || model->crowding_pct >= CROWDED_PCT;
+    bool may_double = task->nhosts == 2 || model->crowding_pct >= RG_MODEL_CROWDED_PCT;
 
     return way == RG_MODEL_DIRECT_TWO_SHOT || (way == RG_MODEL_DIRECT_DOUBLING && may_double);
 }
@@ -457,23 +455,35 @@ static uint64_t limit_ns(const struct rg_model *model, const struct rg_model_tas
     return agreed - agreed / 10;
 }
 
+/* What a way must win over doubling by, to be taken for it. */
+static uint64_t handicap_ns(const struct rg_model *model, const struct rg_model_task *task,
+                            enum rg_model_direct way)
+{
+    bool small = task->nbytes <= RG_MODEL_DIRECT_SMALL;
+
+    if (way == RG_MODEL_DIRECT_DOUBLING ||
+        (!small && model->crowding_pct < RG_MODEL_CROWDED_PCT))
+        return 0;
+    return crowded(model, SHOTS_SAVE_NS);
+}
+
 enum rg_model_direct rg_model_direct(const struct rg_model *model,
                                      const struct rg_model_task *task)
 {
     bool small = task->nbytes <= RG_MODEL_DIRECT_SMALL;
-    uint64_t least = small ? RG_MODEL_NEVER : limit_ns(model, task);
+    uint64_t limit = small ? RG_MODEL_NEVER : limit_ns(model, task), least = RG_MODEL_NEVER;
     enum rg_model_direct best = RG_MODEL_AGREED;
 
+    if (task->nbytes > RG_MODEL_DIRECT_MAX)
+        return RG_MODEL_AGREED;
     for (int w = RG_MODEL_DIRECT_DOUBLING; w < RG_MODEL_NDIRECT; w++) {
         enum rg_model_direct way = (enum rg_model_direct) w;
         uint64_t ns = rg_model_direct_ns(model, task, way);
+        uint64_t cost = ns < RG_MODEL_NEVER ? ns + handicap_ns(model, task, way) : ns;
 
-        if (small && way != RG_MODEL_DIRECT_DOUBLING && ns < RG_MODEL_NEVER)
-            ns += SHOTS_SAVE_NS;
-        if (task->nbytes <= RG_MODEL_DIRECT_MAX && ns < least &&
-            (small || is_frugal(model, task, way))) {
+        if (ns < limit && cost < least && (small || is_frugal(model, task, way))) {
             best = way;
-            least = ns;
+            least = cost;
         }
     }
     return best;

@@ -125,6 +125,7 @@ enum { RG_MODEL_CHUNK_MIN = 32 * 1024, RG_MODEL_CHUNK_MAX = 1024 * 1024 };
 enum {
     RG_MODEL_ALPHA_MAX_NS = 2000000000,
     RG_MODEL_RATE_MAX_PS = 1000000,
+    RG_MODEL_CROWDED_PCT = 300, /* three hosts and more to a core, which is busy before a line is */
     RG_MODEL_CROWDING_MAX_PCT = 100000
 };
 
@@ -174,12 +175,13 @@ uint64_t rg_model_agreement_ns(const struct rg_model *model, int nhosts, int fan
 uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_task *task,
                             enum rg_model_direct way);
 /* The quickest way. What is small goes directly at least by doubling; shots must save 0.15 ms
- * there, as each of their frames wakes a rank, which perhaps shares its cores. What is not small
- * goes by ways that send no more bytes than they must, as several operations may be on the line at
- * once: doubling between two hosts, two shots among more, or either where three hosts and more
- * share a core, which is busy long before a line is; and if it saves a tenth of the time, as the
- * prediction is not better than that. Beyond the middle size it does so only among hosts that are
- * 0.05 ms or more apart. */
+ * there, times the crowding, as each of their frames wakes a rank, which perhaps shares its cores.
+ * Where three hosts and more share a core they must save it also of what is not small. This goes by
+ * ways that send no more bytes than they must, as several operations may be on the line at once:
+ * doubling between two hosts, two shots among more, or either where three hosts and more share a
+ * core, which is busy long before a line is; and if it saves a tenth of the time, as the prediction
+ * is not better than that. Beyond the middle size it does so only among hosts that are 0.05 ms or
+ * more apart. */
 enum rg_model_direct rg_model_direct(const struct rg_model *model,
                                      const struct rg_model_task *task);
 

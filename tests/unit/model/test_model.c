@@ -193,6 +193,24 @@ static enum rg_model_direct way_of(const struct rg_model *model, int nhosts, siz
     return rg_model_direct(model, &task);
 }
 
+/* The more of them share a core, the more shots must save, which wake so many. */
+static void hosts_that_share_cores_take_doubling(void **unused)
+{
+    struct rg_model near = rg_model_assumed, middle = rg_model_assumed;
+
+    (void) unused;
+    middle.net.alpha_ns = 200000;
+    middle.net.beta_ps = 4500;
+    assert_int_equal(way_of(&middle, 8, 4), RG_MODEL_DIRECT_ONE_SHOT);
+    assert_int_equal(way_of(&middle, 8, 65536), RG_MODEL_DIRECT_TWO_SHOT);
+    near.crowding_pct = middle.crowding_pct = 400;
+    assert_int_equal(way_of(&near, 8, 65536), RG_MODEL_DIRECT_DOUBLING);
+    assert_int_equal(way_of(&middle, 8, 4), RG_MODEL_DIRECT_DOUBLING);
+    assert_int_equal(way_of(&middle, 8, 65536), RG_MODEL_DIRECT_DOUBLING);
+    middle.net.alpha_ns = 1000000;
+    assert_int_equal(way_of(&middle, 8, 4), RG_MODEL_DIRECT_ONE_SHOT);
+}
+
 static void what_saves_the_agreement_goes_directly(void **unused)
 {
     struct rg_model near = rg_model_assumed, far = rg_model_assumed;
@@ -228,9 +246,6 @@ static void what_saves_the_agreement_goes_directly(void **unused)
     assert_int_equal(way_of(&near, 3, 16384), RG_MODEL_DIRECT_DOUBLING);
     assert_int_equal(way_of(&near, 2, 65536), RG_MODEL_DIRECT_DOUBLING);
     assert_int_equal(way_of(&near, 4, 65536), RG_MODEL_DIRECT_TWO_SHOT);
-    near.crowding_pct = 400;
-    assert_int_equal(way_of(&near, 8, 65536), RG_MODEL_DIRECT_DOUBLING);
-    near.crowding_pct = 100;
     near.net.alpha_ns = 49000;
     assert_int_equal(way_of(&near, 4, 262144), RG_MODEL_AGREED);
     near.net.alpha_ns = 50000;
@@ -358,6 +373,7 @@ int main(void)
         cmocka_unit_test(the_choice_goes_from_few_messages_to_few_bytes),
         cmocka_unit_test(ranks_of_a_host_share_its_line),
         cmocka_unit_test(a_jobs_operation_is_the_sum_of_its_steps),
+        cmocka_unit_test(hosts_that_share_cores_take_doubling),
         cmocka_unit_test(what_saves_the_agreement_goes_directly),
         cmocka_unit_test(many_ranks_of_a_host_prefer_to_agree),
         cmocka_unit_test(a_file_is_read_as_it_was_written),

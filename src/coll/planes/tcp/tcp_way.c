@@ -149,13 +149,18 @@ uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t 
     struct rg_model model = way->model;
     uint64_t alpha_ns = round_trip_ns / 2;
     enum rg_model_direct best, slow;
+    bool crowded;
 
     if (way->wanted[RG_MODEL_ALLREDUCE] != RG_ALGORITHM_AUTO)
         return nbytes <= RG_MODEL_DIRECT_SMALL ? RG_DIRECT_DOUBLING : RG_DIRECT_NOT;
-    if (!way->given && alpha_ns > 0 && (way->nsurveys == 0 || alpha_ns > model.net.alpha_ns))
-        model.net.alpha_ns = (uint32_t) (alpha_ns < RG_NS_PER_S ? alpha_ns : RG_NS_PER_S);
     if (!way->given && way->crowding_pct > model.crowding_pct)
         model.crowding_pct = way->crowding_pct;
+    /* Other connections have measured another way. The longer one counts; where hosts share cores
+     * the shorter one, as what an answer waited for a core is not the network's. */
+    crowded = model.crowding_pct >= RG_MODEL_CROWDED_PCT;
+    if (!way->given && alpha_ns > 0 &&
+        (way->nsurveys == 0 || (alpha_ns > model.net.alpha_ns) != crowded))
+        model.net.alpha_ns = (uint32_t) (alpha_ns < RG_NS_PER_S ? alpha_ns : RG_NS_PER_S);
     best = rg_model_direct(&model, &task);
     if (way->knows_rate)
         return (uint8_t) best;

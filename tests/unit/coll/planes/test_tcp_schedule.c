@@ -200,6 +200,16 @@ static void hosts_that_share_cores_take_doubling(void **unused)
     assert_int_equal(rg_tcp_way_direct(&way, 65536, 200000), RG_DIRECT_TWO_SHOT);
     way.knows_rate = true;
     assert_int_equal(rg_tcp_way_direct(&way, 65536, 200000), RG_DIRECT_DOUBLING);
+    /* What they have learnt may be a core's delay, not the network's. */
+    way.nsurveys = 1;
+    way.model.net.alpha_ns = 1000000;
+    assert_int_equal(rg_tcp_way_direct(&way, 4, 200000), RG_DIRECT_DOUBLING);
+    assert_int_equal(rg_tcp_way_direct(&way, 4, 2000000), RG_DIRECT_ONE_SHOT);
+    way.crowding_pct = 100;
+    assert_int_equal(rg_tcp_way_direct(&way, 4, 200000), RG_DIRECT_ONE_SHOT);
+    way.crowding_pct = 400;
+    way.model.net.alpha_ns = rg_model_assumed.net.alpha_ns;
+    way.nsurveys = 0;
     way.given = true; /* the file says what there is */
     assert_int_equal(rg_tcp_way_direct(&way, 65536, 200000), RG_DIRECT_TWO_SHOT);
     team.between.crowding_pct = UINT_MAX;
