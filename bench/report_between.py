@@ -20,11 +20,36 @@ Above one rank's step is what communication adds to it. *iperf3* is how long the
 allreduce of all gradients sends take at the rate of iperf3's slowest stream, when no rank is beside
 it. That much TCP alone needs of these cores.
 """
-BOUND = """Two cores train for all hosts here and carry their network too, so exchanging and
-computing take time from each other. A profile of one rank of *mlp* on 2x1 (perf, 2026-11-27, beside
-other work) has 44 % of its time in the kernel, for the network above all, and 28 % in OpenBLAS. All
-ranks have `OMP_NUM_THREADS=1`: where those of other hosts had more, idle threads of OpenBLAS took
-turns with them, and one run in three took 6 ms more for each step.
+BOUND = """\
+Two cores train for all hosts here and carry their network too, so exchanging and computing take
+time from each other. Where the time of both cores goes in a step of *mlp* on 2x1 (perf, 2026-11-28,
+nothing else at work):
+
+| ms of two cores | alone | Reigen | gloo |
+|---|---|---|---|
+| OpenBLAS | 4.0 | 4.7 | 4.9 |
+| PyTorch, Python, the C library | 2.2 | 4.4 | 7.4 |
+| Reigen's and gloo's own code | - | 1.0 | 0.2 |
+| the kernel | 0.1 | 5.2 | 8.2 |
+| the program that delays packets | - | 2.1 | 2.9 |
+| nothing | 0.0 | 0.4 | 3.1 |
+
+iperf3 takes 6.5 to 7.6 ms of two cores for such bytes, delays included, and Reigen's network 7.3.
+So hardly anything is left to win there. Most of the rest is computing that takes longer beside it,
+as caches have the network's data in between. With large layers the bytes are nearly all: what
+iperf3 takes is close to 0.6 of the best peer's or above. The convolutional net takes new memory
+from the kernel in each step, and so 5 to 20 ms more in one run than in another, alone too. That is
+as much as its gradients take.
+
+All ranks have `OMP_NUM_THREADS=1`: where those of other hosts had more, idle threads of OpenBLAS
+took turns with them, and one run in three took 6 ms more for each step.
+"""
+LINE_BOUND = """\
+Where two cores are the bound, not the line, an allreduce of 64 MiB cannot be quite as quick as
+iperf3. That sends the same 128 KiB again and again, and its receiver reads nothing of it. On 4x1 at
+10 Gb/s (perf, 2026-11-28) the kernel takes 0.56 ns of a core for each byte that an allreduce sends,
+and 0.64 for iperf3's. The sums take 13 % of the time besides. Where hosts have several ranks, each
+tensor is also reduced and handed out inside the host.
 """
 MANY_BOUND = """\
 Two round trips cannot be reached on this line: of 300 KiB among four hosts each must send 460,800
@@ -271,6 +296,8 @@ def render(raw, where):
     sections = []
     for network in raw['networks']:
         sections += network_section(r, network, where)
+    if any(key[0] == 'iperf' for key in r.values):
+        sections += ['## What stops 64 MiB', '', LINE_BOUND]
     sections += rest_table(r, 'many', 'Many tensors at once, us', ('reigen', *PEERS), time_text)
     if any(key[0] == 'many' for key in r.values):
         sections.append(MANY_BOUND)

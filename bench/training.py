@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-WARM, STEPS_MIN, STEPS_MAX = 8, 10, 400
+WARM, STEPS_MIN, STEPS_MAX = 8, 20, 400
 
 
 def linear_stack(*sizes):
