@@ -352,9 +352,9 @@ def versions(absent):
                                          'print(torch.__version__)'], capture_output=True,
                                         text=True, check=False).stdout.strip()
     if 'cmpi5' not in absent:
-        done = subprocess.run([OPENMPI5 / 'bin/ompi_info', '--parsable', '--version'],
+        done = subprocess.run([OPENMPI5 / 'bin/ompi_info', '--version'],
                               capture_output=True, text=True, check=False)
-        match = re.search(r'ompi:version:full:(.*)', done.stdout)
+        match = re.match(r'Open MPI v(\S+)', done.stdout)
         found['openmpi5'] = match[1] if match else '5'
         found['xhc'] = has_xhc()
     return found
