@@ -215,25 +215,28 @@ static void guess_op(struct rg_progress *progress, const struct gathering *gathe
     }
 }
 
-/* Others have answered at different moments, and meanwhile an operation may have got done: then its
- * ranks had all called it, and here it is not known any more. */
-static bool is_over_since(const struct rg_progress *progress, const struct rg_stall_op *op,
-                          int nmissing)
+/* By node: who is behind with this operation, as far as nobody has said so himself. Others have
+ * answered at different moments, and meanwhile it may have got done here: then only who does not
+ * answer may still be behind. */
+static void find_missing(struct rg_progress *progress, const struct gathering *gathering,
+                         const struct rg_stall_op *op, bool *missing)
 {
-    return nmissing == 0 && !strchr(op->states, RG_STALL_OWES) &&
-           op->states[progress->view.ranks[0]] == RG_STALL_UNKNOWN;
+    const struct rg_team *team = progress->team;
+    int nmissing;
+
+    memset(missing, true, (size_t) team->nnodes * sizeof(*missing));
+    nmissing = rg_order_missing(rg_multi_order(progress), op->name, missing);
+    if (!rg_stall_op_is_over(op, progress->view.ranks[0], nmissing))
+        return;
+    for (int node = 0; node < team->nnodes; node++)
+        missing[node] = node != team->node && !gathering->answers[node];
 }
 
 static void guess(struct rg_progress *progress, const struct gathering *gathering,
                   struct rg_stall_facts *facts, bool *missing)
 {
     for (int i = 0; i < facts->nops; i++) {
-        int nmissing;
-
-        memset(missing, true, (size_t) progress->team->nnodes * sizeof(*missing));
-        nmissing = rg_order_missing(rg_multi_order(progress), facts->ops[i].name, missing);
-        if (is_over_since(progress, &facts->ops[i], nmissing))
-            continue;
+        find_missing(progress, gathering, &facts->ops[i], missing);
         guess_op(progress, gathering, &facts->ops[i], missing, false);
         guess_op(progress, gathering, &facts->ops[i], missing, true);
     }

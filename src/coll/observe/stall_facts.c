@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 
+#define REPLACED '?'
 #define NAMES_SHOWN 6
 #define SETS_SHOWN 8    /* lines of ranks that owe, and wait in, different operations */
 #define DETAILS_SHOWN 4
@@ -43,7 +44,7 @@ static void clean(char *name)
 {
     for (; *name; name++) {
         if ((unsigned char) *name < ' ')
-            *name = '?';
+            *name = REPLACED;
     }
 }
 
@@ -80,6 +81,12 @@ struct rg_stall_op *rg_stall_facts_op(struct rg_stall_facts *facts, const char *
     if (op)
         rg_steal_ptr(&copy);
     return op;
+}
+
+bool rg_stall_op_is_over(const struct rg_stall_op *op, int here, int nmissing)
+{
+    return nmissing == 0 && op->states[here] == RG_STALL_UNKNOWN &&
+           !strchr(op->states, RG_STALL_OWES) && !strchr(op->name, REPLACED);
 }
 
 /* --- as text ---------------------------------------------------------------------------------- */

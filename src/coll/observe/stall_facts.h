@@ -59,6 +59,11 @@ void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, in
                         struct rg_buf *out);
 void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, const char *text);
 
+/* Whether the operation has got done since nodes have told of it: no rank owes it, `here`, a rank
+ * of the node that knows what was offered, is not in it, and of the nodes none (nmissing) lacks it.
+ * A name in which a character was replaced is not found there: false. */
+bool rg_stall_op_is_over(const struct rg_stall_op *op, int here, int nmissing);
+
 /* For people, of operations that have waited so long: "Rank 0 has not called allgather.acc; it
  * waits in allreduce.loss.", a line for each kind of rank; a line that says "deadlock" where ranks
  * wait for each other; and lines about the processes of missing ranks that do not wait. Nothing:

@@ -93,6 +93,30 @@ static void a_deadlock_needs_ranks_that_wait_for_each_other(void **state)
     rg_stall_facts_fini(&facts);
 }
 
+static bool is_over(const char *name, const char *states, int here, int nmissing)
+{
+    struct rg_stall_facts facts;
+    bool over;
+
+    assert_int_equal(rg_stall_facts_init(&facts, (int) strlen(states), NULL), 0);
+    set(&facts, name, 2000, states);
+    over = rg_stall_op_is_over(&facts.ops[0], here, nmissing);
+    rg_stall_facts_fini(&facts);
+    return over;
+}
+
+/* Leaders answer one after another. */
+static void what_got_done_meanwhile_is_owed_by_nobody(void **state)
+{
+    (void) state;
+    assert_true(is_over("allreduce.x", "?ww?", 0, 0));
+    assert_true(is_over("allreduce.x", "ww?", 2, 0));
+    assert_false(is_over("allreduce.x", "?ww?", 0, 1)); /* someone's offer is missing */
+    assert_false(is_over("allreduce.x", "?wo?", 0, 0)); /* a rank says that it owes it */
+    assert_false(is_over("allreduce.x", "www?", 0, 0)); /* this node waits for it, too */
+    assert_false(is_over("allreduce.\n", "?ww?", 0, 0)); /* it may be known by another name */
+}
+
 static void what_a_node_says_is_understood_elsewhere(void **state)
 {
     static const int theirs[] = { 1, 3 };
@@ -147,6 +171,7 @@ int main(void)
         cmocka_unit_test(ranks_are_put_together_and_numbered_as_in_the_job),
         cmocka_unit_test(a_group_is_named_for_people_but_not_in_the_list_for_programs),
         cmocka_unit_test(a_deadlock_needs_ranks_that_wait_for_each_other),
+        cmocka_unit_test(what_got_done_meanwhile_is_owed_by_nobody),
         cmocka_unit_test(what_a_node_says_is_understood_elsewhere),
         cmocka_unit_test(what_a_node_says_of_processes_leaves_room_for_operations),
     };
