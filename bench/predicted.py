@@ -23,14 +23,15 @@ CORES = 2
 NEAR = 0.2
 #: name: what is tried. base_ns is alpha without the line's delay. Where there are more ranks than
 #: cores, all but the line takes crowding_pct of ranks by cores.
-GRID = {'base_ns': (1000, 3000, 5000, 10000), 'message_ns': (5000, 8000, 11000, 15000),
-        'copy_ps': (200, 300, 400, 600), 'gamma_ps': (50, 100),
+GRID = {'base_ns': (500, 1000, 3000, 5000, 10000), 'message_ns': (5000, 8000, 11000, 15000),
+        'copy_ps': (100, 200, 300, 400, 600), 'gamma_ps': (25, 50, 100),
         'crowding_pct': (50, 75, 100, 125, 150)}
 TEXT = """\
 Beta is the rate here that iperf3 reached on the same line, and alpha the line's delay and
 {base_us:g} us more. This and the rest are fitted, the same for all {rows} rows: message
 {message_us:g} us, copy {copy_ps} ps and reduction {gamma_ps} ps per byte; where there are more
-ranks than cores, {crowding:g} x ranks / cores times all of it, at least once. **{near} of {rows}**
+ranks than cores, all of it is multiplied by {crowding:g} x ranks / cores, but by 1 at least.
+**{near} of {rows}**
 predictions are within a fifth of what was [measured](benchmarks-hosts.md); the mean error is
 {error:.0%}. The table has predicted by measured.
 """

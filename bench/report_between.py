@@ -18,7 +18,7 @@ MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 
 ABOVE = """\
 Above one rank's step is what communication adds to it. *iperf3* is how long the bytes that an
 allreduce of all gradients sends take at the rate of iperf3's slowest stream, when no rank is beside
-it. That much TCP alone needs of these cores.
+it.
 """
 BOUND = """\
 Two cores train for all hosts here and carry their network too, so exchanging and computing take
@@ -34,22 +34,24 @@ nothing else at work):
 | the program that delays packets | - | 2.1 | 2.9 |
 | nothing | 0.0 | 0.4 | 3.1 |
 
-iperf3 takes 6.5 to 7.6 ms of two cores for such bytes, delays included, and Reigen's network 7.3.
-So hardly anything is left to win there. Most of the rest is computing that takes longer beside it,
-as caches have the network's data in between. With large layers the bytes are nearly all: what
-iperf3 takes is close to 0.6 of the best peer's or above. The convolutional net takes new memory
-from the kernel in each step, and so 5 to 20 ms more in one run than in another, alone too. That is
-as much as its gradients take.
+For such bytes iperf3 takes 3.2 to 3.8 ms of both cores, so 6.5 to 7.6 in the table's measure. The
+kernel and the delaying program take 7.3 in Reigen's hands. So hardly anything is left to win there.
+Computing takes 2.9 ms longer than alone: 0.7 in OpenBLAS, and 2.2 in PyTorch, Python and the C
+library. Reigen's own code, its sums included, takes 1.0.
+
+With large layers the bytes are nearly all. On 4x1 iperf3 alone takes longer than the limit, and on
+2x1 it leaves 1.4 ms of 42.0. The convolutional net takes new memory from the kernel in each step.
+It takes 5 to 20 ms more in one run than in another, also alone, and its gradients take about 10.
 
 All ranks have `OMP_NUM_THREADS=1`: where those of other hosts had more, idle threads of OpenBLAS
 took turns with them, and one run in three took 6 ms more for each step.
 """
 LINE_BOUND = """\
-Where two cores are the bound, not the line, an allreduce of 64 MiB cannot be quite as quick as
-iperf3. That sends the same 128 KiB again and again, and its receiver reads nothing of it. On 4x1 at
-10 Gb/s (perf, 2026-11-28) the kernel takes 0.56 ns of a core for each byte that an allreduce sends,
-and 0.64 for iperf3's. The sums take 13 % of the time besides. Where hosts have several ranks, each
-tensor is also reduced and handed out inside the host.
+At 10 Gb/s two cores are the bound, not the line. On 4x1 (perf, 2026-11-28) the kernel takes 0.56 ns
+of a core for each byte that an allreduce sends, and 0.64 for iperf3's. The sums take another 13 %
+of an allreduce's time. Of iperf3's bytes nobody makes anything. On 2x2 the two ranks of a host add
+up their tensors first, and share the result in the end. That too is done by the same two cores, and
+iperf3 beside it has nothing like it.
 """
 MANY_BOUND = """\
 Two round trips cannot be reached on this line: of 300 KiB among four hosts each must send 460,800

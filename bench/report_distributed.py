@@ -54,7 +54,7 @@ def tables(found):
     if found['allreduce']:
         lines += [f'## torch.distributed, {found["np"]} ranks', '',
                   f'all_reduce of PyTorch {found["torch"]}, waited for. "PyTorch itself" is the '
-                  'time of a group that does nothing.', '',
+                  'time of a group that does nothing. Ratios are medians of each round\'s own.', '',
                   '| us | reigen | gloo | hvd | PyTorch itself | to gloo | to hvd |',
                   '|---|---|---|---|---|---|---|']
         for nbytes, row in found['allreduce'].items():

@@ -429,8 +429,8 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
     }
 }
 
-/* Shots are taken for doubling only if they save this, times the crowding: their many frames each
- * wake a rank. Two shots of what is not small are free of it, unless hosts share cores. */
+/* Shots are taken instead of doubling only if they save this, times the crowding: their many frames
+ * each wake a rank. Two shots of larger tensors need not, unless three hosts share a core. */
 #define SHOTS_SAVE_NS 150000
 /* Hosts are near if an agreement's way there and back is shorter than this. */
 #define NEAR_NS 100000
@@ -455,7 +455,7 @@ static uint64_t limit_ns(const struct rg_model *model, const struct rg_model_tas
     return agreed - agreed / 10;
 }
 
-/* What a way must win over doubling by, to be taken for it. */
+/* What a way must save to be taken instead of doubling. */
 static uint64_t handicap_ns(const struct rg_model *model, const struct rg_model_task *task,
                             enum rg_model_direct way)
 {

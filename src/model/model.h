@@ -176,7 +176,7 @@ uint64_t rg_model_direct_ns(const struct rg_model *model, const struct rg_model_
                             enum rg_model_direct way);
 /* The quickest way. What is small goes directly at least by doubling; shots must save 0.15 ms
  * there, times the crowding, as each of their frames wakes a rank, which perhaps shares its cores.
- * Where three hosts and more share a core they must save it also of what is not small. This goes by
+ * Where three hosts and more share a core they must save it for larger tensors, too. Those go by
  * ways that send no more bytes than they must, as several operations may be on the line at once:
  * doubling between two hosts, two shots among more, or either where three hosts and more share a
  * core, which is busy long before a line is; and if it saves a tenth of the time, as the prediction

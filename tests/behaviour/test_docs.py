@@ -263,7 +263,7 @@ MEASURED = {
     'allreduce of 1 MiB from Python, 2 ranks': ('## Allreduce, 2 ranks', 1, '1 MiB'),
     'allreduce of 1 MiB from C, 4 ranks': ('## Allreduce, 4 ranks', 0, '1 MiB'),
     'training step, large layers, 2 ranks': ('## Training steps, 2 ranks', 0, 'large layers'),
-    'training step, convolutional, 4 ranks': ('## Training steps, 4 ranks', 0, 'convolutional'),
+    'training step, convolutional, 2 ranks': ('## Training steps, 2 ranks', 0, 'convolutional'),
 }
 PEERS = {'torch.distributed': 'torch.distributed', 'Horovod over MPI': 'Horovod, MPI',
          '`MPI_Allreduce`': 'C MPI_Allreduce', 'mpirun': 'mpirun'}
@@ -285,6 +285,29 @@ def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
                  for p in table[name]['for comparison'].split(', ')]
         wanted[name] = {'Reigen': ours, 'for comparison':
                         ', '.join(f'{peer} {cells[PEERS[peer]]}' for peer in peers)}
+    assert table == wanted
+
+
+#: The README's second table: its unit, and where docs/benchmarks-hosts.md has it.
+BETWEEN = {
+    'allreduce of 4 B, C': ('## 10 Gb/s + 0.1 ms', '4x1, 4 B', 'us'),
+    'allreduce of 1 MiB, C': ('## 10 Gb/s + 0.1 ms', '4x1, 1 MiB', 'us'),
+    'training step, many layers': ('## Training steps at 10 Gb/s + 0.1 ms, ms '
+                                   '(alone: as many single processes)', '4x1, deep', 'ms'),
+}
+BETWEEN_PEERS = {'gloo': 'gloo', '`MPI_Allreduce` over TCP': 'MPI', 'torch.distributed': 'gloo',
+                 'without any exchange': 'alone'}
+
+
+def test_the_figures_between_hosts_are_those_of_their_page():
+    page = (ROOT / 'docs/benchmarks-hosts.md').read_text()
+    table, wanted = rows((ROOT / 'README.md').read_text(), '## How fast it is', 1), {}
+    for name, (heading, row, unit) in BETWEEN.items():
+        cells = rows(page, heading)[row]
+        peers = [re.match(r'(.*?) [\d.,]+ \w\w$', p)[1]
+                 for p in table[name]['for comparison'].split(', ')]
+        wanted[name] = {'Reigen': f'{cells["Reigen"]} {unit}', 'for comparison': ', '.join(
+            f'{peer} {cells[BETWEEN_PEERS[peer]]} {unit}' for peer in peers)}
     assert table == wanted
 
 

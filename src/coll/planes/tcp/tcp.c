@@ -115,7 +115,7 @@ static int cut(struct iovec iov[PIECES_MAX], void *head, size_t head_nbytes,
     /* A stripe is longer than a header. */
     most -= n > 0 ? iov[0].iov_len : 0;
     left = left < most ? left : most;
-    return left > 0 ? n + rg_tcp_area_cut(&rest, left, iov + n, PIECES_MAX - n) : n;
+    return left > 0 ? n + rg_tcp_area_cut(&rest, left, PIECES_MAX - n, iov + n) : n;
 }
 
 _Static_assert(RG_TCP_STRIPE_NBYTES > sizeof(struct header), "a header is in one stripe");

@@ -65,7 +65,7 @@ char *rg_tcp_area_at(const struct rg_tcp_place *place, size_t *ret_nbytes)
     return area->pieces[i].at + (place->offset - area->pieces[i].offset);
 }
 
-int rg_tcp_area_cut(const struct rg_tcp_place *place, size_t nbytes, struct iovec *ret_iov, int n)
+int rg_tcp_area_cut(const struct rg_tcp_place *place, size_t nbytes, int n, struct iovec *ret_iov)
 {
     const struct rg_tcp_area *area = place->area;
     size_t from = place->offset, to = from + nbytes;

@@ -46,6 +46,6 @@ void rg_tcp_area_fini(struct rg_tcp_area *area);
  * bytes are wanted, all within the area; more than none. */
 char *rg_tcp_area_at(const struct rg_tcp_place *place, size_t *ret_nbytes);
 /* The next bytes there, at most nbytes and at most n pieces; how many pieces they are. */
-int rg_tcp_area_cut(const struct rg_tcp_place *place, size_t nbytes, struct iovec *ret_iov, int n);
+int rg_tcp_area_cut(const struct rg_tcp_place *place, size_t nbytes, int n, struct iovec *ret_iov);
 
 #endif

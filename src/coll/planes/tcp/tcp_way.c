@@ -155,7 +155,7 @@ uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t 
         return nbytes <= RG_MODEL_DIRECT_SMALL ? RG_DIRECT_DOUBLING : RG_DIRECT_NOT;
     if (!way->given && way->crowding_pct > model.crowding_pct)
         model.crowding_pct = way->crowding_pct;
-    /* Other connections have measured another way. The longer one counts; where hosts share cores
+    /* Other connections have measured another delay. The longer one counts; where hosts share cores
      * the shorter one, as what an answer waited for a core is not the network's. */
     crowded = model.crowding_pct >= RG_MODEL_CROWDED_PCT;
     if (!way->given && alpha_ns > 0 &&

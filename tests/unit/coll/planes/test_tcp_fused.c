@@ -262,7 +262,7 @@ static void an_area_counts_through_its_pieces(void **unused)
         assert_ptr_equal(rg_tcp_area_at(&(struct rg_tcp_place){ &area, i }, &nbytes), at);
         assert_int_equal(nbytes, i < 8 ? 3 : i < 10 ? 10 - i : i < 11 ? 1 : i < 13 ? 3 : 16 - i);
     }
-    assert_int_equal(rg_tcp_area_cut(&(struct rg_tcp_place){ &area, 9 }, 4, iov, 4), 3);
+    assert_int_equal(rg_tcp_area_cut(&(struct rg_tcp_place){ &area, 9 }, 4, 4, iov), 3);
     assert_ptr_equal(iov[0].iov_base, memory + 59);
     assert_int_equal(iov[0].iov_len, 1);
     assert_ptr_equal(iov[1].iov_base, memory + 7);
@@ -270,7 +270,7 @@ static void an_area_counts_through_its_pieces(void **unused)
     assert_ptr_equal(iov[2].iov_base, memory + 20);
     assert_int_equal(iov[2].iov_len, 2);
     /* No more than there is room for. */
-    assert_int_equal(rg_tcp_area_cut(&(struct rg_tcp_place){ &area, 0 }, 16, iov, 2), 2);
+    assert_int_equal(rg_tcp_area_cut(&(struct rg_tcp_place){ &area, 0 }, 16, 2, iov), 2);
     assert_int_equal(iov[0].iov_len + iov[1].iov_len, 11);
     /* It is used again. */
     assert_int_equal(rg_tcp_area_clear(&area, 1), 0);
