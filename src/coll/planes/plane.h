@@ -131,7 +131,7 @@ struct rg_plane_ops {
     /* One rank of each node: how an allreduce of so many bytes that comes again goes best without
      * agreeing on each use, over TCP (far/far.h), enum rg_direct_way; NOT: by this plane, agreed.
      * round_trip_ns: of leaders, 0: not known. One member decides for all. NULL: NOT. */
-    uint8_t (*direct_way)(const void *state, size_t nbytes, uint64_t round_trip_ns);
+    uint8_t (*direct_way)(void *state, size_t nbytes, uint64_t round_trip_ns);
 
     /* ---- wiring up later: of a plane that may not be needed at all */
     /* Before its first operation each member gives so many bytes, and exec gathers those of all

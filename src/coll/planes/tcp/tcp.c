@@ -293,10 +293,16 @@ static int score(const void *state, const struct rg_plane_task *task)
     return SCORE;
 }
 
-static uint8_t direct_way(const void *state, size_t nbytes, uint64_t round_trip_ns)
+static uint8_t direct_way(void *state, size_t nbytes, uint64_t round_trip_ns)
 {
-    const struct tcp *tcp = state;
+    struct tcp *tcp = state;
 
+    if (tcp->way.round_trip_ns != round_trip_ns) {
+        tcp->way.round_trip_ns = round_trip_ns;
+        pthread_mutex_lock(&tcp->shown_lock);
+        tcp->shown.round_trip_ns = round_trip_ns;
+        pthread_mutex_unlock(&tcp->shown_lock);
+    }
     return rg_tcp_way_direct(&tcp->way, nbytes, round_trip_ns);
 }
 

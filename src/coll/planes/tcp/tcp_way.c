@@ -306,11 +306,11 @@ static void print_source(const struct rg_tcp_way *way, struct rg_buf *text)
 /* Where the ways of allreduces change that come again. */
 static void print_direct(const struct rg_tcp_way *way, struct rg_buf *text)
 {
-    uint8_t before = rg_tcp_way_direct(way, 0, 0);
+    uint8_t before = rg_tcp_way_direct(way, 0, way->round_trip_ns);
 
     rg_buf_printf(text, "an allreduce that comes again goes directly: by ");
     for (size_t nbytes = 4; nbytes <= RG_MODEL_DIRECT_MAX; nbytes *= 2) {
-        uint8_t now = rg_tcp_way_direct(way, nbytes * 2, 0);
+        uint8_t now = rg_tcp_way_direct(way, nbytes * 2, way->round_trip_ns);
 
         if (now == before)
             continue;

@@ -44,6 +44,7 @@ struct rg_tcp_way {
     int nhosts, ranks_per_host;              /* of the members */
     int job_ranks_per_host;
     unsigned crowding_pct;                   /* the team's */
+    uint64_t round_trip_ns;                  /* of leaders, as it was told last, for people */
     enum rg_plane_scope scope;
     int nsockets;                            /* of each pair */
     bool sockets_given;                      /* no survey changes their number */

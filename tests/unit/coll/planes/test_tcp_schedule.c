@@ -8,6 +8,7 @@
 
 #include <limits.h>
 
+#include "base/buf.h"
 #include "coll/planes/tcp/tcp_op.h"
 #include "coll/team/team.h"
 
@@ -181,6 +182,14 @@ static void schedules_take_what_the_model_says(void **unused)
     free(memory);
 }
 
+static void assert_printed(struct rg_tcp_way *way, const char *words)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    rg_tcp_way_print(way, &text);
+    assert_non_null(strstr(rg_buf_text(&text), words));
+}
+
 /* Leaders that share cores wake each other less by doubling; bytes count where the line is slow. */
 static void hosts_that_share_cores_take_doubling(void **unused)
 {
@@ -205,6 +214,10 @@ static void hosts_that_share_cores_take_doubling(void **unused)
     way.model.net.alpha_ns = 1000000;
     assert_int_equal(rg_tcp_way_direct(&way, 4, 200000), RG_DIRECT_DOUBLING);
     assert_int_equal(rg_tcp_way_direct(&way, 4, 2000000), RG_DIRECT_ONE_SHOT);
+    way.scope = RG_SCOPE_LEADERS;
+    assert_printed(&way, "goes directly: by one shot up to");
+    way.round_trip_ns = 200000;
+    assert_printed(&way, "goes directly: by doubling up to");
     way.crowding_pct = 100;
     assert_int_equal(rg_tcp_way_direct(&way, 4, 200000), RG_DIRECT_ONE_SHOT);
     way.crowding_pct = 400;
