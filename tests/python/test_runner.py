@@ -215,7 +215,7 @@ safe_shell_exec.execute(f'sleep 300 & echo $! >{pid}.new; mv {pid}.new {pid}; tr
 def running(pid):
     try:
         return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
