@@ -39,9 +39,10 @@ kernel and the delaying program take 7.3 in Reigen's hands. So hardly anything i
 Computing takes 2.9 ms longer than alone: 0.7 in OpenBLAS, and 2.2 in PyTorch, Python and the C
 library. Reigen's own code, its sums included, takes 1.0.
 
-With large layers the bytes are nearly all. On 4x1 iperf3 alone takes longer than the limit, and on
-2x1 it leaves 1.4 ms of 42.0. The convolutional net takes new memory from the kernel in each step.
-It takes 5 to 20 ms more in one run than in another, also alone, and its gradients take about 10.
+With large layers the bytes are nearly all. In the runs of 2026-11-28 iperf3 alone took longer than
+the limit on 4x1, and on 2x1 it left 1.4 ms of 42.0. The convolutional net takes new memory from the
+kernel in each step. Alone it took 44 to 67 ms from run to run on 2x1, and 110 to 146 on 4x1. That
+is a wider range than what its gradients take.
 
 All ranks have `OMP_NUM_THREADS=1`: where those of other hosts had more, idle threads of OpenBLAS
 took turns with them, and one run in three took 6 ms more for each step.

@@ -295,8 +295,8 @@ static int post_more(struct rg_progress *progress)
     return post_fused(progress, run->colls + from, n);
 }
 
-/* Very many small tensors between nodes in one piece: two copies cost no more than what each piece
- * of memory costs on its way through exec and the kernel. */
+/* Very many small tensors between nodes in one piece: two copies, where each would else go through
+ * exec and the kernel as a piece of its own. */
 static int post_packed(struct rg_progress *progress, size_t nbytes)
 {
     struct rg_run *run = progress->run;

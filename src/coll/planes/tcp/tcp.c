@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/buf.h"
 #include "base/time.h"
 #include "coll/net/listener.h"
 #include "coll/planes/common.h"
@@ -58,7 +59,8 @@ struct tcp {
     bool active, dead;
     bool surveys;            /* op is a survey, next comes after it */
     struct rg_coll *next;    /* owned */
-    int nnext, next_capacity;
+    int nnext;
+    size_t next_capacity;
     uint64_t rate;           /* bytes per second that have come in an operation, the most so far */
     struct rg_tcp_way shown; /* a copy of way as it was last agreed, for whoever asks meanwhile */
     pthread_mutex_t shown_lock;
@@ -321,14 +323,8 @@ static int begin(struct tcp *tcp, const struct rg_coll *colls, int n, struct rg_
 /* Keep these for after the survey. */
 static int keep_next(struct tcp *tcp, const struct rg_coll *colls, int n)
 {
-    if (n > tcp->next_capacity) {
-        struct rg_coll *next = realloc(tcp->next, (size_t) n * sizeof(*next));
-
-        if (!next)
-            return -ENOMEM;
-        tcp->next = next;
-        tcp->next_capacity = n;
-    }
+    if (rg_grow(&tcp->next, &tcp->next_capacity, (size_t) n) < 0)
+        return -ENOMEM;
     memcpy(tcp->next, colls, (size_t) n * sizeof(*colls));
     tcp->nnext = n;
     return 0;

@@ -5,19 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/buf.h"
+
 int rg_tcp_area_clear(struct rg_tcp_area *area, int n)
 {
     area->npieces = 0;
     area->nbytes = 0;
-    if (n > area->capacity) {
-        struct rg_tcp_piece *pieces = realloc(area->pieces, (size_t) n * sizeof(*pieces));
-
-        if (!pieces)
-            return -ENOMEM;
-        area->pieces = pieces;
-        area->capacity = n;
-    }
-    return 0;
+    return rg_grow(&area->pieces, &area->capacity, (size_t) n);
 }
 
 void rg_tcp_area_add(struct rg_tcp_area *area, char *at, size_t nbytes)

@@ -26,7 +26,8 @@ struct rg_tcp_piece {
 /* Zeroed: nothing is in it. */
 struct rg_tcp_area {
     struct rg_tcp_piece *pieces; /* owned */
-    int npieces, capacity;
+    int npieces;
+    size_t capacity;
     size_t nbytes;
 };
 

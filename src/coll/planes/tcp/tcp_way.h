@@ -85,7 +85,8 @@ struct rg_coll rg_tcp_way_survey(struct rg_tcp_way *way, uint64_t round_trip_ns,
 /* The survey is over: facts are everybody's. */
 void rg_tcp_way_learn(struct rg_tcp_way *way);
 /* How an allreduce that comes again goes best among leaders, as a plane's function of that name. By
- * what they know of their sockets, and the round trip of others, which know it from the start. As
+ * what they know of their sockets, and the round trip of others, which know it from the start: by
+ * the longer one, and by the shorter one where three hosts and more share a core. As
  * long as nobody knows the rate, a way that sends more bytes than another one is taken only if it
  * is no slower than that on a slow line. A wanted algorithm takes all that is not small. */
 uint8_t rg_tcp_way_direct(const struct rg_tcp_way *way, size_t nbytes, uint64_t round_trip_ns);
