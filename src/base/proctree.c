@@ -101,6 +101,15 @@ int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *re
     return 0;
 }
 
+pid_t rg_process_parent(pid_t pid)
+{
+    char name[32];
+    struct rg_process process;
+
+    snprintf(name, sizeof(name), "%d", (int) pid);
+    return proc_is_ours() && read_process(name, &process) ? process.parent : 0;
+}
+
 int rg_process_env(pid_t pid, struct rg_strv *env)
 {
     char path[64];

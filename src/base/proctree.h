@@ -26,6 +26,9 @@ struct rg_process {
  * when there are none. 0; -ENOENT: no /proc here, or that of another pid name space; -ENOMEM. */
 int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *ret_count);
 
+/* The parent of pid; 0: none that is seen here, or no /proc, or that of another pid name space. */
+pid_t rg_process_parent(pid_t pid);
+
 /* Add the environment that pid was started with. 0, -ENOMEM, or -errno where it may not be read. */
 int rg_process_env(pid_t pid, struct rg_strv *env);
 /* True when the environment that pid was started with holds exactly this NAME=VALUE. False also

@@ -65,6 +65,11 @@ const struct rg_field rg_rankmsg_cut_off_fields[] = {
     END,
 };
 
+const struct rg_field rg_rankmsg_taken_fields[] = {
+    FIELD(rg_rankmsg_taken, U32, pid),
+    END,
+};
+
 const struct rg_field rg_rankmsg_remote_fields[] = {
     FIELD(rg_rankmsg_remote, U32, version),
     FIELD(rg_rankmsg_remote, SPAN, token),

@@ -15,8 +15,9 @@
  * means nothing (fork, exec): death is the agent's to see (pidfd, SIGCHLD).
  *
  * The connection is made by the process that calls reigen_init, usually the agent's child or a
- * descendant of it (python under a shell); one connection per rank at a time; a new HELLO of a rank
- * replaces the old one.
+ * descendant of it (python under a shell). A rank's place can be taken once: while a process that
+ * has said HELLO lives and has not said GOODBYE, another process gets TAKEN. A new HELLO of the
+ * same process (after exec, or a new start) replaces its old connection.
  *
  * The same socket serves reigen rsh, which needs no token, as any process of the user may start
  * commands: REMOTE comes first; DATA and CREDIT go both ways, a sender having RG_MSG_REMOTE_WINDOW
@@ -51,6 +52,7 @@ enum rg_rankmsg_type {
     RG_RANKMSG_CREDIT = 11,     /* both */
     RG_RANKMSG_EXIT = 12,       /* agent -> reigen rsh: the last frame */
     RG_RANKMSG_CUT_OFF = 13,    /* rank -> agent */
+    RG_RANKMSG_TAKEN = 14,      /* agent -> rank, instead of WELCOME */
 };
 
 struct rg_rankmsg_hello {
@@ -114,6 +116,11 @@ struct rg_rankmsg_cut_off {
     uint32_t rank;
 };
 
+/* Another process is this rank already. The connection is good for nothing any more. */
+struct rg_rankmsg_taken {
+    uint32_t pid;          /* as the agent sees it; 0: not visible from there */
+};
+
 struct rg_rankmsg_remote {
     uint32_t version;      /* RG_PROTOCOL_VERSION */
     struct rg_span token;  /* RG_RANK_TOKEN_NBYTES, of REIGEN_AGENT_TOKEN */
@@ -144,6 +151,7 @@ extern const struct rg_field rg_rankmsg_fence_failed_fields[];
 extern const struct rg_field rg_rankmsg_peer_died_fields[];
 extern const struct rg_field rg_rankmsg_note_fields[];
 extern const struct rg_field rg_rankmsg_cut_off_fields[];
+extern const struct rg_field rg_rankmsg_taken_fields[];
 extern const struct rg_field rg_rankmsg_remote_fields[];
 extern const struct rg_field rg_rankmsg_data_fields[];
 extern const struct rg_field rg_rankmsg_credit_fields[];

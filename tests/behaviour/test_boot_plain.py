@@ -119,3 +119,34 @@ def test_a_job_without_a_key_says_so_once(ranks):
         assert rank.wait(30 * SLOWER) == 0, state(ranks)
     assert 'REIGEN_INSECURE=1: whoever can reach' in ranks[0].err, state(ranks)
     assert not ranks[1].err, state(ranks)
+
+
+# ---- who inherits a rank's variables
+
+def heir(rank, size, port, how):
+    return Rank([*program('heir'), how], rank_environment(rank, size, port))
+
+
+@pytest.mark.sanitize
+def test_a_child_of_a_rank_is_told_that_the_place_is_taken(ranks):
+    port = free_port()
+    ranks += [heir(r, 2, port, 'child') for r in range(2)]
+    for number, rank in enumerate(ranks):
+        assert rank.wait(60 * SLOWER) == 0, state(ranks)
+        said, = (line for line in rank.lines if line.startswith('heir '))
+        assert f'heir -{errno.EBUSY} rank {number}: process {rank.child.pid}, ' in said, said
+        assert 'REIGEN_BOOT=single' in said, said
+
+
+def test_a_child_of_the_only_rank_runs_alone(ranks):
+    ranks.append(heir(0, 1, free_port(), 'child'))
+    assert ranks[0].wait(60 * SLOWER) == 0, state(ranks)
+    assert 'heir 0 rank 0 of 1' in ranks[0].lines, state(ranks)
+
+
+def test_a_child_takes_the_place_that_its_parent_has_left(ranks):
+    port = free_port()
+    ranks += [heir(r, 2, port, 'after') for r in range(2)]
+    for number, rank in enumerate(ranks):
+        assert rank.wait(60 * SLOWER) == 0, state(ranks)
+        assert f'heir 0 rank {number} of 2' in rank.lines, state(ranks)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runtime under `reigen run`, where ranks find each other through the agent."""
+import errno
 import os
 import re
 import signal
@@ -43,6 +44,22 @@ def test_init_again_and_again_under_the_launcher(reigen):
     assert result.returncode == 0, result.stderr
     for rank in range(3):
         assert len(re.findall(rf'rank {rank} of 3', result.stdout)) == 20, result.stdout
+
+
+@pytest.mark.parametrize('how', ['child', 'orphan'])
+def test_a_process_with_a_ranks_variables_is_told_that_the_place_is_taken(reigen, how):
+    result = reigen('run', '-np', '2', '--', *program('heir'), how, timeout=20 * SLOWER)
+    assert result.returncode == 0, result.stderr
+    for rank in range(2):
+        assert re.search(rf"heir -{errno.EBUSY} rank {rank}: process \d+\S* .*taken this rank's "
+                         r'place already.*REIGEN_BOOT=single', result.stdout), result.stdout
+
+
+def test_a_child_takes_the_place_that_its_parent_has_left(reigen):
+    result = reigen('run', '-np', '2', '--', *program('heir'), 'after', timeout=20 * SLOWER)
+    assert result.returncode == 0, result.stderr
+    assert sorted(re.findall(r'heir 0 rank \d of 2', result.stdout)) == ['heir 0 rank 0 of 2',
+                                                                         'heir 0 rank 1 of 2']
 
 
 @pytest.mark.parametrize('what', ['small', 'large', 'wait'])

@@ -22,6 +22,7 @@ struct rg_rankconn {
     struct rg_rankconn *next;
     struct rg_task *task; /* NULL until a good HELLO */
     struct rg_remote_client *client;
+    pid_t pid;            /* of whoever connected; 0: not visible from here */
     bool is_client;       /* said REMOTE; client is NULL once its EXIT is on the way */
     uint64_t since_ns;
     struct rg_conn conn;
@@ -150,6 +151,14 @@ static bool admit(struct rg_rankconn *conn, uint32_t version, const struct rg_sp
     return true;
 }
 
+/* It has not left, and is not the process that comes now: that one is a child of it, or was started
+ * beside it by the same script. */
+static bool is_held(const struct rg_rankconn *holder, const struct rg_rankconn *conn)
+{
+    return holder && holder->task->in_runtime && (!holder->pid || holder->pid != conn->pid) &&
+           (!holder->pid || kill(holder->pid, 0) == 0);
+}
+
 static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *msg)
 {
     struct rg_task *task = rg_agent_find_task(conn->server->agent, msg->rank);
@@ -161,8 +170,14 @@ static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *ms
     if (!admit(conn, msg->version, &msg->token,
                task && task->pid && !task->ended ? task->token : NULL))
         return;
+    if (is_held(task->conn, conn)) {
+        conn->is_client = true; /* which may say no more, and is owed no word about why */
+        rg_rankconn_send(conn, RG_RANKMSG_TAKEN, rg_rankmsg_taken_fields,
+                         &(struct rg_rankmsg_taken){ (uint32_t) task->conn->pid });
+        return;
+    }
     if (task->conn)
-        doom(task->conn); /* a fresh process of this rank */
+        doom(task->conn); /* the same process after exec, or the next one of a script */
     conn->task = task;
     task->conn = conn;
     task->in_runtime = true;
@@ -312,12 +327,15 @@ static void hello_late(void *arg)
     conn_destroy(conn);
 }
 
-static bool is_our_user(int fd)
+static bool is_our_user(int fd, pid_t *ret_pid)
 {
-    struct ucred peer;
+    struct ucred peer = { 0 };
     socklen_t nbytes = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) == 0 && peer.uid == geteuid();
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) < 0)
+        return false;
+    *ret_pid = peer.pid;
+    return peer.uid == geteuid();
 }
 
 static void accept_ready(void *arg, int events);
@@ -378,12 +396,14 @@ static void accept_ready(void *arg, int events)
         accept_later(server, RG_ACCEPT_PAUSE_MS);
     if (fd < 0)
         return;
-    struct rg_rankconn *conn = is_our_user(fd) ? calloc(1, sizeof(*conn)) : NULL;
+    pid_t pid;
+    struct rg_rankconn *conn = is_our_user(fd, &pid) ? calloc(1, sizeof(*conn)) : NULL;
     if (!conn) {
         close(fd);
         return;
     }
     conn->server = server;
+    conn->pid = pid;
     rg_conn_init(&conn->conn, fd, &conn_ops, conn, NULL);
     conn->since_ns = rg_now_ns();
     conn->next = server->conns;

@@ -4,12 +4,14 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 struct rg_boot {
     const struct rg_boot_ops *ops;
     struct rg_boot *below; /* or NULL */
     void *state;
     struct rg_boot_identity identity;
+    int place_fd; /* or -1 */
     pthread_mutex_t lock; /* a note may come from any thread while another polls */
 };
 
@@ -31,6 +33,7 @@ int rg_boot_make_over(struct rg_boot *below, const struct rg_boot_ops *ops, void
     boot->below = below;
     boot->state = state;
     boot->identity = *identity;
+    boot->place_fd = -1;
     pthread_mutex_init(&boot->lock, NULL);
     *ret_boot = boot;
     return 0;
@@ -40,6 +43,18 @@ int rg_boot_make(const struct rg_boot_ops *ops, void *state,
                  const struct rg_boot_identity *identity, struct rg_boot **ret_boot)
 {
     return rg_boot_make_over(NULL, ops, state, identity, ret_boot);
+}
+
+void rg_boot_hold(struct rg_boot *boot, int take_fd)
+{
+    boot->place_fd = take_fd;
+}
+
+static void leave_place(struct rg_boot *boot)
+{
+    if (boot->place_fd >= 0)
+        close(boot->place_fd);
+    boot->place_fd = -1;
 }
 
 const struct rg_boot_ops *rg_boot_way(const struct rg_boot *boot)
@@ -122,6 +137,7 @@ void rg_boot_close(struct rg_boot *boot, bool goodbye)
         return;
     if (boot->ops->close)
         boot->ops->close(boot->state, goodbye);
+    leave_place(boot);
     pthread_mutex_destroy(&boot->lock);
     explicit_bzero(&boot->identity, sizeof(boot->identity));
     free(boot);
@@ -131,6 +147,7 @@ void rg_boot_after_fork(struct rg_boot *boot)
 {
     if (boot->below)
         rg_boot_after_fork(boot->below);
+    leave_place(boot);
     if (boot->ops->after_fork)
         boot->ops->after_fork(boot->state);
 }

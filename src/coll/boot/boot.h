@@ -37,6 +37,12 @@ struct rg_boot_identity {
 #define RG_BOOT_IDENTITY_INIT \
     { .local_rank = -1, .local_size = -1, .cross_rank = -1, .cross_size = -1 }
 
+/* Who is this rank already, for whoever else wants to be it. */
+#define RG_BOOT_TAKEN_TEXT \
+    "%s has taken this rank's place already, which is to be had once; start a process that is " \
+    "to work alone, as a helper or a worker that loads data, with REIGEN_BOOT=single in its " \
+    "environment"
+
 /* A way of being started. Of the functions only fence is always there, for those of several ranks;
  * NULL is nothing to do, never, or as it says. */
 struct rg_boot_ops {
@@ -44,6 +50,9 @@ struct rg_boot_ops {
     /* What detect looks for, for people; NULL: it finds out otherwise, and REIGEN_BOOT decides
      * without it. */
     const char *variables;
+    /* The variables whose values name a rank's place (place.h), the last entry is NULL. NULL: a
+     * process that inherits them is refused in another way. */
+    const char *const *place;
     bool of_mpi;       /* MPI's launcher, or Slurm for MPI, has started the ranks; torchrun's word,
                         * where there is one, is younger */
     bool fences_alone; /* others see a fence of one rank; else one rank needs nobody for it */
@@ -90,6 +99,8 @@ int rg_boot_make(const struct rg_boot_ops *ops, void *state,
                  const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
 int rg_boot_make_over(struct rg_boot *below, const struct rg_boot_ops *ops, void *state,
                       const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
+/* Hold this descriptor (place.h) until the boot is closed, or the process is a forked child. */
+void rg_boot_hold(struct rg_boot *boot, int take_fd);
 /* The way of being started, for its name and traits. */
 const struct rg_boot_ops *rg_boot_way(const struct rg_boot *boot);
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot);

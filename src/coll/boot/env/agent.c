@@ -136,9 +136,12 @@ static int open_agent(const struct rg_config *config, void **kept, uint64_t dead
     return r;
 }
 
+static const char *const place[] = { "REIGEN_AGENT_SOCKET", "REIGEN_RANK", NULL };
+
 const struct rg_boot_ops rg_boot_agent = {
     .name = "agent",
     .variables = "REIGEN_AGENT_SOCKET, REIGEN_RANK and REIGEN_SIZE are",
+    .place = place,
     .fences_alone = true,
     .shows_notes = true,
     .judges = true,

@@ -3,6 +3,7 @@
 #include "coll/boot/env/client.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fd.h"
@@ -23,6 +24,7 @@ int rg_rank_dispatch(const struct rg_rank_handler *handlers, size_t nhandlers, v
         struct rg_rankmsg_peer_died died;
         struct rg_rankmsg_note note;
         struct rg_rankmsg_cut_off cut_off;
+        struct rg_rankmsg_taken taken;
     } message;
 
     if (type >= nhandlers || !handlers[type].fields)
@@ -56,6 +58,21 @@ static int on_welcome(void *arg, void *message)
     }
     client->local_size = (int) welcome->local_size;
     client->welcomed = true;
+    return 0;
+}
+
+static int on_taken(void *arg, void *message)
+{
+    struct rg_client *client = arg;
+    const struct rg_rankmsg_taken *taken = message;
+    char who[32] = "another process";
+
+    if (client->welcomed)
+        return -EBADMSG;
+    if (taken->pid)
+        snprintf(who, sizeof(who), "process %u", taken->pid);
+    rg_error_set(&client->failure, EBUSY, RG_BOOT_TAKEN_TEXT, who);
+    client->failed = true;
     return 0;
 }
 
@@ -108,6 +125,7 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
         [RG_RANKMSG_FENCE_DONE] = { rg_rankmsg_fence_done_fields, on_done },
         [RG_RANKMSG_FENCE_FAILED] = { rg_rankmsg_fence_failed_fields, on_failed },
         [RG_RANKMSG_PEER_DIED] = { rg_rankmsg_peer_died_fields, on_died },
+        [RG_RANKMSG_TAKEN] = { rg_rankmsg_taken_fields, on_taken },
     };
 
     return rg_rank_dispatch(handlers, rg_array_len(handlers), arg, type, payload, nbytes);

@@ -47,9 +47,9 @@ int rg_rank_dispatch(const struct rg_rank_handler *handlers, size_t nhandlers, v
                      uint16_t type, const uint8_t *payload, size_t nbytes);
 
 /* Take fd and say HELLO with token (nbytes of it); wait for WELCOME. link_options: NULL for a plain
- * socket. 0;
- * -ETIMEDOUT; -ECONNREFUSED (the server says why not, or hung up); -EPERM; -EBADMSG; -ENOMEM. The
- * client must be ended by rg_client_fini in every case. */
+ * socket. 0; -ETIMEDOUT; -EBUSY (another process is this rank); -ECONNREFUSED (the server says why
+ * not, or hung up); -EPERM; -EBADMSG; -ENOMEM. The client must be ended by rg_client_fini in every
+ * case. */
 int rg_client_hello(struct rg_client *client, int take_fd,
                     const struct rg_link_options *link_options, const char *server, int rank,
                     int size, const void *token, size_t nbytes, uint64_t deadline_ns,

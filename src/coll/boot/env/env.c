@@ -403,9 +403,13 @@ void rg_env_after_fork(void *state)
     rg_client_after_fork(&env->client);
 }
 
+static const char *const place[] = { "RANK",        "WORLD_SIZE",  "MASTER_ADDR",   "MASTER_PORT",
+                                     "REIGEN_RANK", "REIGEN_SIZE", "REIGEN_JOB_ID", NULL };
+
 const struct rg_boot_ops rg_boot_env = {
     .name = "env",
     .variables = "RANK and WORLD_SIZE are",
+    .place = place,
     .detect = detect,
     .open = open_env,
     .fence = rg_env_fence,

@@ -363,9 +363,12 @@ static int open_rendezvous(const struct rg_config *config, void **kept, uint64_t
     return r;
 }
 
+static const char *const place[] = { ADDRESS, PORT, "HOROVOD_RANK", NULL };
+
 const struct rg_boot_ops rg_boot_rendezvous = {
     .name = "rendezvous",
     .variables = ADDRESS ", " PORT ", HOROVOD_RANK and HOROVOD_SIZE are",
+    .place = place,
     .detect = detect,
     .open = open_rendezvous,
     .fence = rg_env_fence,

@@ -2,11 +2,13 @@
 /* The only file that knows all boots: a new one is its file and its line here. */
 #include "coll/boot/find/find.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "coll/boot/env/env.h"
 #include "coll/boot/launchers.h"
+#include "coll/boot/place.h"
 #include "coll/boot/pm/pm.h"
 
 /* ---- no launcher at all: a job of one rank, when no launcher claims to have started several */
@@ -71,6 +73,34 @@ static int find_named(const struct rg_config *config, struct rg_error *err)
     return no_such_boot(config->boot, err);
 }
 
+/* A process that descends from a rank has that one's variables, but not its place. In a job of one
+ * rank nobody waits for it, and it runs alone, as its parent does. 0 and *ops, or -EBUSY. */
+static int leave_to_parent(const struct rg_boot_ops **ops, struct rg_error *err)
+{
+    struct rg_place holder;
+    char who[64];
+
+    if (!(*ops)->place || !rg_place_is_taken((*ops)->name, (*ops)->place, &holder))
+        return 0;
+    if (holder.size == 1) {
+        *ops = &single;
+        return 0;
+    }
+    snprintf(who, sizeof(who), "process %d, from which this one descends,", (int) holder.pid);
+    rg_error_set(err, EBUSY, RG_BOOT_TAKEN_TEXT, who);
+    return rg_error_prepend(err, "rank %d", holder.rank);
+}
+
+/* Children see from now on that the place is taken. Where no descriptor is to be had they do not,
+ * which is no reason to fail. */
+static void take_place(struct rg_boot *boot, const struct rg_boot_ops *ops)
+{
+    const struct rg_boot_identity *identity = rg_boot_identity(boot);
+
+    if (ops->place)
+        rg_boot_hold(boot, rg_place_take(ops->name, ops->place, identity->rank, identity->size));
+}
+
 int rg_boot_open(struct rg_boots *boots, const struct rg_config *config, uint64_t deadline_ns,
                  struct rg_boot **ret_boot, struct rg_error *err)
 {
@@ -83,15 +113,20 @@ int rg_boot_open(struct rg_boots *boots, const struct rg_config *config, uint64_
     i = config->boot[0] ? find_named(config, err) : find(err);
     if (i < 0)
         return i;
-    if (table[i]->open)
-        r = table[i]->open(config, &boots->kept[i], deadline_ns, &state, &identity, err);
-    else
+    const struct rg_boot_ops *ops = table[i];
+
+    r = leave_to_parent(&ops, err);
+    if (r == 0 && ops->open)
+        r = ops->open(config, &boots->kept[i], deadline_ns, &state, &identity, err);
+    else if (r == 0)
         identity = alone;
-    if (r == 0 && rg_boot_make(table[i], state, &identity, ret_boot) < 0) {
-        if (table[i]->close)
-            table[i]->close(state, false);
+    if (r == 0 && rg_boot_make(ops, state, &identity, ret_boot) < 0) {
+        if (ops->close)
+            ops->close(state, false);
         r = rg_error_set(err, ENOMEM, "out of memory");
     }
+    if (r == 0)
+        take_place(*ret_boot, ops);
     explicit_bzero(&identity, sizeof(identity));
     return r;
 }

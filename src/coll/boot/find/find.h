@@ -18,7 +18,8 @@ struct rg_boots {
 };
 
 /* Find and open. 0; -ETIMEDOUT, -EINVAL, -EPERM, -ECONNREFUSED; -EPROTO: a launcher started several
- * ranks, and none of the boots leads to the others. Blocks until deadline_ns. */
+ * ranks, and none of the boots leads to the others; -EBUSY: another process has this rank's place.
+ * Blocks until deadline_ns. */
 int rg_boot_open(struct rg_boots *boots, const struct rg_config *config, uint64_t deadline_ns,
                  struct rg_boot **ret_boot, struct rg_error *err);
 /* Say goodbye where a connection was kept. What is kept stays: the process ends. */

@@ -313,9 +313,12 @@ static int poll_server(void *state, int *ret_rank, struct rg_error *err)
                         "has on this host, is gone: the job is over");
 }
 
+static const char *const place[] = { "PMIX_NAMESPACE", "PMIX_RANK", NULL };
+
 const struct rg_boot_ops rg_boot_pmix = {
     .name = "pmix",
     .variables = "PMIX_NAMESPACE and PMIX_RANK are",
+    .place = place,
     .of_mpi = true,
     .detect = detect,
     .open = open_pmix,
