@@ -15,6 +15,8 @@ static const char *const variables[] = {
     "REIGEN_CROSS_SIZE", "REIGEN_AGENT_SOCKET", "REIGEN_RANK_TOKEN", "REIGEN_JOB_ID",
     "REIGEN_HOSTNAME", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "GROUP_RANK" };
 
+#define STALL_SHUTDOWN_S 20
+
 int ranks_port(void)
 {
     for (int attempt = 0; attempt < 100; attempt++) {
@@ -68,6 +70,12 @@ static void setenv_int(const char *name, int value)
     setenv(name, text, 1);
 }
 
+static void setenv_int_unless_set(const char *name, int value)
+{
+    if (!getenv(name))
+        setenv_int(name, value);
+}
+
 static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), void *arg)
 {
     struct rank rank = { .me = me, .n = n, .arg = arg };
@@ -79,6 +87,9 @@ static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), v
     rank.config.silence_ms = 30000;
     setenv_int("RANK", me);
     setenv_int("WORLD_SIZE", n);
+    /* Ranks that wait for each other for ever end by the runtime's own means, which says who waited
+     * where; the alarm says nothing. */
+    setenv_int_unless_set("REIGEN_STALL_SHUTDOWN_SECONDS", (int) unit_limit_s(STALL_SHUTDOWN_S));
     if (!getenv("MASTER_ADDR"))
         setenv("MASTER_ADDR", "127.0.0.1", 1);
     setenv_int("MASTER_PORT", master_port);

@@ -393,17 +393,23 @@ static int refused_while_joined(struct rank *rank)
     int64_t four[] = { 4 };
     float x[4] = { 0 };
     reigen_handle h = 0, j = 0;
+    const int *refused = rank->arg;
+    char byte = 0;
 
     check(reigen_init(NULL) == 0);
     if (rank->me == 0) {
         check(reigen_join_async(&j) == 0);
         check(reigen_allreduce("no", x, x, REIGEN_FLOAT32, four, 1, NULL) == -EINVAL);
+        for (int i = 1; i < rank->n; i++)
+            check(write(refused[1], &byte, 1) == 1);
         check(wait_release(j) == 1 + rank->n - 1 || rank->n > 2);
     } else {
         check(reigen_allgather_async("g", x, REIGEN_FLOAT32, four, 1, NULL, &h) == 0);
         expect_mismatch(0, &h, "Allgather is not supported with Join at this time.");
         check(reigen_broadcast_async("b", x, x, REIGEN_FLOAT32, four, 1, NULL, &h) == 0);
         expect_mismatch(0, &h, "Broadcast is not supported with Join at this time.");
+        /* When all have joined, rank 0's allreduce would be one that the others may answer. */
+        check(read(refused[0], &byte, 1) == 1);
         check(reigen_join_async(&j) == 0);
         check(wait_release(j) >= 1);
     }
@@ -414,8 +420,13 @@ static int refused_while_joined(struct rank *rank)
 
 static void other_kinds_are_refused_while_a_rank_has_joined(void **state)
 {
+    int refused[2];
+
     (void) state;
-    assert_int_equal(ranks_run(3, ranks_port(), refused_while_joined, NULL), 0);
+    assert_int_equal(pipe(refused), 0);
+    assert_int_equal(ranks_run(3, ranks_port(), refused_while_joined, refused), 0);
+    close(refused[0]);
+    close(refused[1]);
 }
 
 /* ---- the end */
