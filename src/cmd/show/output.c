@@ -18,6 +18,15 @@
 
 #define LOOK_AT_HELD_MS 250
 
+/* How often a line that is being redrawn is shown: so many milliseconds after the last time at the
+ * least, and those of all ranks together, that a log stays readable; on a terminal it moves. */
+#define ROW_MS 1000
+#define ROW_OF_EACH_RANK_MS 125
+#define ROW_ON_TERMINAL_MS 100
+#define ROW_BEGIN "\033[?7l" /* what is wider than the terminal is cut off by it */
+#define ROW_END "\033[?7h"
+#define ROW_WIPE "\r\033[K"
+
 #define SHOWN_LINES 30 /* less than a screen */
 #define OWN (-1)       /* in the place of a rank: a line of reigen's own */
 
@@ -38,6 +47,10 @@ struct rg_output {
     struct rg_outfiles files;
     struct rg_tracebacks tracebacks;
     struct rg_timer held_timer; /* while tracebacks are held */
+    struct rg_timer row_timer;  /* while a line is being redrawn */
+    bool on_terminal[2];
+    bool row_stands;            /* below all else on the terminal, and this is what it shows */
+    struct rg_buf row;
     struct shown shown;
     bool one_place;         /* standard output goes where standard error goes */
     struct rg_buf text;     /* what one call composes */
@@ -114,6 +127,10 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
     rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
     output->one_place = same_place(options->out_fd, options->err_fd);
+    output->on_terminal[0] = isatty(options->out_fd);
+    output->on_terminal[1] = isatty(options->err_fd);
+    for (int i = 0; output->lines && i < 2 * options->nranks; i++)
+        output->lines[i].redraws = !job->json;
     int rc = output->lines ? 0 : -ENOMEM;
 
     if (rc == 0 && !options->all_tracebacks)
@@ -143,16 +160,22 @@ void rg_output_destroy(struct rg_output *output)
     if (output->has_files)
         rg_outfiles_fini(&output->files);
     rg_timer_stop(&output->held_timer);
+    rg_timer_stop(&output->row_timer);
     rg_tracebacks_fini(&output->tracebacks);
     rg_tail_fini(&output->shown.raw);
     rg_sink_fini(&output->sinks[0]);
     rg_sink_fini(&output->sinks[1]);
     rg_buf_fini(&output->text);
+    rg_buf_fini(&output->row);
     free(output);
 }
 
 static void send(struct rg_output *output, int stream, const void *data, size_t nbytes)
 {
+    if (output->row_stands && output->on_terminal[stream - 1] && nbytes) {
+        output->row_stands = false;
+        rg_sink_write(&output->sinks[stream - 1], ROW_WIPE, strlen(ROW_WIPE));
+    }
     rg_sink_write(&output->sinks[stream - 1], data, nbytes);
     on_change(output);
 }
@@ -238,15 +261,11 @@ static void put_tag(struct rg_output *output, const struct place *at, bool conti
         rg_buf_printf(&output->text, "[%s%s%d]%s ", name, dash, index, plus);
 }
 
-static void on_plain_line(void *arg, const struct rg_line *line)
+/* A line with what stands in front of it. */
+static void put_line(struct rg_output *output, const struct place *at, const struct rg_line *line)
 {
-    const struct place *at = arg;
-    struct rg_output *output = at->output;
     bool horovod = output->o.job->tag == RG_TAG_HOROVOD;
-    bool decorated = output->tagged || output->o.job->timestamps;
 
-    if (at->stream == 2 || output->one_place)
-        note_shown(&output->shown, at->rank, line->data, line->nbytes);
     if (horovod)
         put_horovod_tag(output, at);
     else if (output->o.job->timestamps)
@@ -254,6 +273,17 @@ static void on_plain_line(void *arg, const struct rg_line *line)
     if (output->tagged && !horovod)
         put_tag(output, at, line->continued);
     rg_buf_put(&output->text, line->data, line->nbytes);
+}
+
+static void on_plain_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+    struct rg_output *output = at->output;
+    bool decorated = output->tagged || output->o.job->timestamps;
+
+    if (at->stream == 2 || output->one_place)
+        note_shown(&output->shown, at->rank, line->data, line->nbytes);
+    put_line(output, at, line);
     if (!line->newline && !decorated)
         return;
     if (rg_terminal_is_raw())
@@ -300,6 +330,90 @@ static void on_json_line(void *arg, const struct rg_line *line)
     rg_event_output(&at->output->text, at->rank, at->stream, line);
 }
 
+/* --- lines that are being redrawn ------------------------------------------------------------- */
+
+static struct place place_of(struct rg_output *output, int i)
+{
+    return (struct place){ output, i / 2, i % 2 + 1 };
+}
+
+static unsigned row_pause_ms(const struct rg_output *output)
+{
+    unsigned all_ms = (unsigned) output->o.nranks * ROW_OF_EACH_RANK_MS;
+
+    return all_ms > ROW_MS ? all_ms : ROW_MS;
+}
+
+/* As a line, where it is time for it. */
+static void show_row(struct rg_output *output, int i, uint64_t now_ns)
+{
+    struct rg_lines *lines = &output->lines[i];
+    struct place at = place_of(output, i);
+    struct rg_line row;
+
+    if (!rg_lines_row(lines, &row) ||
+        (lines->shown_ns && now_ns < lines->shown_ns + row_pause_ms(output) * RG_NS_PER_MS))
+        return;
+    (at.stream == 2 && output->tracebacks.ranks ? on_error_line : on_plain_line)(&at, &row);
+    rg_lines_row_shown(lines, now_ns);
+    send_text(output, at.stream);
+}
+
+/* In the row below all else. */
+static void draw_row(struct rg_output *output, int i, const struct rg_line *row)
+{
+    struct place at = place_of(output, i);
+
+    if (output->row_stands && row->nbytes == rg_buf_nbytes(&output->row) &&
+        memcmp(row->data, rg_buf_bytes(&output->row), row->nbytes) == 0)
+        return;
+    rg_buf_clear(&output->row);
+    rg_buf_put(&output->row, row->data, row->nbytes);
+    rg_buf_put(&output->text, ROW_BEGIN, strlen(ROW_BEGIN));
+    put_line(output, &at, row);
+    rg_buf_put(&output->text, ROW_END, strlen(ROW_END));
+    send_text(output, at.stream);
+    output->row_stands = rg_buf_status(&output->row) == 0;
+}
+
+/* False: no line is being redrawn. */
+static bool show_rows(struct rg_output *output)
+{
+    uint64_t now_ns = rg_now_ns();
+    bool any = false, drawn = false;
+
+    for (int i = 0; i < 2 * output->o.nranks; i++) {
+        struct rg_line row;
+
+        if (!output->lines[i].redrawn && !output->lines[i].returned)
+            continue;
+        any = true;
+        if (!output->on_terminal[i % 2])
+            show_row(output, i, now_ns);
+        else if (!drawn && (drawn = rg_lines_row(&output->lines[i], &row)))
+            draw_row(output, i, &row);
+    }
+    return any;
+}
+
+static void on_row_timer(void *arg)
+{
+    struct rg_output *output = arg;
+
+    if (!show_rows(output))
+        rg_timer_stop(&output->row_timer);
+}
+
+/* The first time at once, and then as the clock says. */
+static void watch_rows(struct rg_output *output, const struct rg_lines *lines)
+{
+    if (!(lines->redrawn || lines->returned) || rg_timer_active(&output->row_timer))
+        return;
+    show_rows(output);
+    rg_timer_start(&output->row_timer, output->o.loop, ROW_ON_TERMINAL_MS, ROW_ON_TERMINAL_MS,
+                   on_row_timer, output);
+}
+
 static bool passes_raw(const struct rg_output *output, int rank)
 {
     const struct rg_job *job = output->o.job;
@@ -332,12 +446,15 @@ static void show(struct rg_output *output, int rank, int stream, const uint8_t *
         rc = rg_lines_feed(lines, data, nbytes, emit, &at);
     else
         rg_lines_finish(lines, emit, &at);
+    if (output->o.job->json)
+        rg_lines_flush_row(lines, emit, &at);
     if (held && !nbytes)
         rg_tracebacks_end(&output->tracebacks, rank);
     watch_held(output);
     if (rc < 0)
         output->o.on_lost(output->o.arg, "out of memory for output", false);
     send_text(output, output->o.job->json ? 1 : stream);
+    watch_rows(output, lines);
 }
 
 static void keep(struct rg_output *output, int rank, int stream, const uint8_t *data,

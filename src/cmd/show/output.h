@@ -7,11 +7,16 @@
  * goes on as
  * `[rank]+ ` on the next line. A last line without newline gets one only when tagged.
  *
+ * A line that is written over again and again, as a progress bar is, is shown as it stands: on a
+ * terminal in a row of its own below all else, that of the first rank that has one; elsewhere as a
+ * line at most once a second, more seldom with many ranks, and as it is when it ends. Events have
+ * all of it, in pieces.
+ *
  * A traceback with which several ranks end alike is shown once (cmd/show/tracebacks.h), unless
  * all_tracebacks is set or bytes pass as they are; files get all.
  *
- * Otherwise no byte is dropped unless the reader is gone. When a reader is slow, on_pause(true)
- * asks for less, and memory stays at what is on its way.
+ * Otherwise no byte is dropped unless it is written over, or the reader is gone. When a reader is
+ * slow, on_pause(true) asks for less, and memory stays at what is on its way.
  *
  * Thread rule: the loop's thread. Only --output-dir's files may block.
  */

@@ -91,12 +91,96 @@ static void nothing_comes_of_nothing(void **state)
     assert_int_equal(seen.nlines + seen.npieces, 0);
 }
 
+static void what_is_written_over_does_not_come_out(void **state)
+{
+    static const struct { const char *text, *wanted; } rows[] = {
+        { "\r  0%\r 50%\r100%\nend\n", "100%\nend\n" },
+        { "loading \rloaded\n", "loaded\n" },
+        { "a\r\nb\r\n", "a\r\nb\r\n" }, /* as other systems end lines */
+        { "one\r\r\ntwo\n", "one\r\ntwo\n" },
+        { "bar 10%\r       \rword\nbar 20%", "word\nbar 20%" },
+        { "last\r", "last" },
+        { "\r\r\r", "" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(rows); i++) {
+        size_t nbytes = strlen(rows[i].text);
+
+        for (size_t step = 1; step <= nbytes; step++) {
+            struct rg_lines lines = { .redraws = true };
+            struct seen seen = { 0 };
+
+            for (size_t at = 0; at < nbytes; at += step) {
+                size_t n = nbytes - at < step ? nbytes - at : step;
+                assert_int_equal(rg_lines_feed(&lines, (const uint8_t *) rows[i].text + at, n, see,
+                                               &seen), 0);
+            }
+            rg_lines_finish(&lines, see, &seen);
+            assert_string_equal(rg_buf_text(&seen.bytes), rows[i].wanted);
+            rg_buf_fini(&seen.bytes);
+        }
+    }
+}
+
+static void feed_text(struct rg_lines *lines, const char *text, struct seen *seen)
+{
+    assert_int_equal(rg_lines_feed(lines, (const uint8_t *) text, strlen(text), see, seen), 0);
+}
+
+static void a_row_that_was_seen_does_not_come_out_once_more(void **state)
+{
+    struct rg_lines lines = { .redraws = true };
+    struct seen seen = { 0 };
+    struct rg_line row;
+
+    (void) state;
+    feed_text(&lines, "no row", &seen);
+    assert_false(rg_lines_row(&lines, &row));
+    feed_text(&lines, "\r50%", &seen);
+    assert_true(rg_lines_row(&lines, &row));
+    assert_memory_equal(row.data, "50%", row.nbytes);
+    rg_lines_row_shown(&lines, 1);
+    assert_false(rg_lines_row(&lines, &row));
+    feed_text(&lines, "\r60%", &seen);
+    assert_true(rg_lines_row(&lines, &row));
+    feed_text(&lines, "\r70%", &seen);
+    rg_lines_row_shown(&lines, 2);
+    feed_text(&lines, "\nnext\n", &seen);
+    assert_string_equal(rg_buf_text(&seen.bytes), "next\n");
+    assert_false(rg_lines_row(&lines, &row));
+    rg_lines_finish(&lines, see, &seen);
+    rg_buf_fini(&seen.bytes);
+}
+
+static void for_events_a_row_goes_out_in_pieces(void **state)
+{
+    struct rg_lines lines = { 0 };
+    struct seen seen = { 0 };
+
+    (void) state;
+    feed_text(&lines, "begun", &seen);
+    rg_lines_flush_row(&lines, see, &seen);
+    assert_int_equal(seen.npieces, 0);
+    feed_text(&lines, "\r50%", &seen);
+    rg_lines_flush_row(&lines, see, &seen);
+    feed_text(&lines, "\r60%\n", &seen);
+    assert_string_equal(rg_buf_text(&seen.bytes), "begun\r50%\r60%\n");
+    assert_int_equal(seen.npieces, 1);
+    assert_int_equal(seen.ncontinued, 1);
+    rg_lines_finish(&lines, see, &seen);
+    rg_buf_fini(&seen.bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_whole_however_bytes_arrive),
         cmocka_unit_test(long_lines_come_in_pieces_and_no_byte_is_lost),
         cmocka_unit_test(nothing_comes_of_nothing),
+        cmocka_unit_test(what_is_written_over_does_not_come_out),
+        cmocka_unit_test(a_row_that_was_seen_does_not_come_out_once_more),
+        cmocka_unit_test(for_events_a_row_goes_out_in_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -385,6 +385,56 @@ static void an_equal_traceback_is_shown_once_but_kept_twice(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* Here the loop does not run, so that no time passes for it. */
+static void a_progress_bar_is_seen_at_once_and_as_it_ends(void **state)
+{
+    struct bench b = { 0 };
+
+    (void) state;
+    rg_job_init(&b.job);
+    begin(&b, 2);
+    feed(&b, 0, 2, "\r  0%");
+    expect(b.err[0], "[0]   0%\n");
+    feed(&b, 0, 2, "\r 50%");
+    feed(&b, 0, 2, "\r100%");
+    expect(b.err[0], "");
+    feed(&b, 0, 2, "\nend\n");
+    expect(b.err[0], "[0] 100%\n[0] end\n");
+    feed(&b, 1, 1, "\r50%\r100%");
+    rg_output_finish(b.output);
+    expect(b.out[0], "[1] 100%\n");
+    end(&b);
+}
+
+static void on_tick(void *arg)
+{
+    struct bench *b = arg;
+    struct pollfd p = { .fd = b->out[0], .events = POLLIN };
+
+    if (poll(&p, 1, 0) > 0)
+        rg_loop_stop(b->loop);
+}
+
+/* The rank says no more: what it has drawn last is shown in time all the same. */
+static void a_progress_bar_that_stands_still_is_shown_as_it_stands(void **state)
+{
+    struct bench b = { 0 };
+    struct rg_timer tick = { 0 };
+
+    (void) state;
+    rg_job_init(&b.job);
+    begin(&b, 2);
+    feed(&b, 0, 1, "\r10%");
+    expect(b.out[0], "[0] 10%\n");
+    feed(&b, 0, 1, "\r20%");
+    feed(&b, 0, 1, "\r30%");
+    rg_timer_start(&tick, b.loop, 10, 10, on_tick, &b);
+    rg_loop_run(b.loop);
+    rg_timer_stop(&tick);
+    expect(b.out[0], "[0] 30%\n");
+    end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +451,8 @@ int main(void)
         cmocka_unit_test(what_stands_above_the_last_words_is_known),
         cmocka_unit_test(an_equal_traceback_is_shown_once_but_kept_twice),
         cmocka_unit_test(sockets_and_files_take_every_byte),
+        cmocka_unit_test(a_progress_bar_is_seen_at_once_and_as_it_ends),
+        cmocka_unit_test(a_progress_bar_that_stands_still_is_shown_as_it_stands),
     };
 
     signal(SIGPIPE, SIG_IGN);
