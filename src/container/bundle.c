@@ -3,6 +3,7 @@
 #include "container/bundle.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,6 +78,59 @@ int rg_bundle_list(const char *dir, struct rg_bundle_files *ret_files, struct rg
     return 0;
 }
 
+/* A library is for this kind of machine, so that its integers are ours. */
+size_t rg_bundle_trim(uint8_t *data, size_t nbytes)
+{
+    Elf64_Ehdr header;
+    Elf64_Phdr part;
+    uint64_t end = sizeof(header);
+
+    if (nbytes < end || memcmp(data, ELFMAG, SELFMAG) != 0 || data[EI_CLASS] != ELFCLASS64)
+        return nbytes;
+    memcpy(&header, data, sizeof(header));
+    for (int i = 0; i < header.e_phnum; i++) {
+        uint64_t at = header.e_phoff + (uint64_t) i * sizeof(part);
+        if (at > nbytes || nbytes - at < sizeof(part))
+            return nbytes;
+        memcpy(&part, data + at, sizeof(part));
+        if (part.p_offset > nbytes || part.p_filesz > nbytes - part.p_offset)
+            return nbytes;
+        if (part.p_offset + part.p_filesz > end)
+            end = part.p_offset + part.p_filesz;
+    }
+    header.e_shoff = 0;
+    header.e_shnum = header.e_shstrndx = 0;
+    memcpy(data, &header, sizeof(header));
+    return end;
+}
+
+static bool is_library(const char *path)
+{
+    size_t length = strlen(path);
+
+    return length > 3 && strcmp(path + length - 3, ".so") == 0;
+}
+
+static int read_wanted(const char *source, char **ret_data, size_t *ret_nbytes)
+{
+    int r = rg_read_file(source, RG_BUNDLE_MAX, ret_data, ret_nbytes);
+
+    if (r == 0 && is_library(source))
+        *ret_nbytes = rg_bundle_trim((uint8_t *) *ret_data, *ret_nbytes);
+    return r;
+}
+
+int rg_bundle_measure(const char *source, const struct stat *st, uint64_t *ret_nbytes)
+{
+    rg_autofree char *data = NULL;
+    size_t nbytes = (size_t) st->st_size;
+    int r = is_library(source) ? read_wanted(source, &data, &nbytes) : 0;
+
+    if (r == 0)
+        *ret_nbytes = nbytes;
+    return r;
+}
+
 int rg_bundle_pack(const struct rg_bundle_files *files, struct rg_buf *buf, struct rg_error *err)
 {
     rg_buf_put(buf, RG_BUNDLE_MAGIC, strlen(RG_BUNDLE_MAGIC));
@@ -85,7 +139,7 @@ int rg_bundle_pack(const struct rg_bundle_files *files, struct rg_buf *buf, stru
         rg_autofree char *data = NULL;
         struct stat st;
         size_t nbytes;
-        int r = rg_read_file(source, RG_BUNDLE_MAX, &data, &nbytes);
+        int r = read_wanted(source, &data, &nbytes);
         if (r < 0)
             return rg_error_set(err, -r, "%s: %s", source, strerror(-r));
         rg_buf_put_u16(buf, (uint16_t) strlen(name));

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -40,6 +41,12 @@ void rg_bundle_files_fini(struct rg_bundle_files *files);
 int rg_bundle_list(const char *dir, struct rg_bundle_files *ret_files, struct rg_error *err);
 /* Add one file. 0 or -ENOMEM. */
 int rg_bundle_add(struct rg_bundle_files *files, const char *name, const char *source);
+/* Of a library an archive has what a process loads, without what is for linkers and debuggers: half
+ * of it and more. Changes the headers in data to say so, where it is one. The number of bytes that
+ * are left. */
+size_t rg_bundle_trim(uint8_t *data, size_t nbytes);
+/* How many bytes of a file, of which st is known, an archive has. 0 or -errno. */
+int rg_bundle_measure(const char *source, const struct stat *st, uint64_t *ret_nbytes);
 /* Append the archive of these files. 0; -EFBIG, -ENOMEM or another -errno. */
 int rg_bundle_pack(const struct rg_bundle_files *files, struct rg_buf *buf, struct rg_error *err);
 

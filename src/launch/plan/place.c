@@ -134,13 +134,15 @@ static int describe(const struct rg_bundle_files *files, struct rg_container_pla
         return -ENOSYS;
     crypto_generichash_init(&state, NULL, 0, sizeof(hash));
     for (size_t i = 0; i < files->names.count; i++) {
-        if (stat(files->sources.v[i], &st) < 0)
-            return -errno;
+        const char *name = files->names.v[i], *source = files->sources.v[i];
+        uint64_t size;
+        int r = stat(source, &st) < 0 ? -errno : rg_bundle_measure(source, &st, &size);
+        if (r < 0)
+            return r;
         int64_t facts[] = { st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec };
-        const char *name = files->names.v[i];
         crypto_generichash_update(&state, (const uint8_t *) name, strlen(name) + 1);
         crypto_generichash_update(&state, (const uint8_t *) facts, sizeof(facts));
-        nbytes += 2 + strlen(name) + 1 + 4 + (uint64_t) st.st_size;
+        nbytes += 2 + strlen(name) + 1 + 4 + size;
     }
     crypto_generichash_final(&state, hash, sizeof(hash));
     sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));

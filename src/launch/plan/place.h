@@ -7,7 +7,8 @@
  * The bundle is made from the installation that this program belongs to: reigen's and horovod's
  * packages beside it, below lib/python3* of the same prefix, or in the source tree of a build.
  *
- * Thread rule: main thread; stats some hundred files, so it blocks for about a millisecond.
+ * Thread rule: main thread; stats some hundred files and reads the libraries, so it blocks for some
+ * milliseconds.
  */
 #ifndef RG_LAUNCH_PLAN_PLACE_H
 #define RG_LAUNCH_PLAN_PLACE_H

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <elf.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
@@ -53,6 +54,39 @@ static void packages_come_out_as_they_went_in(void **state)
     assert_true(st.st_mode & 0100);
     snprintf(path, sizeof(path), "%s/horovod/torch/__init__.py", out);
     assert_int_equal(access(path, R_OK), 0);
+}
+
+/* This program stands for a library: built with symbols, its sections follow what is loaded. */
+static void of_a_library_what_is_loaded_is_packed(void **state)
+{
+    rg_cleanup(rg_bundle_files_fini) struct rg_bundle_files files = { RG_STRV_INIT, RG_STRV_INIT };
+    rg_autobuf struct rg_buf archive = RG_BUF_INIT;
+    rg_autofree char *link = rg_strf("%s/self.so", root), *whole = NULL;
+    struct rg_bundle_entry entry;
+    struct stat st;
+    uint64_t measured;
+    size_t nbytes;
+
+    (void) state;
+    assert_int_equal(symlink("/proc/self/exe", link), 0);
+    assert_int_equal(rg_bundle_add(&files, "reigen/self.so", link), 0);
+    assert_int_equal(rg_bundle_pack(&files, &archive, NULL), 0);
+    struct rg_reader reader = rg_reader_make(rg_buf_bytes(&archive), rg_buf_nbytes(&archive));
+    rg_reader_bytes(&reader, strlen(RG_BUNDLE_MAGIC));
+    assert_int_equal(rg_bundle_read(&reader, &entry, NULL), 0);
+    assert_int_equal(rg_read_file(link, RG_BUNDLE_MAX, &whole, &nbytes), 0);
+    assert_true(entry.nbytes < nbytes);
+    assert_int_equal(stat(link, &st), 0);
+    assert_int_equal(rg_bundle_measure(link, &st, &measured), 0);
+    assert_int_equal(measured, entry.nbytes);
+    assert_memory_equal(entry.data + sizeof(Elf64_Ehdr), whole + sizeof(Elf64_Ehdr),
+                        entry.nbytes - sizeof(Elf64_Ehdr));
+    /* What is trimmed already stays as it is, and what has been cut off elsewhere, too. */
+    assert_int_equal(rg_bundle_trim((uint8_t *) whole, nbytes), entry.nbytes);
+    assert_int_equal(rg_bundle_trim((uint8_t *) whole, entry.nbytes), entry.nbytes);
+    assert_int_equal(rg_bundle_trim((uint8_t *) whole, entry.nbytes - 1), entry.nbytes - 1);
+    assert_int_equal(rg_bundle_trim((uint8_t *) whole, 70), 70);
+    assert_int_equal(rg_bundle_trim((uint8_t *) whole, 3), 3);
 }
 
 static void names_that_lead_out_are_refused(void **state)
@@ -123,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packages_come_out_as_they_went_in),
+        cmocka_unit_test(of_a_library_what_is_loaded_is_packed),
         cmocka_unit_test(names_that_lead_out_are_refused),
         cmocka_unit_test(a_cut_archive_is_refused),
         cmocka_unit_test(without_packages_there_is_no_list),
