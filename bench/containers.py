@@ -30,10 +30,6 @@ def put_program(node):
     program = folder / 'barrier'
     shutil.copy(build_barrier(), program)
     shutil.copy(BUILD / 'src/coll/libreigen.so', folder / 'libreigen.so')
-    sodium = subprocess.run(['cc', '-print-file-name=libsodium.so.23'], capture_output=True,
-                            text=True, check=True).stdout.strip()
-    if Path(sodium).exists():
-        shutil.copy(Path(sodium).resolve(), folder / 'libsodium.so.23')
 
 
 def job(node):

@@ -80,15 +80,12 @@ def note(samples, **found):
 # ---------------------------------------------------------------------------- a job's start
 
 def make_programs():
-    """Reigen as users have it; and the barrier's program, with the libraries that it loads beside
+    """Reigen as users have it; and the barrier's program, with the library that it loads beside
     it, for pods to mount."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     subprocess.run([ROOT / 'tools/install.sh'], check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, 'PREFIX': str(FOLDER / 'installed')})
-    library = ROOT / 'build/src/coll/libreigen.so'
-    said = subprocess.run(['ldd', library], capture_output=True, text=True, check=True).stdout
-    for path in (library, re.search(r'libsodium\S* => (\S+)', said)[1]):
-        shutil.copy(path, FOLDER)
+    shutil.copy(ROOT / 'build/src/coll/libreigen.so', FOLDER)
     subprocess.run(['cc', '-O2', '-I', ROOT / 'include', '-o', FOLDER / 'barrier',
                     ROOT / 'bench/barrier.c', '-L', FOLDER, '-lreigen', f'-Wl,-rpath-link,{FOLDER}',
                     '-Wl,--disable-new-dtags,-rpath,$ORIGIN'], check=True)

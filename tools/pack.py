@@ -3,10 +3,11 @@
 
 usage: tools/pack.py [--out DIR] [--build DIR] [--url URL]
 
-The objects are those of the ordinary build. They are linked once more by zig, which knows the
-symbols of every glibc, against GLIBC; what they need of libsodium, libev, libfyaml and jansson goes
-in from the static libraries, so that the wheel needs nothing but glibc. The tag says what the files
-really need. Two runs over the same build write the same bytes.
+The libraries are those of the ordinary build, which links them against GLIBC (src/glibc). The
+objects of the programs are linked once more by zig, which knows the symbols and the start files of
+every glibc; what they need of libsodium, libev, libfyaml and jansson goes in from the static
+libraries, so that the wheel needs nothing but glibc. The tag says what the files really need. Two
+runs over the same build write the same bytes.
 
 Formats: PEP 427 (wheels), PEP 600 (manylinux tags), PEP 517 (the functions at the end), PEP 770
 (the bill of materials).
@@ -85,32 +86,17 @@ def link_line(build: Path, target: str) -> List[str]:
 
 
 def relink(build: Path, work: Path, target: str) -> Path:
-    """Link a target of the build again, into work. Its path."""
+    """Link a program of the build again, into work. Its path."""
     name = os.path.basename(target)
     words: List[str] = []
     for word in link_line(build, target)[1:]:
         library = re.fullmatch(r'-l(\w+)|/.*/lib(\w+)\.(?:so|a)[\d.]*', word)
         if library and (library[1] or library[2]) in STATIC:
             words.append(static_library(library[1] or library[2]))
-        elif word.endswith('/libreigen.so') and name != 'libreigen.so':
-            words.append(str(work / 'libreigen.so'))
-        elif not re.match(r'-Wl,(-rpath|--no-undefined|--as-needed)|-[og]|-lstdc\+\+', word):
+        elif not re.match(r'-Wl,(-rpath|--no-undefined|--as-needed)|-[og]', word):
             words.append(word)
     words = [w for w in words if w != target]
-    words += ['-Wl,-z,relro', '-Wl,-z,now', '-Wl,-z,noexecstack']
-    if name in ('reigen', 'reigen-bench'):
-        words.append('-pie')
-    elif name == 'libreigen.so':
-        # They also fit into a library once none of its names can be replaced from outside.
-        names = work / 'names.map'
-        names.write_text('{ global: reigen_*; local: *; };\n')
-        words += ['-Wl,-Bsymbolic', f'-Wl,--version-script={names}']
-    else:
-        # What the build says of binding a plug-in lazily stands among its own words.
-        lazy = '-Wl,-z,lazy' in words
-        words += ['-Wl,-rpath,$ORIGIN'] + (['-Wl,-z,lazy'] if lazy else [])
-    # What a plug-in takes from C++ comes with the framework that loads it.
-    words += [] if name.startswith('libreigen_') else ['-Wl,-z,defs']
+    words += ['-Wl,-z,relro', '-Wl,-z,now', '-Wl,-z,noexecstack', '-Wl,-z,defs', '-pie']
     command, env = zig(work)
     print(f'[linking] {name}', file=sys.stderr, flush=True)
     done = subprocess.run([*command, '-s', '-Wl,--build-id=none', *words, '-lm', '-o',
@@ -119,6 +105,17 @@ def relink(build: Path, work: Path, target: str) -> Path:
     if done.returncode:
         say_and_exit(f'{target} cannot be linked against glibc {GLIBC}:\n{done.stderr[-4000:]}')
     return work / name
+
+
+def libraries(build: Path, work: Path) -> List[Path]:
+    """The libraries as they are installed, stripped."""
+    stage = work / 'stage'
+    subprocess.run(['meson', 'install', '-C', str(build), '--no-rebuild', '--quiet', '--strip',
+                    '--destdir', str(stage)], check=True, stdout=sys.stderr)
+    # Those beside the Python package are copies of what meson has linked, which it does not strip.
+    found = {path.name: path for path in sorted(stage.rglob('libreigen*.so'),
+                                                key=lambda path: path.parent.name != 'reigen')}
+    return [found[name] for name in sorted(found)]
 
 
 def needed_glibc(paths: List[Path]) -> Tuple[int, int]:
@@ -173,12 +170,10 @@ exec "$(dirname "$(readlink -f "$0")")/reigen" {} "$@"
 
 def programs(build: Path, work: Path, data: str) -> Tuple[Files, List[Path]]:
     """The compiled files by their place in the wheel, and those that need glibc."""
-    linked = [relink(build, work, 'src/coll/libreigen.so'),
-              relink(build, work, 'src/cmd/reigen'),
+    linked = [relink(build, work, 'src/cmd/reigen'),
               relink(build, work, 'src/cmd/reigen-bench')]
-    files: Files = {'reigen/libreigen.so': (linked[0].read_bytes(), 0o755),
-                    f'{data}/scripts/reigen': (linked[1].read_bytes(), 0o755),
-                    f'{data}/scripts/reigen-bench': (linked[2].read_bytes(), 0o755),
+    files: Files = {f'{data}/scripts/reigen': (linked[0].read_bytes(), 0o755),
+                    f'{data}/scripts/reigen-bench': (linked[1].read_bytes(), 0o755),
                     f'{data}/scripts/reigen-agent':
                         ((build / 'src/agent/reigen-agent').read_bytes(), 0o755)}
     for name, command in LINKS.items():
@@ -187,10 +182,9 @@ def programs(build: Path, work: Path, data: str) -> Tuple[Files, List[Path]]:
         agent = work.parent / 'agents' / f'reigen-agent-{arch}'
         cross.build(arch, agent)
         files[f'{data}/scripts/{agent.name}'] = (agent.read_bytes(), 0o755)
-    for path in sorted([*(build / 'bindings').glob('*/libreigen_*.so'),
-                        *(build / 'src/coll').glob('libreigen_*.so')]):
-        linked.append(relink(build, work, str(path.relative_to(build))))
-        files[f'reigen/{path.name}'] = (linked[-1].read_bytes(), 0o755)
+    for path in libraries(build, work):
+        linked.append(path)
+        files[f'reigen/{path.name}'] = (path.read_bytes(), 0o755)
     return files, linked
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import travels
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -44,4 +46,7 @@ def test_a_package_for_this_debian(tmp_path):
     files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob('*')
              if p.is_file() and not p.is_symlink()}
     assert set(sums) == files
+    home = tmp_path / 'home'
+    home.mkdir()
+    travels.check(travels.unpacked(tmp_path / 'usr/bin/reigen', home))
     assert run(tmp_path / 'usr/bin/reigen', 'version', env={**os.environ}) == 'reigen 0.1.0\n'

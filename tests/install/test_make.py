@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import travels
 from clones import copy_source, make_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,6 +175,14 @@ def test_nothing_installed_knows_where_it_was_built(prefix):
     secret = str(ROOT).encode()
     knows = [str(p) for p in prefix.rglob('*') if p.is_file() and secret in p.read_bytes()]
     assert knows == []
+
+
+def test_what_make_sends_to_hosts_and_images_needs_glibc_2_28_alone(tmp_path):
+    travels.check(travels.unpacked(ROOT / '.venv/bin/reigen', tmp_path))
+
+
+def test_what_an_installation_sends_needs_glibc_2_28_alone(prefix, tmp_path):
+    travels.check(travels.unpacked(prefix / 'bin/reigen', tmp_path))
 
 
 def test_installed_launcher_finds_its_agent(prefix):

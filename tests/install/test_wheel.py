@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import travels
+
 ROOT = Path(__file__).resolve().parents[2]
 DEBIAN = '/usr/bin/python3'
 # Everything here needs the wheels, and they need a build of their own, so that other tests that
@@ -110,7 +112,7 @@ def test_the_tag_is_true_and_no_newer_than_glibc_2_28(wheels, tmp_path):
     with zipfile.ZipFile(wheels[0]) as archive:
         archive.extractall(tmp_path)
     known = re.compile(r'(libc|libm|libdl|librt|libpthread|ld-linux-x86-64)\.so\.\d|libreigen\.so|'
-                       r'libtensorflow_framework\.so\.2')
+                       r'libtensorflow_framework\.so\.2|libstdc\+\+\.so\.6')
     newest, seen = 0, 0
     for path in tmp_path.rglob('*'):
         if not path.is_file() or path.read_bytes()[:4] != b'\x7fELF':
@@ -123,6 +125,10 @@ def test_the_tag_is_true_and_no_newer_than_glibc_2_28(wheels, tmp_path):
         assert str(ROOT).encode() not in path.read_bytes()
     assert seen >= 3
     assert newest == int(tag[1])
+
+
+def test_what_it_sends_to_hosts_and_images_needs_glibc_2_28_alone(venv, tmp_path):
+    travels.check(travels.unpacked(venv / 'bin/reigen', tmp_path))
 
 
 def test_its_programs_are_hardened(wheels, tmp_path):

@@ -10,6 +10,8 @@ AGENT = repo.BUILD / 'src/agent/reigen-agent'
 LIBRARY = repo.BUILD / 'src/coll/libreigen.so'
 PROGRAM = repo.BUILD / 'src/cmd/reigen'
 TENSORFLOW = repo.BUILD / 'bindings/tensorflow/libreigen_tensorflow.so'
+JAX = repo.BUILD / 'bindings/jax/libreigen_jax.so'
+SHIMS = [LIBRARY.parent / f'libreigen_mpi_{abi}.so' for abi in ('ompi', 'mpich', 'abi')]
 AGENT_NBYTES = 512 * 1024
 LIBRARY_NBYTES = 1024 * 1024
 
@@ -48,7 +50,8 @@ def test_agent_is_hardened():
     assert re.search(r'GNU_STACK.* RW ', header), 'executable stack'
 
 
-@pytest.mark.parametrize('path', [PROGRAM, LIBRARY, TENSORFLOW], ids=lambda path: path.name)
+@pytest.mark.parametrize('path', [PROGRAM, LIBRARY, TENSORFLOW, JAX, *SHIMS],
+                         ids=lambda path: path.name)
 def test_programs_and_libraries_are_hardened(path):
     header = run('readelf', '-lWdhs', path).stdout
     assert re.search(r'Type:\s+DYN', header), 'not position-independent'
@@ -98,10 +101,18 @@ def test_libreigen_exports_every_function_of_its_header():
     assert declared - exported == set()
 
 
-def test_libreigen_links_no_framework_and_no_mpi():
-    shims = [LIBRARY.parent / f'libreigen_mpi_{abi}.so' for abi in ('ompi', 'mpich', 'abi')]
-    needed = [name for library in [LIBRARY, *shims]
-              for name in re.findall(r'NEEDED.*\[(.*)\]', run('readelf', '-dW', library).stdout)]
+@pytest.mark.parametrize('path', [LIBRARY, TENSORFLOW, JAX, *SHIMS], ids=lambda path: path.name)
+def test_what_travels_needs_glibc_2_28_and_no_other_library(path):
+    """They are mounted into images and sent to hosts (src/glibc). tests/install looks at what each
+    way of installing really sends."""
+    needed = re.findall(r'NEEDED.*\[(.*)\]', run('readelf', '-dW', path).stdout)
+    known = re.compile(r'(libc|libm|libdl|librt|libpthread|ld-linux-.*)\.so\.\d+')
+    beside = {LIBRARY: set(), JAX: {'libreigen.so'},
+              TENSORFLOW: {'libreigen.so', 'libtensorflow_framework.so.2', 'libstdc++.so.6'}}
     assert needed
-    known = re.compile(r'(libc|libm|libdl|librt|libpthread|libsodium|ld-linux-.*)\.so\.\d+')
-    assert [n for n in needed if not known.fullmatch(n)] == []
+    assert {n for n in needed if not known.fullmatch(n)} <= beside.get(path, set())
+    versions = {tuple(map(int, version.split('.'))) for version in
+                re.findall(r'Name: GLIBC_([\d.]+)', run('readelf', '-VW', path).stdout)}
+    assert versions and max(versions) <= (2, 28), (
+        f'{path.name} has a function of a newer glibc. readelf -W --dyn-syms says which; '
+        'src/glibc/newer.c has those that can be made of older ones.')
