@@ -31,7 +31,7 @@ COMPONENTS = [
               'X25519 of the static agent'),
     Component('libfyaml', 'MIT', 'libfyaml-dev', ['reigen'], 'job files'),
     Component('jansson', 'MIT', 'libjansson-dev', ['reigen', 'reigen-bench'], 'events as JSON'),
-    Component('uthash', 'BSD-1-Clause', 'uthash-dev', ['reigen', 'reigen-agent'],
+    Component('uthash', 'BSD-1-Clause', 'uthash-dev', ['libreigen.so'],
               'hash tables and lists, a header'),
     Component('musl', 'MIT', 'musl-dev', ['reigen-agent'], 'the C library of the static agent'),
 ]
