@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is promised about the size and the needs of the programs that are built."""
+import json
+import platform
 import re
 import subprocess
 
@@ -48,6 +50,44 @@ def test_agent_is_hardened():
     assert re.search(r'Type:\s+DYN', header), 'not position-independent'
     assert 'GNU_RELRO' in header and 'TEXTREL' not in header
     assert re.search(r'GNU_STACK.* RW ', header), 'executable stack'
+
+
+#: What each compiler is asked for, by machine; what one of them does not have meson leaves out.
+HARDENING = {'-fstack-protector-strong', '-fstack-clash-protection'}
+JUMPS = {'x86_64': '-fcf-protection=full', 'aarch64': '-mbranch-protection=standard'}
+
+
+def test_every_file_is_compiled_with_the_same_protection():
+    commands = [entry['command'] for entry in
+                json.loads((repo.BUILD / 'compile_commands.json').read_text())
+                if '/tests/' not in entry['output'] and not entry['output'].startswith('tests/')]
+    wanted = HARDENING | {JUMPS[platform.machine()], '-D_FORTIFY_SOURCE=3'}
+    assert len(commands) > 300
+    assert {command for command in commands if not wanted <= set(command.split())} == set()
+    # The agent's are commands of our own. Marks of jumps' targets would not fit into it, and nobody
+    # asks for them in a program whose C library has none.
+    done = run('ninja', '-C', repo.BUILD, '-t', 'commands', AGENT.relative_to(repo.BUILD))
+    agents = [line for line in done.stdout.splitlines() if ' -c ' in line]
+    assert len(agents) > 100
+    assert {line for line in agents if not HARDENING <= set(line.split())} == set()
+
+
+def functions_of(path):
+    """{name: its first instruction} of the functions that a library or program exports."""
+    said = run('objdump', '-d', '--no-show-raw-insn', path).stdout
+    exported = set(re.findall(r' FUNC +GLOBAL +DEFAULT +\d+ (\w+)$',
+                              run('readelf', '-W', '--dyn-syms', path).stdout, re.M))
+    first = dict(re.findall(r'^\w+ <(\w+)>:\n +\w+:\t(\S+)', said, re.M))
+    return {name: first[name] for name in exported & set(first)}
+
+
+@pytest.mark.parametrize('path', [LIBRARY, TENSORFLOW, JAX], ids=lambda path: path.name)
+def test_indirect_jumps_find_their_marks(path):
+    """Debian's own start files have none, so that the linker does not mark the whole."""
+    marks = {'x86_64': {'endbr64'}, 'aarch64': {'bti', 'paciasp', 'hint'}}[platform.machine()]
+    found = functions_of(path)
+    assert found
+    assert {name: first for name, first in found.items() if first not in marks} == {}
 
 
 @pytest.mark.parametrize('path', [PROGRAM, LIBRARY, TENSORFLOW, JAX, *SHIMS],
