@@ -86,8 +86,24 @@ enum reigen_dtype {
     REIGEN_FLOAT64 = 8,
     REIGEN_BOOL = 9,
     REIGEN_BFLOAT16 = 10,
-    REIGEN_NDTYPES = 11
+    REIGEN_NDTYPES = 11,
+    REIGEN_TYPE_ADDED = 256 /* and more: reigen_type_add */
 };
+#define REIGEN_TYPES_MAX 4096               /* that are added */
+#define REIGEN_TYPE_NAME_MAX 47             /* bytes */
+#define REIGEN_TYPE_NBYTES_MAX (16 << 20)   /* of one element */
+
+/*
+ * Another element type, by its name in the framework ("complex64", "datetime64[s]") and its size in
+ * bytes. Its number is this process's, and goes to all functions here that take a dtype; ranks
+ * compare names and sizes. parts: the enum reigen_dtype that an element consists of, so that SUM
+ * and AVERAGE of the parts are those of the elements (a complex64 is two REIGEN_FLOAT32): these two
+ * reduce it, and nothing else does. -1: it can be moved (broadcast, allgather, alltoall), and not
+ * reduced. The same arguments give the same number. Names are of printable ASCII without quotation
+ * marks and backslashes. 0 and *ret_dtype; -EINVAL (the name, the size, the parts); -ENOSPC;
+ * -ENOMEM. Any thread, also without reigen_init; never blocks.
+ */
+REIGEN_API int reigen_type_add(const char *name, size_t nbytes, int parts, int *ret_dtype);
 
 /*
  * Reductions, with Horovod's numbers. AVERAGE divides the sum by the number of ranks: floating

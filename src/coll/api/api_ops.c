@@ -4,6 +4,7 @@
 
 #include "base/time.h"
 #include "coll/api/api.h"
+#include "coll/ground/element.h"
 #include "coll/ground/pages.h"
 
 #define WAIT_US_MAX INT64_C(1000000000000)
@@ -66,6 +67,15 @@ static int run(struct rg_call *call)
     r = outcome(op);
     rg_op_unref(op);
     return r;
+}
+
+REIGEN_API int reigen_type_add(const char *name, size_t nbytes, int parts, int *ret_dtype)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (!ret_dtype)
+        return rg_api_failf(EINVAL, "ret_dtype is NULL");
+    return rg_element_add(name, nbytes, parts, ret_dtype, &err) < 0 ? rg_api_fail(&err) : 0;
 }
 
 static struct rg_call one(int kind, const char *const *name, const void *const *in,

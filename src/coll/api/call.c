@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "coll/gpu/gpu.h"
+#include "coll/ground/element.h"
 #include "coll/planes/adasum.h"
 
 #define RG_ELEMENTS_MAX (INT64_C(1) << 46)
@@ -40,10 +41,27 @@ static int bad_root(const struct rg_progress *progress, int root, struct rg_erro
                         "(ranks are 0 to %d)", root, progress->team->size - 1);
 }
 
+/* What the caller added is reduced where that is the same as reducing its parts. */
+static int check_element(const struct rg_element *element, const struct reigen_options *o,
+                         const char *kind, struct rg_error *err)
+{
+    if (element->moves_only)
+        return rg_error_set(err, EINVAL,
+                            "%s: elements of %s cannot be reduced, only moved (broadcast, "
+                            "allgather, alltoall); convert them to another type first", kind,
+                            element->name);
+    if (element->nparts > 1 && o->op != REIGEN_SUM && o->op != REIGEN_AVERAGE)
+        return rg_error_set(err, EINVAL, "%s: elements of %s can be summed and averaged, and there "
+                            "is no %s of them", kind, element->name, rg_op_name(o->op));
+    return 0;
+}
+
 static int check_options(const struct rg_progress *progress, const struct rg_call *call,
-                         const struct reigen_options *o, struct rg_error *err)
+                         const struct rg_element *element, const struct reigen_options *o,
+                         struct rg_error *err)
 {
     const char *kind = rg_kind_name(call->kind);
+    int r;
 
     if (call->kind == REIGEN_BROADCAST && index_of(progress->team, o->root) < 0)
         return bad_root(progress, o->root, err);
@@ -53,20 +71,25 @@ static int check_options(const struct rg_progress *progress, const struct rg_cal
         return rg_error_set(err, EINVAL, "%s: %d is no reduction", kind, o->op);
     if (call->kind == REIGEN_REDUCESCATTER && o->op != REIGEN_AVERAGE && o->op != REIGEN_SUM)
         return rg_error_set(err, EINVAL, "Reducescatter currently only supports AVERAGE and SUM.");
-    if (o->op == REIGEN_ADASUM && !rg_adasum_takes(call->dtype))
+    r = check_element(element, o, kind, err);
+    if (r < 0)
+        return r;
+    if (o->op == REIGEN_ADASUM && !rg_adasum_takes(element->dtype))
         return rg_error_set(err, EINVAL,
                             "%s: Adasum takes float16, bfloat16, float32 and float64, not %s", kind,
-                            rg_dtype_name(call->dtype));
-    if (o->op == REIGEN_AVERAGE && call->dtype == REIGEN_BOOL)
+                            element->name);
+    if (o->op == REIGEN_AVERAGE && element->dtype == REIGEN_BOOL)
         return rg_error_set(err, EINVAL, "%s: bool has no average; reduce with sum, min or max",
                             kind);
     return 0;
 }
 
-static int check_shape(const struct rg_call *call, int i, size_t *ret_count, struct rg_error *err)
+/* ret_count: parts of elements. */
+static int check_shape(const struct rg_call *call, const struct rg_element *element, int i,
+                       size_t *ret_count, struct rg_error *err)
 {
     const char *kind = rg_kind_name(call->kind);
-    int64_t count = 1;
+    int64_t count = element->nparts;
     int ndim = call->ndims[i];
 
     if (ndim < 0 || ndim > REIGEN_NDIM_MAX || (ndim > 0 && !call->shapes[i]))
@@ -98,12 +121,13 @@ static int check_name(const struct rg_call *call, int i, struct rg_error *err)
     return 0;
 }
 
-static void fill_signature(struct rg_signature *sig, const struct rg_call *call, int i,
-                           const struct reigen_options *o, int process_set)
+static void fill_signature(struct rg_signature *sig, const struct rg_call *call,
+                           const struct rg_element *element, int i, const struct reigen_options *o,
+                           int process_set)
 {
     *sig = (struct rg_signature){
         .kind = (uint8_t) call->kind,
-        .dtype = (uint8_t) call->dtype,
+        .dtype = element->dtype,
         /* An allgather whose ranks know that their parts are equal goes another way than one whose
          * ranks do not: they must not meet. */
         .op = reduces(call->kind) ? (uint8_t) o->op : call->kind == REIGEN_ALLGATHER && call->outs,
@@ -115,6 +139,10 @@ static void fill_signature(struct rg_signature *sig, const struct rg_call *call,
         .prescale = reduces(call->kind) ? o->prescale : 1.0,
         .postscale = reduces(call->kind) ? o->postscale : 1.0,
     };
+    if (call->dtype >= REIGEN_TYPE_ADDED) {
+        sig->nparts = element->nparts;
+        memcpy(sig->type, element->name, strlen(element->name));
+    }
     for (int d = 0; d < call->ndims[i]; d++)
         sig->shape[d] = call->shapes[i][d];
     /* Each rank's own, and not compared. */
@@ -131,12 +159,12 @@ static int fill_tensor(struct rg_op *op, const struct rg_call *call, int i, int 
     int r = check_name(call, i, err);
 
     if (r == 0 && call->kind != REIGEN_BARRIER)
-        r = check_shape(call, i, &t->count, err);
+        r = check_shape(call, op->element, i, &t->count, err);
     if (r < 0 || call->kind == REIGEN_BARRIER)
         return r;
     t->in = call->ins ? call->ins[i] : NULL;
     t->out = call->outs ? call->outs[i] : NULL;
-    t->nbytes = t->count * rg_dtype_nbytes(call->dtype);
+    t->nbytes = t->count * rg_dtype_nbytes(op->element->dtype);
     t->ndim = call->ndims[i];
     for (int d = 0; d < t->ndim; d++)
         t->shape[d] = call->shapes[i][d];
@@ -183,8 +211,9 @@ static int fill_splits(struct rg_op *op, const struct rg_call *call, int size, s
 
 static void fill_reduction(struct rg_op *op, const struct reigen_options *o, int size)
 {
-    bool floats = op->dtype == REIGEN_FLOAT16 || op->dtype == REIGEN_FLOAT32 ||
-                  op->dtype == REIGEN_FLOAT64 || op->dtype == REIGEN_BFLOAT16;
+    int dtype = op->element->dtype;
+    bool floats = dtype == REIGEN_FLOAT16 || dtype == REIGEN_FLOAT32 || dtype == REIGEN_FLOAT64 ||
+                  dtype == REIGEN_BFLOAT16;
 
     op->scale = (struct rg_scale){ 1.0, 1.0, 1 };
     op->reduction = REIGEN_SUM;
@@ -224,10 +253,13 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
                 struct rg_error *err)
 {
     const struct reigen_options *o = call->options ? call->options : &default_options;
-    int size = progress->team->size, r = check_options(progress, call, o, err);
+    int size = progress->team->size, r;
 
+    op->element = rg_element_find(call->dtype);
+    if (!op->element)
+        return rg_error_set(err, EINVAL, "%d is no element type", call->dtype);
+    r = check_options(progress, call, op->element, o, err);
     op->kind = (uint8_t) call->kind;
-    op->dtype = (uint8_t) call->dtype;
     op->buffers = (struct rg_op_buffers){ .memory = (uint8_t) call->memory,
                                           .device = call->device, .stream = call->stream,
                                           .ready = rg_gpu_mark_ref(call->ready) };
@@ -237,7 +269,7 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
     for (int i = 0; r == 0 && i < call->n; i++) {
         r = fill_tensor(op, call, i, progress->team->rank, err);
         if (r == 0)
-            fill_signature(&op->sigs[i], call, i, o, progress->process_set);
+            fill_signature(&op->sigs[i], call, op->element, i, o, progress->process_set);
     }
     if (r == 0 && call->kind == REIGEN_ALLTOALL)
         r = fill_splits(op, call, size, err);
@@ -265,8 +297,6 @@ int rg_call_make(struct rg_progress *progress, const struct rg_call *call, struc
     if (call->n < 1 || call->n > RG_GROUP_MAX)
         return rg_error_set(err, EINVAL, "a group of %d tensors; give 1 to %d", call->n,
                             RG_GROUP_MAX);
-    if (call->dtype < 0 || call->dtype >= REIGEN_NDTYPES)
-        return rg_error_set(err, EINVAL, "%d is no element type", call->dtype);
     op = new_op(call);
     if (!op)
         return rg_error_set(err, ENOMEM, "out of memory");

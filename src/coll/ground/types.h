@@ -35,20 +35,28 @@ enum {
  * shape. */
 struct rg_signature {
     uint8_t kind;   /* enum reigen_kind */
-    uint8_t dtype;  /* enum reigen_dtype */
+    uint8_t dtype;  /* enum reigen_dtype; of an added type: of its parts */
     uint8_t op;     /* enum reigen_op; allreduce and reducescatter, else 0 */
     uint8_t memory; /* enum rg_memory */
     uint8_t ndim;
     int32_t root;   /* broadcast, else 0 */
     int32_t process_set;
     int32_t group_size; /* of grouped operations, else 0 */
+    uint32_t nparts;    /* of an element of a type that was added (ground/element.h), else 0 ... */
+    char type[REIGEN_TYPE_NAME_MAX + 1]; /* ... and the type's name, else "" */
     double prescale, postscale;
     int64_t shape[REIGEN_NDIM_MAX];
     /* Of the first signature of a group in a job of several nodes, else 0: what stands for the
      * other members between nodes. */
-    int64_t group_count;   /* elements of all members */
+    int64_t group_count;   /* elements of all members, or parts of these */
     uint64_t group_digest; /* of all members' shapes */
 };
+
+/* How many numbers of dtype an element is. */
+static inline size_t rg_signature_parts(const struct rg_signature *sig)
+{
+    return sig->nparts ? sig->nparts : 1;
+}
 
 /* One data movement over a group of n members, as a plane sees it. Averages, joins, names are
  * gone. */
@@ -73,8 +81,8 @@ struct rg_coll {
     uint8_t dtype;          /* enum reigen_dtype */
     uint8_t op;             /* REIGEN_SUM, MIN, MAX, PRODUCT */
     int root;               /* member index: reduce, broadcast */
-    size_t count;           /* elements: allreduce, reduce, broadcast */
-    const size_t *counts;   /* per member, elements; borrowed until done */
+    size_t count;           /* elements (of added types: parts): allreduce, reduce, broadcast */
+    const size_t *counts;   /* per member, the same; borrowed until done */
     const size_t *recv_counts; /* alltoallv */
     const void *in;         /* NULL: this member supplies zeros (it has joined) */
     void *out;              /* may equal in (allreduce, broadcast); NULL: the result is dropped */

@@ -22,6 +22,9 @@ enum {
     DECISIONS = 1024,
 };
 
+/* In a signature's dtype: the type was added. */
+enum { HAS_TYPE = 0x80 };
+
 /* How numbers travel. */
 enum { RUNS = 0, BITS = 1 };
 
@@ -67,7 +70,7 @@ static double from_bits(uint64_t bits)
 static void put_signature(const struct rg_signature *sig, struct rg_buf *buf)
 {
     rg_buf_put_u8(buf, sig->kind);
-    rg_buf_put_u8(buf, sig->dtype);
+    rg_buf_put_u8(buf, sig->type[0] ? sig->dtype | HAS_TYPE : sig->dtype);
     rg_buf_put_u8(buf, sig->op);
     rg_buf_put_u8(buf, sig->memory);
     rg_buf_put_u8(buf, sig->ndim);
@@ -76,12 +79,30 @@ static void put_signature(const struct rg_signature *sig, struct rg_buf *buf)
     rg_buf_put_u32(buf, (uint32_t) sig->group_size);
     rg_buf_put_u64(buf, bits_of(sig->prescale));
     rg_buf_put_u64(buf, bits_of(sig->postscale));
+    if (sig->type[0]) {
+        rg_buf_put_u32(buf, sig->nparts);
+        rg_buf_put_str(buf, sig->type);
+    }
     for (int i = 0; i < sig->ndim; i++)
         rg_buf_put_u64(buf, (uint64_t) sig->shape[i]);
     if (sig->group_size > 0) {
         rg_buf_put_u64(buf, (uint64_t) sig->group_count);
         rg_buf_put_u64(buf, sig->group_digest);
     }
+}
+
+static void get_type(struct rg_reader *reader, struct rg_signature *sig)
+{
+    const uint8_t *name;
+    size_t nbytes = 0;
+
+    sig->dtype &= (uint8_t) ~HAS_TYPE;
+    sig->nparts = rg_reader_u32(reader);
+    name = rg_reader_span(reader, REIGEN_TYPE_NAME_MAX, &nbytes);
+    if (name && nbytes)
+        memcpy(sig->type, name, nbytes);
+    else
+        reader->bad = true;
 }
 
 static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
@@ -96,6 +117,8 @@ static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
     sig->group_size = (int32_t) rg_reader_u32(reader);
     sig->prescale = from_bits(rg_reader_u64(reader));
     sig->postscale = from_bits(rg_reader_u64(reader));
+    if (sig->dtype & HAS_TYPE)
+        get_type(reader, sig);
     for (int i = 0; i < sig->ndim && i < REIGEN_NDIM_MAX; i++)
         sig->shape[i] = (int64_t) rg_reader_u64(reader);
     if (sig->group_size > 0) {

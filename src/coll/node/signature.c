@@ -17,6 +17,11 @@ static const char *request_name(int kind)
     return kind >= 0 && kind < (int) rg_array_len(names) ? names[kind] : "?";
 }
 
+static size_t element_nbytes(const struct rg_signature *sig)
+{
+    return rg_dtype_nbytes(sig->dtype) * rg_signature_parts(sig);
+}
+
 /* The shape as the sentences write it, "[2, 3]"; cut at room bytes. Returns text. */
 static const char *shape_text(const struct rg_signature *sig, char *text, size_t room)
 {
@@ -29,6 +34,31 @@ static const char *shape_text(const struct rg_signature *sig, char *text, size_t
     if (used < room)
         snprintf(text + used, room - used, "]");
     return text;
+}
+
+static const char *type_name(const struct rg_signature *sig)
+{
+    return sig->type[0] ? sig->type : rg_dtype_name(sig->dtype);
+}
+
+/* Two frameworks may give types of different sizes one name. */
+static int compare_types(const struct rg_signature *a, int rank_a,
+                         const struct rg_signature *b, int rank_b, struct rg_error *err)
+{
+    const char *type_a = type_name(a), *type_b = type_name(b);
+
+    if (strcmp(type_a, type_b) != 0)
+        return rg_error_set(err, EINVAL,
+                    "Mismatched data types: One rank had type %s, but another rank had type %s. "
+                    "(rank %d: %s, rank %d: %s)",
+                    type_a, type_b, rank_a, type_a, rank_b, type_b);
+    if (a->dtype == b->dtype && rg_signature_parts(a) == rg_signature_parts(b))
+        return 0;
+    return rg_error_set(err, EINVAL,
+                "Mismatched data types: One rank had type %s of %zu bytes, but another rank had "
+                "type %s of %zu bytes. (rank %d: %zu, rank %d: %zu)",
+                type_a, element_nbytes(a), type_b, element_nbytes(b), rank_a, element_nbytes(a),
+                rank_b, element_nbytes(b));
 }
 
 static int compare_shape(const struct rg_signature *a, int rank_a,
@@ -108,12 +138,9 @@ static int compare(const struct rg_signature *a, int rank_a, const struct rg_sig
                     rank_b, request_name(b->kind));
     if (a->kind == REIGEN_BARRIER || a->kind == REIGEN_JOIN)
         return compare_sets(a, rank_a, b, rank_b, err);
-    if (a->dtype != b->dtype)
-        return rg_error_set(err, EINVAL,
-                    "Mismatched data types: One rank had type %s, but another rank had type %s. "
-                    "(rank %d: %s, rank %d: %s)",
-                    rg_dtype_name(a->dtype), rg_dtype_name(b->dtype), rank_a,
-                    rg_dtype_name(a->dtype), rank_b, rg_dtype_name(b->dtype));
+    r = compare_types(a, rank_a, b, rank_b, err);
+    if (r < 0)
+        return r;
     if (a->memory != b->memory)
         return rg_error_set(err, EINVAL,
                     "Mismatched %s CPU/GPU device selection: One rank had a tensor in %s memory, "
@@ -197,6 +224,7 @@ uint64_t rg_signature_nbytes(const struct rg_signature *sig)
     if (sig->group_size > 0)
         return __builtin_mul_overflow(nbytes, (uint64_t) sig->group_count, &nbytes) ? UINT64_MAX
                                                                                     : nbytes;
+    nbytes *= rg_signature_parts(sig);
     for (int i = 0; i < sig->ndim; i++)
         bad = bad || __builtin_mul_overflow(nbytes, (uint64_t) sig->shape[i], &nbytes);
     return bad ? UINT64_MAX : nbytes;
@@ -215,7 +243,8 @@ int rg_signature_check(const struct rg_signature *sig)
     if (sig->kind > REIGEN_REDUCESCATTER || sig->dtype >= REIGEN_NDTYPES ||
         sig->op > REIGEN_PRODUCT || sig->memory >= RG_NMEMORIES ||
         sig->ndim > REIGEN_NDIM_MAX || sig->root < 0 || sig->root >= REIGEN_SIZE_MAX ||
-        sig->group_size < 0 || sig->group_count < 0)
+        sig->group_size < 0 || sig->group_count < 0 ||
+        sig->nparts > REIGEN_TYPE_NBYTES_MAX)
         return -EINVAL;
     for (int i = 0; i < sig->ndim; i++)
         if (sig->shape[i] < 0)

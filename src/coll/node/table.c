@@ -20,6 +20,15 @@ static uint64_t bits_of(double x)
     return bits;
 }
 
+static uint64_t hash_key(const char *key)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (; *key; key++)
+        h = (h ^ (uint8_t) *key) * UINT64_C(0x100000001b3);
+    return h ^ (h >> 32);
+}
+
 uint64_t rg_signatures_digest(const struct rg_signature *sigs, int n)
 {
     const struct rg_signature *s = sigs;
@@ -30,21 +39,14 @@ uint64_t rg_signatures_digest(const struct rg_signature *sigs, int n)
     h = mix(h, (uint64_t) (uint32_t) s->process_set << 32 | (uint32_t) s->group_size);
     h = mix(h, bits_of(s->prescale));
     h = mix(h, bits_of(s->postscale));
+    if (s->type[0])
+        h = mix(mix(h, hash_key(s->type)), s->nparts);
     for (int i = 0; i < n; i++) {
         h = mix(h, sigs[i].ndim);
         for (int d = 0; d < sigs[i].ndim; d++)
             h = mix(h, (uint64_t) sigs[i].shape[d]);
     }
     return h;
-}
-
-static uint64_t hash_key(const char *key)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (; *key; key++)
-        h = (h ^ (uint8_t) *key) * UINT64_C(0x100000001b3);
-    return h ^ (h >> 32);
 }
 
 /* ---- entries, under the mutex ---- */

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/ground/element.h"
 #include "coll/negotiate/order.h"
 #include "coll/observe/diagnose.h"
 #include "coll/observe/stall.h"
@@ -151,7 +152,7 @@ static void begin_operation(struct rg_progress *progress, const struct rg_op *op
 
     event->nbytes = op->nbytes;
     event->ntensors = op->n > UINT16_MAX ? UINT16_MAX : (uint16_t) op->n;
-    event->dtype = op->dtype;
+    event->type = op->element ? op->element->name : "none";
     push(event, RG_TRACE_OPERATION, names_of(op)->operation, last);
     if (now > last)
         push(event, RG_TRACE_ACTIVITY, "QUEUE", last);

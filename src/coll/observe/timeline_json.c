@@ -194,7 +194,7 @@ static void begin_span(struct rg_trace *trace, struct lane *lane,
     if (event->what == RG_TRACE_OPERATION)
         rg_buf_printf(text, ",\"args\":{\"bytes\":%llu,\"tensors\":%u,\"dtype\":\"%s\"}",
                       (unsigned long long) event->nbytes, event->ntensors,
-                      rg_dtype_name(event->dtype));
+                      event->type);
     rg_buf_printf(text, "}");
     lane->depth++;
 }

@@ -45,12 +45,12 @@ struct rg_trace_event {
     uint64_t nbytes;    /* OPERATION: payload */
     uint64_t until_ns;  /* DEVICE: its end */
     const char *name;   /* static; unused where the event has a name of its own */
+    const char *type;   /* OPERATION: of its elements; static */
     uint32_t lane;      /* 1 ..; 0: none */
     uint32_t generation; /* of the timeline that it belongs to; not for this file */
     int32_t arg;
     uint16_t ntensors;  /* OPERATION */
     uint8_t what;       /* enum rg_trace_what */
-    uint8_t dtype;      /* OPERATION */
 };
 
 struct rg_trace;

@@ -21,6 +21,7 @@
 #include "coll/ground/types.h"
 #include "coll/reduce/reduce.h"
 
+struct rg_element;  /* ground/element.h */
 struct rg_gpu_mark; /* gpu/gpu.h */
 struct rg_op;
 struct rg_record;  /* node/table.h */
@@ -33,7 +34,7 @@ enum rg_op_state { RG_OP_FREE, RG_OP_QUEUED, RG_OP_POSTED, RG_OP_CLAIMED, RG_OP_
 struct rg_tensor {
     const void *in;
     void *out;
-    size_t count, nbytes; /* of in */
+    size_t count, nbytes; /* of in; count: parts of elements */
     int ndim;
     int64_t shape[REIGEN_NDIM_MAX];
     void *result;         /* allocated by the runtime, in the memory of the others; owned */
@@ -86,7 +87,8 @@ struct rg_op {
     int nhandles;         /* left; under the handles' lock */
     uint64_t epoch;
     struct rg_op_slot slot;
-    uint8_t kind, dtype, reduction;
+    uint8_t kind, reduction;
+    const struct rg_element *element; /* NULL: it has no tensors */
     struct rg_op_buffers buffers;
     _Atomic uint8_t mode; /* enum rg_entry_mode */
     bool persistent;      /* of a request: the progress engine holds no reference to it */

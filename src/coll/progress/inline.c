@@ -8,6 +8,7 @@
 
 #include "base/time.h"
 #include "coll/far/direct.h"
+#include "coll/ground/element.h"
 #include "coll/node/signature.h"
 #include "coll/progress/finish.h"
 #include "coll/reduce/reduce.h"
@@ -116,7 +117,7 @@ static void reduce_all(struct rg_progress *progress, const struct rg_op *op, uin
         for (int r = 0; r < n; r++)
             srcs[r] = absent >> r & 1 ? NULL : slot_of(progress, op, r) + at;
         if (t->count)
-            rg_reduce(op->dtype, op->reduction, t->out, srcs, n, t->count, &op->scale);
+            rg_reduce(op->element->dtype, op->reduction, t->out, srcs, n, t->count, &op->scale);
         at += t->nbytes;
     }
 }

@@ -9,6 +9,7 @@
 #include "coll/gpu/gpu.h"
 #include "coll/gpu/spans.h"
 #include "coll/ground/config.h"
+#include "coll/ground/element.h"
 #include "coll/ground/pages.h"
 #include "coll/node/signature.h"
 
@@ -40,6 +41,12 @@ static size_t elements(const int64_t *shape, int ndim, int from)
     return count;
 }
 
+/* Parts of elements in one row. */
+static size_t row_of(const struct rg_op *op, const struct rg_tensor *t)
+{
+    return elements(t->shape, t->ndim, 1) * op->element->nparts;
+}
+
 /* How many tensors item i has, as all ranks count them. */
 static int group_of(const struct rg_progress *progress, int i)
 {
@@ -67,7 +74,7 @@ static struct rg_coll coll_of(const struct rg_op *op, const struct rg_tensor *t,
     bool counted = kind == RG_COLL_ALLREDUCE || kind == RG_COLL_BROADCAST;
 
     return (struct rg_coll){ .kind = kind,
-                             .dtype = op->dtype,
+                             .dtype = op->element->dtype,
                              .op = op->reduction,
                              .count = counted ? t->count : 0,
                              .in = t->in,
@@ -89,7 +96,8 @@ static struct rg_coll zeros_of(const struct rg_progress *progress, const struct 
                              .op = sig->op == REIGEN_AVERAGE ? REIGEN_SUM : sig->op,
                              .count = sig->group_size > 1 && !entry->members
                                           ? (size_t) sig->group_count
-                                          : elements(own->shape, own->ndim, 0),
+                                          : elements(own->shape, own->ndim, 0) *
+                                                rg_signature_parts(own),
                              .scale = rg_signature_scale(sig, progress->team->size),
                              .memory = sig->memory,
                              .stream = sig->memory == RG_MEMORY_CUDA ? progress->run->lane.stream
@@ -432,15 +440,14 @@ static int post_int64s(struct rg_progress *progress, const int64_t *in, size_t e
 /* Room for so many rows, unless the caller has some, and what fills it; without memory this rank
  * goes on with the others and drops its result. nall: elements that all ranks move; 0: there is
  * nothing to do. */
-static int post_result(struct rg_progress *progress, struct rg_tensor *t, struct rg_coll *coll,
-                       int64_t rows, size_t nall)
+static int post_result(struct rg_progress *progress, const struct rg_op *op, struct rg_tensor *t,
+                       struct rg_coll *coll, int64_t rows, size_t nall)
 {
     struct rg_run *run = progress->run;
 
     rg_run_activity(progress, "ALLOCATE_OUTPUT");
     t->result_rows = rows;
-    t->result_nbytes =
-        (size_t) rows * elements(t->shape, t->ndim, 1) * rg_dtype_nbytes(coll->dtype);
+    t->result_nbytes = (size_t) rows * row_of(op, t) * rg_dtype_nbytes(coll->dtype);
     if (!t->out) {
         t->result = new_result(run, coll, t->result_nbytes);
         if (!t->result)
@@ -457,7 +464,7 @@ static int post_result(struct rg_progress *progress, struct rg_tensor *t, struct
 static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
     struct rg_run *run = progress->run;
-    size_t each = elements(t->shape, t->ndim, 1);
+    size_t each = row_of(op, t);
     int64_t total = 0;
     struct rg_coll coll = coll_of(op, t, RG_COLL_ALLGATHERV);
 
@@ -472,14 +479,14 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
         run->counts[i] = (size_t) rows * each;
         total += rows;
     }
-    return post_result(progress, t, &coll, total, (size_t) total * each);
+    return post_result(progress, op, t, &coll, total, (size_t) total * each);
 }
 
 /* First how many rows each sends to each, then the rows. */
 static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
     struct rg_run *run = progress->run;
-    size_t each = elements(t->shape, t->ndim, 1), size = (size_t) progress->team->size, any = 0;
+    size_t each = row_of(op, t), size = (size_t) progress->team->size, any = 0;
     size_t me = (size_t) progress->team->rank;
     int64_t total = 0;
     struct rg_coll coll = coll_of(op, t, RG_COLL_ALLTOALLV);
@@ -501,7 +508,7 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
         any += (size_t) run->rows[i];
     coll.recv_counts = run->recv_counts;
     coll.total = any * each;
-    return post_result(progress, t, &coll, total, coll.total);
+    return post_result(progress, op, t, &coll, total, coll.total);
 }
 
 static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
@@ -513,11 +520,11 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
     for (int64_t i = 0; i < size; i++) {
         int64_t part = rows / size + (i < rows % size);
 
-        run->counts[i] = (size_t) part * elements(t->shape, t->ndim, 1);
+        run->counts[i] = (size_t) part * row_of(op, t);
         if (i == progress->team->rank)
             mine = part;
     }
-    return post_result(progress, t, &coll, mine, t->count);
+    return post_result(progress, op, t, &coll, mine, t->count);
 }
 
 static int step_broadcast(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)

@@ -460,6 +460,102 @@ static void mismatches_are_told_to_all_ranks_and_the_job_goes_on(void **state)
     }
 }
 
+/* ---- types of the caller's own */
+
+static int type_of(const char *name, size_t nbytes, int parts)
+{
+    int dtype = 0;
+
+    check(reigen_type_add(name, nbytes, parts, &dtype) == 0 && dtype >= REIGEN_TYPE_ADDED);
+    return dtype;
+}
+
+/* Elements of five bytes, in each way that moves them. */
+static void move(int dtype, size_t rows)
+{
+    size_t me = (size_t) reigen_rank(), n = (size_t) reigen_size(), nbytes = rows * n * 5;
+    struct reigen_options o = REIGEN_OPTIONS_INIT;
+    int64_t shape[] = { (int64_t) rows * (int64_t) n, 1 }, got[REIGEN_NDIM_MAX];
+    char *in = malloc(nbytes), *out = malloc(nbytes * n);
+    reigen_handle h = 0;
+    const void *at = NULL;
+    size_t found = 0;
+    int ndim = 0;
+
+    memset(in, 'a' + (int) me, nbytes);
+    o.root = (int) n - 1;
+    check(reigen_broadcast("moved", in, out, dtype, shape, 2, &o) == 0);
+    check(out[0] == 'a' + o.root && memcmp(out, out + 1, nbytes - 1) == 0);
+    check(reigen_into_async(REIGEN_ALLGATHER, "into", in, out, dtype, rows * n, NULL, &h) == 0);
+    check(reigen_wait(h, -1) == 0 && out[0] == 'a' && out[nbytes * n - 1] == 'a' + (int) n - 1);
+    reigen_release(h);
+    check(reigen_allgather_async("gathered", in, dtype, shape, 2, NULL, &h) == 0);
+    check(reigen_wait(h, -1) == 0);
+    check(reigen_output(h, &at, &found, got, &ndim) == 0 && found == nbytes * n && ndim == 2 &&
+          got[0] == (int64_t) (rows * n * n) && got[1] == 1 && memcmp(at, out, found) == 0);
+    reigen_release(h);
+    check(reigen_alltoall_async("all to all", in, dtype, shape, 2, NULL, 0, NULL, &h) == 0);
+    check(reigen_wait(h, -1) == 0);
+    check(reigen_output(h, &at, &found, got, &ndim) == 0 && found == nbytes && got[0] == shape[0]);
+    for (size_t r = 0; r < n; r++)
+        check(((const char *) at)[r * rows * 5] == 'a' + (int) r);
+    reigen_release(h);
+    free(out);
+    free(in);
+}
+
+/* Numbers of types are each rank's own. */
+static int own_types(struct rank *rank)
+{
+    int me = rank->me, n = rank->n, again = 0;
+    struct reigen_options o = REIGEN_OPTIONS_INIT;
+    float z[] = { 1, -2, (float) me, 4 };
+    int64_t two[] = { 2 };
+    reigen_handle h = 0;
+
+    check(reigen_init(NULL) == 0);
+    for (int i = 0; i < me; i++)
+        type_of(i ? "this rank's" : "and that", 3, -1);
+    int five = type_of("five", 5, -1), pair = type_of("complex64", 8, REIGEN_FLOAT32);
+    check(reigen_type_add("five", 5, -1, &again) == 0 && again == five);
+    move(five, 1);
+    move(five, 30000);
+    check(reigen_allreduce("pairs", z, z, pair, two, 1, NULL) == 0);
+    check(z[1] == -2.f * (float) n && z[2] == (float) (n * (n - 1) / 2));
+    o.op = REIGEN_AVERAGE;
+    check(reigen_reducescatter_async("rows", z, pair, two, 1, &o, &h) == 0);
+    check(reigen_wait(h, -1) == 0);
+    reigen_release(h);
+    o.op = REIGEN_MAX;
+    check(reigen_allreduce_async("max", z, z, pair, two, 1, &o, &h) == -EINVAL);
+    check(strstr(reigen_last_error(), "there is no max of them") != NULL);
+    check(reigen_allreduce_async("sum", z, z, five, two, 1, NULL, &h) == -EINVAL);
+    check(strstr(reigen_last_error(), "five cannot be reduced, only moved") != NULL);
+    expect_mismatch(reigen_broadcast_async("b", z, z, me ? pair : REIGEN_FLOAT64, two, 1, NULL, &h),
+                    &h, "One rank had type ");
+    expect_mismatch(reigen_broadcast_async("b", z, z, me ? pair : REIGEN_FLOAT64, two, 1, NULL, &h),
+                    &h, "complex64");
+    expect_mismatch(reigen_allgather_async("size", z, type_of("text", me ? 4 : 2, -1), two, 1, NULL,
+                                           &h), &h, "text of 4 bytes");
+    reigen_shutdown();
+    return bad;
+}
+
+static void types_that_are_added_are_moved_and_told_apart(void **state)
+{
+    int dtype;
+
+    (void) state;
+    assert_int_equal(ranks_run(3, ranks_port(), own_types, NULL), 0);
+    ranks_setenv("REIGEN_PLANES", "tcp");
+    assert_int_equal(ranks_run(3, ranks_port(), own_types, NULL), 0);
+    ranks_setenv("REIGEN_PLANES", NULL);
+    assert_int_equal(reigen_type_add("", 1, -1, &dtype), -EINVAL);
+    assert_int_equal(reigen_type_add("a\"b", 1, -1, &dtype), -EINVAL);
+    assert_int_equal(reigen_type_add("none", 0, -1, &dtype), -EINVAL);
+    assert_int_equal(reigen_type_add("odd", 6, REIGEN_FLOAT32, &dtype), -EINVAL);
+}
+
 /* Without shared memory every rank is a node of its own. */
 static void between_nodes_it_is_all_the_same(void **state)
 {
@@ -482,6 +578,7 @@ int main(void)
         cmocka_unit_test(the_other_collectives_move_what_they_should),
         cmocka_unit_test(groups_are_reduced_whatever_their_size),
         cmocka_unit_test(mismatches_are_told_to_all_ranks_and_the_job_goes_on),
+        cmocka_unit_test(types_that_are_added_are_moved_and_told_apart),
         cmocka_unit_test(between_nodes_it_is_all_the_same),
     };
 
