@@ -9,7 +9,7 @@ InvalidOperationError when C refuses the submission.
 import ctypes
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-from reigen import _core, _handles
+from reigen import _core, _handles, _types
 from reigen._lib import NDIM_MAX, Options, lib, quick
 
 #: enum reigen_kind
@@ -255,17 +255,18 @@ def grouped(kind: int, sources: Sequence[Memory], targets: Optional[Sequence[int
     """A group of allreduces (with targets), allgathers or reducescatters (without).
 
     finish(i, handle) gives the result of member i; the group's result is the list of them. Members
-    of different element types are as many groups, whose names end in the type's number.
+    of different element types are as many groups, whose names end in the type's.
     """
     if not sources:
         raise ValueError('A group needs at least one tensor.')
-    dtypes = sorted({source.dtype for source in sources})
+    dtypes = sorted({source.dtype for source in sources}, key=_types.name_of)
     if len(dtypes) == 1:
         return _handles.submit(_Memories(kind, name, sources, targets, options, finish, keep))
     parts = []
     for dtype in dtypes:
         places = [i for i, source in enumerate(sources) if source.dtype == dtype]
-        part = _Memories(kind, name and f'{name}.{dtype}', [sources[i] for i in places],
+        own_name = name and f'{name}.{_types.name_of(dtype)}'
+        part = _Memories(kind, own_name, [sources[i] for i in places],
                       None if targets is None else [targets[i] for i in places], options,
                       lambda i, handle, places=places: finish(places[i], handle), keep)
         parts.append((places, _handles.submit(part)))

@@ -3,8 +3,10 @@
 with the buffer protocol, `__array_interface__`, `__array__` or DLPack (JAX's arrays on the CPU,
 PyTorch's CPU tensors, memoryview, array.array); numbers and nested lists are copied.
 
-Results are new numpy.ndarray of the argument's element type: bool, uint8, int8, uint16, int16,
-int32, int64, float16, float32, float64, and bfloat16 (a type of the package ml_dtypes).
+Results are new numpy.ndarray of the argument's element type. Reduced are bool, uint8, int8, uint16,
+int16, int32, int64, float16, float32, float64, and bfloat16 (a type of the package ml_dtypes);
+complex numbers by Sum and Average. broadcast, allgather and alltoall move elements of every type
+that is not a reference: all numbers, datetime64, strings of a fixed length, records.
 
 Operations are matched between ranks by `name`; without one, the n-th unnamed operation of a kind of
 each rank belongs together. `process_set` is 0 for all ranks, another set's number, or an object
@@ -21,7 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from reigen import _core, _handles, _operations
+from reigen import _core, _handles, _operations, _types
 from reigen._core import Average, Sum
 from reigen._handles import poll, synchronize
 from reigen._lib import Options
@@ -33,11 +35,10 @@ __all__ = ['allgather', 'allgather_async', 'allreduce', 'allreduce_async', 'allt
            'grouped_allreduce_async', 'grouped_reducescatter', 'grouped_reducescatter_async',
            'join', 'join_async', 'poll', 'reducescatter', 'reducescatter_async', 'synchronize']
 
-#: Names of NumPy's element types, with the numbers of enum reigen_dtype.
-CODES: Dict[str, int] = {'uint8': 0, 'int8': 1, 'uint16': 2, 'int16': 3, 'int32': 4, 'int64': 5,
-                         'float16': 6, 'float32': 7, 'float64': 8, 'bool': 9, 'bfloat16': 10}
-
 Array = Any
+
+#: By dtype: the number by which the runtime knows it.
+_codes: Dict[Any, int] = {}
 
 
 # ---------------------------------------------------------------------------- arrays as memory
@@ -46,13 +47,14 @@ def as_array(array: Array) -> 'np.ndarray[Any, Any]':
     """The argument as a row-major ndarray in native byte order: itself where it is one, a view of
     its memory where that can be had, else a copy. ValueError for what the runtime cannot take."""
     found: np.ndarray[Any, Any]
+    if isinstance(array, (str, bytes)):
+        raise ValueError(f'An array is required, not {type(array).__name__}; broadcast_object() '
+                         'and allgather_object() take any object.')
     try:
         found = array if isinstance(array, np.ndarray) else np.asarray(array)
     except Exception as error:
         raise ValueError(f'An array is required, not {type(array).__name__}: {error}') from error
-    if found.dtype.name not in CODES:
-        raise ValueError(f'Arrays of {found.dtype.name} are not supported; use one of '
-                         + ', '.join(CODES) + '.')
+    code_of(found.dtype)
     if not found.dtype.isnative:
         found = found.astype(found.dtype.newbyteorder('='))
     if not found.flags.c_contiguous:
@@ -60,8 +62,28 @@ def as_array(array: Array) -> 'np.ndarray[Any, Any]':
     return found
 
 
+def code_of(dtype: Any) -> int:
+    """The number by which the runtime knows a numpy.dtype; ValueError for one whose elements mean
+    nothing elsewhere."""
+    code = _codes.get(dtype)
+    if code is None:
+        code = _codes[dtype] = _new_code(dtype)
+    return code
+
+
+def _new_code(dtype: Any) -> int:
+    if dtype.hasobject or dtype.kind == 'T':
+        raise ValueError(f'Arrays of {dtype} are not supported, as their elements are references '
+                         'to objects of this process; broadcast_object() and allgather_object() '
+                         'take any object, and astype("U") makes strings of a fixed length.')
+    # NumPy counts the bits of a string in its name, and says no more of a record than its size.
+    plain = dtype.kind in 'US' or dtype.type is np.void
+    name = str(dtype.newbyteorder('=')) if plain else dtype.name
+    return _types.CODES[name] if name in _types.CODES else _types.add(name, dtype.itemsize)
+
+
 def _memory(array: 'np.ndarray[Any, Any]') -> Memory:
-    return Memory(array.__array_interface__['data'][0], CODES[array.dtype.name], array.shape)
+    return Memory(_address(array), code_of(array.dtype), array.shape)
 
 
 def _address(array: 'np.ndarray[Any, Any]') -> int:

@@ -206,6 +206,73 @@ def check_reducescatter_of_uneven_rows():
     torch.testing.assert_close(b, total[r:r + 1])
 
 
+#: Types that are moved, where this PyTorch has them.
+OTHERS = ['uint32', 'uint64', 'float8_e4m3fn', 'float8_e5m2', 'float8_e8m0fnu', 'float4_e2m1fn_x2',
+          'complex32', 'complex64', 'complex128']
+
+
+def of_bits(dtype, rank, rows=6):
+    size = torch.empty(0, dtype=dtype).element_size()
+    return (torch.arange(rows * size) % 50 + rank).to(torch.uint8).view(dtype)
+
+
+def bits_of(tensor):
+    return tensor.contiguous().view(torch.uint8)
+
+
+def check_every_type_is_moved():
+    rank, size = hvd.rank(), hvd.size()
+    for dtype in [getattr(torch, name) for name in OTHERS if hasattr(torch, name)]:
+        parts = [bits_of(of_bits(dtype, r)) for r in range(size)]
+        mine = of_bits(dtype, rank)
+        same(bits_of(hvd.broadcast(mine, size - 1)), parts[-1])
+        hvd.broadcast_parameters({'w': mine}, root_rank=0)
+        same(bits_of(mine), parts[0])
+        mine = of_bits(dtype, rank)
+        same(bits_of(hvd.allgather(mine)), torch.cat(parts))
+        same(bits_of(hvd.grouped_allgather([mine, torch.ones(2)])[0]), torch.cat(parts))
+        got, _ = hvd.alltoall(mine[:size], torch.ones(size, dtype=torch.int32))
+        each = len(parts[0]) // 6
+        same(bits_of(got), torch.cat([part[rank * each:][:each] for part in parts]))
+        if not dtype.is_complex:
+            for call in (hvd.allreduce, hvd.allreduce_, hvd.reducescatter):
+                checks.raises(ValueError, lambda: call(of_bits(dtype, rank)),
+                              'cannot be reduced, only moved')
+
+
+def check_complex_tensors_are_summed_and_marks_of_views_are_seen():
+    size, total = hvd.size(), sum(range(hvd.size()))
+    for dtype in (torch.complex64, torch.complex128):
+        mine = torch.full((3,), hvd.rank() + 2j, dtype=dtype)
+        wanted = torch.full((3,), total + 2j * size, dtype=dtype)
+        for name in (None, 'z', 'z'):
+            same(hvd.allreduce(mine, op=hvd.Sum, name=name), wanted)
+            same(hvd.allreduce(mine.conj(), op=hvd.Sum, name=name), wanted.conj().resolve_conj())
+            same(hvd.allreduce(mine.conj().imag, op=hvd.Sum, name=name), wanted.conj().imag)
+        same(hvd.grouped_allreduce([mine.conj(), mine.real], op=hvd.Sum)[0], wanted.conj())
+        same(hvd.broadcast(mine.conj(), 0), torch.full((3,), -2j, dtype=dtype))
+        placed = mine.clone().conj()
+        hvd.allreduce_(placed, op=hvd.Sum)
+        same(placed, wanted.conj())
+        checks.raises(ValueError, lambda: hvd.allreduce(mine, op=hvd.Max), 'no max of them')
+    if size > 1:
+        checks.raises(hvd.HorovodInternalError, lambda: hvd.broadcast(
+            torch.zeros(2, dtype=torch.complex64 if hvd.rank() else torch.float64), 0),
+            'complex64', 'float64')
+
+
+def check_complex_parameters_train():
+    weight = torch.nn.Parameter(torch.full((4,), 1.0 + hvd.rank(), dtype=torch.complex64))
+    hvd.broadcast_parameters([('w', weight)], root_rank=0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0),
+                                         named_parameters=[('w', weight)])
+    (weight * torch.tensor(complex(0, hvd.rank())).conj()).real.sum().backward()
+    optimizer.step()
+    mean = (hvd.size() - 1) / 2
+    same(weight.detach().imag.abs(), torch.full((4,), float(mean)))
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+
 def check_sparse_tensors():
     n, r = hvd.size(), hvd.rank()
     mine = torch.sparse_coo_tensor(torch.tensor([[r, n]]), torch.tensor([1.0, 2.0]), (n + 2,))

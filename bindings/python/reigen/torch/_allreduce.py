@@ -28,6 +28,8 @@ _table = _handles.table
 _numbers = _handles.numbers
 _deferred = _handles.deferred
 _empty_like = torch.empty_like
+#: In the key of a request that the fast path does not find.
+_MARKS = 'marks'
 
 #: By process set: how many operations without a name there have been.
 _unnamed: Dict[int, Iterator[int]] = {0: itertools.count()}
@@ -93,7 +95,8 @@ class _Pending(_handles.Pending):
     """An allreduce off the fast path: copies a strided tensor, or waits for its turn."""
 
     def __init__(self, key, tensor, out):
-        self._key = key
+        # Complex tensors may be conjugated by a mark, for which the fast path does not look.
+        self._key = (*key[:-1], _MARKS, key[-1]) if tensor.is_complex() else key
         if isinstance(key[0], int):
             self.slot = (key[0], key[-1])
         else:
@@ -106,7 +109,7 @@ class _Pending(_handles.Pending):
         elif out is tensor:
             self._buffer = self._in
         else:
-            self._buffer = out if out.is_contiguous() else _tensor.like(out)
+            self._buffer = out if _tensor.is_plain(out) else _tensor.like(out)
         self._request: Optional[Request] = None
 
     def start(self) -> int:
@@ -173,7 +176,7 @@ class _OnDevice(_handles.Pending):
         else:
             self._out = out
             self.target = (self.source if out is tensor else
-                           out if out.is_contiguous() else _tensor.like(out))
+                           out if _tensor.is_plain(out) else _tensor.like(out))
         self._handle = ctypes.c_int64()
 
     def start(self) -> int:
@@ -229,7 +232,7 @@ def _text(name) -> bytes:
 
 
 def _create(key, tensor: torch.Tensor) -> Request:
-    name, _, _, op, prescale, postscale, process_set = key
+    name, _, _, op, prescale, postscale, *_, process_set = key
     if not 0 <= op <= _core.Product:
         raise ValueError(f'{op} is not a reduction; use Average, Sum, Adasum, Min, Max or Product.')
     _, code, _ = _tensor.describe(tensor)
@@ -300,7 +303,8 @@ def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[
         raise _tensor.refusal(tensor) from None
     request = _requests.get(key)
     if (request is None or request.handle or _deferred or not tensor.is_cpu
-            or not tensor.is_contiguous() or (out is not None and out is not tensor)):
+            or not tensor.is_contiguous() or tensor.is_neg()
+            or (out is not None and out is not tensor)):
         return _handles.synchronize(_submit(key, tensor, out))
     if out is None:
         out = _empty_like(tensor)
@@ -345,7 +349,8 @@ def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Opt
         raise _tensor.refusal(tensor) from None
     request = _requests.get(key)
     if (request is None or request.handle or _deferred or not tensor.is_cpu
-            or not tensor.is_contiguous() or (out is not None and out is not tensor)):
+            or not tensor.is_contiguous() or tensor.is_neg()
+            or (out is not None and out is not tensor)):
         return _submit(key, tensor, out)
     if out is None:
         out = _empty_like(tensor)

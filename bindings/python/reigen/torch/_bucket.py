@@ -58,7 +58,7 @@ class _Started(_handles.Pending):
     def __init__(self, bucket: Bucket, tensors: List[torch.Tensor]):
         self._bucket, self._tensors = bucket, tensors
         self.known = bucket.known
-        self.dense = [tensor if tensor.is_cpu and tensor.is_contiguous()
+        self.dense = [tensor if tensor.is_cpu and _tensor.is_plain(tensor)
                       else self._other(tensor) for tensor in tensors]
         if self.device != _device.HOST:
             _device.common(self.dense)

@@ -18,6 +18,7 @@ GROUP_RING = 16
 GROUPS_MAX = 256
 
 _STRIDED, _HOST = torch.strided, _device.HOST
+_plain = _tensor.is_plain
 #: By kind and process set: how many groups without a name there have been.
 _unnamed_groups: Dict[Tuple[int, int], Iterator[int]] = {}
 #: By turn: the group that has it.
@@ -46,7 +47,7 @@ def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
     if out is tensor:
         target = source
     else:
-        target = out if out.is_contiguous() else _tensor.like(out)
+        target = out if _tensor.is_plain(out) else _tensor.like(out)
 
     def finish(handle, rc):
         if target is not out:
@@ -155,7 +156,7 @@ class _Group(Group):
         self._outs = self._ins if dense and outs is tensors else outs and list(outs)
         self._buffers = self._outs
         if outs is not None and not dense:
-            self._buffers = [a if o is t else o if o.is_contiguous() else _tensor.like(o)
+            self._buffers = [a if o is t else o if _tensor.is_plain(o) else _tensor.like(o)
                              for a, o, t in zip(self._ins, outs, tensors)]
         first = tensors[0]
         self._dtype = first.dtype
@@ -212,7 +213,7 @@ class _Group(Group):
 def _all_dense(tensors: Sequence[torch.Tensor]) -> bool:
     """True when all lie row by row in the CPU's memory; ValueError for what can never be sent."""
     try:
-        if all([t.is_cpu and t.layout is _STRIDED and t.is_contiguous() for t in tensors]):
+        if all([t.is_cpu and t.layout is _STRIDED and _plain(t) for t in tensors]):
             return True
     except (AttributeError, RuntimeError):
         pass  # not a tensor, or a sparse one
@@ -229,7 +230,7 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         raise ValueError('A group needs at least one tensor.')
     dense = _all_dense(tensors) and (
         outs is None or outs is tensors
-        or all([out.is_cpu and out.is_contiguous() for out in outs]))
+        or all([out.is_cpu and _plain(out) for out in outs]))
     device = _HOST if dense else _device.common([*tensors, *(outs or ())])
     options = _lib.Options(op, 0, prescale, postscale, process_set)
     slot = None
@@ -242,9 +243,9 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         group = _Group(kind, name, slot, tensors, outs, options, dense, device)
         return _handles.submit(group) if device == _HOST else group.submit()
     parts = []
-    for dtype in sorted(dtypes, key=_tensor.code_of):
+    for dtype in sorted(dtypes, key=_tensor.name_of):
         places = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
-        label = str(dtype).rpartition('.')[2]
+        label = _tensor.name_of(dtype)
         part = _Group(kind, f'{name}.{label}', slot and (*slot, label),
                       [tensors[i] for i in places],
                       None if outs is None else [outs[i] for i in places], options, dense,

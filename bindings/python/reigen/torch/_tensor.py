@@ -1,26 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the runtime sees a tensor."""
 import ctypes
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
 
 import torch
 
-from reigen import _core, _lib
+from reigen import _core, _lib, _types
 from reigen.torch import _device
 
-#: torch's element types, with the numbers of enum reigen_dtype.
+#: torch's element types that are reduced, with the numbers of enum reigen_dtype.
 CODES = {torch.uint8: 0, torch.int8: 1, torch.int16: 3, torch.int32: 4, torch.int64: 5,
          torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bool: 9, torch.bfloat16: 10}
 if hasattr(torch, 'uint16'):
     CODES[torch.uint16] = 2
 
 
+#: The numbers of the others, once they have been used.
+_others: Dict[torch.dtype, int] = {}
+#: Elements of these mean something together with what their tensor alone knows.
+_QUANTIZED = tuple(getattr(torch, name) for name in ('qint8', 'quint8', 'qint32', 'quint4x2',
+                                                     'quint2x4') if hasattr(torch, name))
+
+
 def code_of(dtype: torch.dtype) -> int:
-    """enum reigen_dtype; ValueError for a type that the runtime does not know."""
+    """The number by which the runtime knows the type."""
     code = CODES.get(dtype)
     if code is None:
-        raise ValueError(f'Tensor type {dtype} is not supported.')
+        code = _others.get(dtype)
+    return _add(dtype) if code is None else code
+
+
+def _add(dtype: torch.dtype) -> int:
+    if dtype in _QUANTIZED:
+        raise ValueError(f'Tensor type {dtype} is not supported, as its numbers mean nothing '
+                         'without the scale of their tensor. Send tensor.int_repr() and the '
+                         'scale, or tensor.dequantize().')
+    nbytes = torch.empty(0, dtype=dtype).element_size()
+    code = _others[dtype] = _types.add(name_of(dtype), nbytes)
     return code
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """"float32" of torch.float32."""
+    return str(dtype).rpartition('.')[2]
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the elements lie in a row, and are what they are: PyTorch conjugates and negates
+    views by a mark."""
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
 
 
 def describe(tensor: torch.Tensor) -> Tuple[int, int, int]:
@@ -28,9 +56,9 @@ def describe(tensor: torch.Tensor) -> Tuple[int, int, int]:
 
     Raises ValueError for what the runtime cannot take, saying why.
     """
-    code = CODES.get(tensor.dtype) if isinstance(tensor, torch.Tensor) else None
-    if code is None or tensor.layout is not torch.strided:
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
         raise refusal(tensor)
+    code = code_of(tensor.dtype)
     device = _device.HOST if tensor.is_cpu else _device.of(tensor)
     if not tensor.is_contiguous():
         raise ValueError('Tensor is required to be contiguous.')
@@ -38,9 +66,11 @@ def describe(tensor: torch.Tensor) -> Tuple[int, int, int]:
 
 
 def row_major(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself where its elements lie in a row, else a copy in which they do."""
+    """The tensor itself where it is plain, else a copy that is."""
     if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
-        return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+        if is_plain(tensor):
+            return tensor
+        return tensor.detach().resolve_conj().resolve_neg().contiguous()
     raise refusal(tensor)
 
 
