@@ -38,22 +38,48 @@ struct arrays {
 
 REIGEN_API struct xla_error *reigen_jax_collective(struct xla_frame *frame);
 
+/* As JAX names the types that the runtime does not reduce; numbers of less than a byte are not
+ * among them, as XLA may pack them. */
 static const struct {
-    int xla, dtype, nbytes;
+    int xla, dtype, nbytes; /* dtype: of its parts, where it has a name; -1: none */
+    const char *name;
 } dtypes[] = {
-    { XLA_PRED, REIGEN_BOOL, 1 },   { XLA_S8, REIGEN_INT8, 1 },     { XLA_S16, REIGEN_INT16, 2 },
-    { XLA_S32, REIGEN_INT32, 4 },   { XLA_S64, REIGEN_INT64, 8 },   { XLA_U8, REIGEN_UINT8, 1 },
-    { XLA_U16, REIGEN_UINT16, 2 },  { XLA_F16, REIGEN_FLOAT16, 2 }, { XLA_F32, REIGEN_FLOAT32, 4 },
-    { XLA_F64, REIGEN_FLOAT64, 8 }, { XLA_BF16, REIGEN_BFLOAT16, 2 },
+    { XLA_PRED, REIGEN_BOOL, 1, NULL },
+    { XLA_S8, REIGEN_INT8, 1, NULL },
+    { XLA_S16, REIGEN_INT16, 2, NULL },
+    { XLA_S32, REIGEN_INT32, 4, NULL },
+    { XLA_S64, REIGEN_INT64, 8, NULL },
+    { XLA_U8, REIGEN_UINT8, 1, NULL },
+    { XLA_U16, REIGEN_UINT16, 2, NULL },
+    { XLA_F16, REIGEN_FLOAT16, 2, NULL },
+    { XLA_F32, REIGEN_FLOAT32, 4, NULL },
+    { XLA_F64, REIGEN_FLOAT64, 8, NULL },
+    { XLA_BF16, REIGEN_BFLOAT16, 2, NULL },
+    { XLA_U32, -1, 4, "uint32" },
+    { XLA_U64, -1, 8, "uint64" },
+    { XLA_C64, REIGEN_FLOAT32, 8, "complex64" },
+    { XLA_C128, REIGEN_FLOAT64, 16, "complex128" },
+    { XLA_F8E5M2, -1, 1, "float8_e5m2" },
+    { XLA_F8E4M3FN, -1, 1, "float8_e4m3fn" },
+    { XLA_F8E4M3B11FNUZ, -1, 1, "float8_e4m3b11fnuz" },
+    { XLA_F8E5M2FNUZ, -1, 1, "float8_e5m2fnuz" },
+    { XLA_F8E4M3FNUZ, -1, 1, "float8_e4m3fnuz" },
+    { XLA_F8E4M3, -1, 1, "float8_e4m3" },
+    { XLA_F8E3M4, -1, 1, "float8_e3m4" },
+    { XLA_F8E8M0FNU, -1, 1, "float8_e8m0fnu" },
 };
 
 static int dtype_find(int xla, int *ret_nbytes)
 {
     for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
-        if (dtypes[i].xla == xla) {
-            *ret_nbytes = dtypes[i].nbytes;
-            return dtypes[i].dtype;
-        }
+        int dtype = dtypes[i].dtype, r = 0;
+
+        if (dtypes[i].xla != xla)
+            continue;
+        if (dtypes[i].name)
+            r = reigen_type_add(dtypes[i].name, (size_t) dtypes[i].nbytes, dtype, &dtype);
+        *ret_nbytes = dtypes[i].nbytes;
+        return r < 0 ? r : dtype;
     }
     return -EINVAL;
 }

@@ -256,12 +256,54 @@ def check_mismatches_are_our_exceptions_and_the_job_goes_on():
                              'HorovodInternalError', 'shape')
         assert not isinstance(kind, hvd.HorovodInternalError)
     checks.raises(ValueError, lambda: hvd.allreduce(jnp.ones(2), op=17), 'not a reduction')
-    checks.raises(ValueError, lambda: jax.jit(hvd.allreduce)(jnp.ones(2, jnp.complex64)),
-                  'complex64')
+    checks.raises(hvd.HorovodInternalError,
+                  lambda: hvd.jit(hvd.allreduce)(jnp.ones(2, jnp.uint32)), 'cannot be reduced')
+    checks.raises(ValueError, lambda: jax.jit(hvd.allgather)(jnp.ones(2, jnp.int4)), 'int8')
+    checks.raises(ValueError, lambda: hvd.broadcast(np.array(['text']), 0), 'object')
+    checks.raises(ValueError, lambda: hvd.broadcast(np.array([1 << 40]), 0), 'JAX_ENABLE_X64')
     checks.raises(ValueError, lambda: hvd.jit(lambda x: hvd.allreduce(x, 'n' * 600))(jnp.ones(2)),
                   'name')
     checks.raises(ValueError, lambda: hvd.allreduce('text'), 'rray')
     close(hvd.allreduce(jnp.ones(2)), np.ones(2))
+
+
+def check_every_type_is_moved():
+    rank, size = hvd.rank(), hvd.size()
+    for dtype in (jnp.uint32, jnp.complex64, jnp.float8_e4m3fn, jnp.float8_e5m2):
+        parts = [jnp.arange(size).astype(dtype) + jnp.ones((), dtype) * r for r in range(size)]
+        x = parts[rank]
+        same(both(lambda x: hvd.broadcast(x, size - 1), x), parts[-1])
+        same(both(hvd.allgather, x), jnp.concatenate(parts))
+        same(both(hvd.alltoall, x), jnp.stack([part[rank] for part in parts]))
+    same(hvd.broadcast(jnp.full(2, rank, jnp.int4), 0), jnp.zeros(2, jnp.int4))
+    z = jnp.full(2, rank + 1j, jnp.complex64)
+    same(both(lambda x: hvd.allreduce(x, op=hvd.Sum), z),
+         jnp.full(2, sum(range(size)) + 1j * size, jnp.complex64))
+    gradient = jax.grad(lambda z: jnp.real(hvd.allreduce(z, op=hvd.Sum)).sum())(z)
+    same(gradient, jnp.full(2, size, jnp.complex64))
+
+
+def both_keys(function, keys):
+    """As both(), of random keys."""
+    outside, inside = function(keys), jax.jit(function)(keys)
+    assert outside.dtype == inside.dtype == keys.dtype and (outside == inside).all()
+    return outside
+
+
+def check_random_keys_travel():
+    rank, size = hvd.rank(), hvd.size()
+    for make in (jax.random.PRNGKey, jax.random.key, lambda n: jax.random.key(n, impl='rbg')):
+        root = make(size - 1)
+        got = hvd.broadcast_parameters({'rng': make(rank), 'w': jnp.ones(1)}, root_rank=size - 1)
+        assert got['rng'].dtype == root.dtype and (got['rng'] == root).all()
+        assert (both_keys(lambda key: hvd.broadcast(key, size - 1), make(rank)) == root).all()
+        keys = jax.random.split(make(rank), 2)
+        everyones = both_keys(hvd.allgather, keys)
+        assert len(everyones) == 2 * size
+        assert (everyones[2 * rank:2 * rank + 2] == keys).all()
+    key = jax.random.key(rank)
+    checks.raises(ValueError, lambda: hvd.allgather(key), 'key[None]')
+    checks.raises(ValueError, lambda: hvd.allreduce({'rng': key}), 'cannot be reduced')
 
 
 def check_process_sets():
@@ -285,10 +327,13 @@ def check_process_sets():
 
 def check_objects_parameters_and_metrics():
     rank, size = hvd.rank(), hvd.size()
-    params = {'w': jnp.full((2, 3), rank), 'step': rank, 'n': np.full(2, rank, np.float64)}
+    params = {'w': jnp.full((2, 3), rank), 'step': rank, 'n': np.full(2, rank, np.float64),
+              'big': np.full(2, 2**63 + rank, np.uint64), 'names': np.array([f'r{rank}', None])}
     got = hvd.broadcast_parameters(params, root_rank=size - 1)
     assert got['step'] == size - 1 and isinstance(got['w'], jax.Array)
     assert got['n'].dtype == np.float64 and (got['n'] == size - 1).all()
+    assert (got['big'] == np.uint64(2**63 + size - 1)).all()
+    assert list(got['names']) == [f'r{size - 1}', None]
     assert (got['w'] == size - 1).all() and got['w'].dtype == params['w'].dtype
     assert hvd.broadcast_object({'r': rank}) == {'r': 0}
     assert hvd.allgather_object(rank) == list(range(size))

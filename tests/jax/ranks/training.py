@@ -93,6 +93,26 @@ def check_an_optimizer_with_averaged_gradients():
                 mine(), start()), alone())
 
 
+def check_any_pair_is_an_optimizer():
+    init, update = momentum(0.05)
+    plain = jax.value_and_grad(loss_of)
+
+    def of_two(grads, state):
+        return update(grads, state)
+
+    class Named:
+        pass
+
+    named = Named()
+    named.init, named.update = init, of_two
+    for pair in (momentum(0.05), (init, update), [init, update]):
+        optimizer = hvd.DistributedOptimizer(pair)
+        close(train(optimizer, plain, mine(), start()), alone())
+        assert tuple(optimizer) == (optimizer.init, optimizer.update)
+    optimizer = hvd.DistributedOptimizer(named)
+    optimizer.update(plain(start(), mine()[0])[1], optimizer.init(start()))
+
+
 def check_averaged_gradients_of_a_function():
     close(train(momentum(0.05), hvd.distributed_value_and_grad(loss_of), mine(), start()), alone())
     grads, extra = hvd.distributed_grad(lambda p, b: (loss_of(p, b), 7), has_aux=True)(
@@ -120,7 +140,8 @@ def check_several_backward_passes_count_as_one_batch():
 
 
 def check_what_is_no_optimizer_is_refused():
-    checks.raises(ValueError, lambda: hvd.DistributedOptimizer(object()), 'init and update')
+    for bad in (object(), (len,), (len, 3), {'init': len, 'update': len}):
+        checks.raises(ValueError, lambda: hvd.DistributedOptimizer(bad), 'init and update')
     checks.raises(ValueError, lambda: hvd.DistributedOptimizer(
         momentum(1), gradient_predivide_factor=2.0, op=hvd.Sum), 'gradient_predivide_factor')
     checks.raises(ValueError, lambda: hvd.DistributedOptimizer(

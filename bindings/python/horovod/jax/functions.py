@@ -8,10 +8,12 @@ import numpy as np
 import reigen
 from horovod.common.process_sets import ProcessSet, global_process_set
 from reigen import arrays
+from reigen.jax import _keys
 
 
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (jax.Array, np.ndarray, np.generic))
+    return isinstance(leaf, (jax.Array, np.ndarray, np.generic)) and (
+        _keys.is_key(leaf) or not np.dtype(leaf.dtype).hasobject)
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0,
@@ -19,12 +21,13 @@ def broadcast_parameters(params: Any, root_rank: int = 0,
     """root_rank's tree on every rank, as a new tree: `params = hvd.broadcast_parameters(params)`.
 
     params: any tree (parameters, an optimizer's state) of the same structure and shapes on all
-    ranks. Leaves that are no arrays are sent as objects. Outside of jit.
+    ranks. Random keys are sent, too. Leaves that are no arrays are sent as objects. Outside of jit.
     """
     leaves, structure = jax.tree_util.tree_flatten(params)
     places = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
     rest = [None if _is_array(leaf) else leaf for leaf in leaves]
-    handles = [arrays.broadcast_async(np.asarray(leaves[i]), root_rank, f'parameter.{i}',
+    pairs = {i: _keys.numbers_of(leaves[i]) for i in places}
+    handles = [arrays.broadcast_async(np.asarray(pairs[i][0]), root_rank, f'parameter.{i}',
                                       process_set=process_set) for i in places]
     if len(places) < len(leaves):
         rest = reigen.broadcast_object(rest, root_rank, 'parameter.objects', process_set)
@@ -39,7 +42,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0,
         raise failure
     for i in places:
         if not isinstance(leaves[i], (np.ndarray, np.generic)):
-            received[i] = jnp.asarray(received[i])
+            received[i] = _keys.keys_of(jnp.asarray(received[i]), pairs[i][1])
     return jax.tree_util.tree_unflatten(structure, received)
 
 

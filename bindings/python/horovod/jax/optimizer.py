@@ -2,9 +2,9 @@
 """Gradients averaged over the ranks: around an optimizer, and around jax.value_and_grad.
 
 An optimizer is a pair of functions, as in optax: init(params) -> state and
-update(grads, state, params=None) -> (updates, state). Nothing here needs optax itself.
+update(grads, state[, params]) -> (updates, state). Nothing here needs optax itself.
 """
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple, Union
 
 import jax
 import jax.numpy as jnp
@@ -61,33 +61,43 @@ def DistributedGradientTransformation(name: str = 'gradients', op: int = Average
     return GradientTransformation(lambda params: (), update)
 
 
+def _functions_of(optimizer: Any) -> Tuple[Callable[..., Any], Callable[..., Any]]:
+    """Its init and update, by name or, of a plain pair, by place."""
+    init, update = getattr(optimizer, 'init', None), getattr(optimizer, 'update', None)
+    if init is None and update is None and isinstance(optimizer, (tuple, list)) \
+            and len(optimizer) == 2:
+        init, update = optimizer
+    if not callable(init) or not callable(update):
+        raise ValueError('An optimizer with functions init and update is required, as those of '
+                         f'optax, or the pair (init, update); not {type(optimizer).__name__}.')
+    return init, update
+
+
 def DistributedOptimizer(optimizer: Any, name: str = 'gradients', op: int = Average,
                          compression: Any = Compression.none, backward_passes_per_step: int = 1,
                          gradient_predivide_factor: float = 1.0,
                          process_set: ProcessSet = global_process_set) -> Any:
     """The optimizer, with gradients reduced over the ranks before each update.
 
-    optimizer: optax.GradientTransformation or any pair (init, update); the result is of its type.
-    It works inside and outside of jit. backward_passes_per_step: update() sums that many gradients
-    (divided by their number) before one is sent; the calls between give updates of zero.
+    optimizer: optax.GradientTransformation, anything else with functions init(params) and
+    update(grads, state[, params]), or the plain pair of them. The result is of its type where that
+    is a named tuple, else a named pair. It works inside and outside of jit.
+    backward_passes_per_step: update() sums that many gradients (divided by their number) before one
+    is sent; the calls between give updates of zero.
     Two optimizers in one program need two names. Raises ValueError for arguments that cannot work.
     """
     if backward_passes_per_step < 1:
         raise ValueError('backward_passes_per_step must be at least 1')
-    if not callable(getattr(optimizer, 'init', None)) or not callable(
-            getattr(optimizer, 'update', None)):
-        raise ValueError('An optimizer with functions init and update is required, as those of '
-                         f'optax; not {type(optimizer).__name__}.')
+    init, inner = _functions_of(optimizer)
     reduction = _Reduction(name, op, compression, gradient_predivide_factor, process_set)
 
     def update(grads: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-        return optimizer.update(reduction(grads), state, params, **extra)
+        given = () if params is None else (params,)  # update may be a function of two
+        return inner(reduction(grads), state, *given, **extra)
 
-    if backward_passes_per_step == 1:
-        init = optimizer.init
-    else:
-        init, update = _accumulating(optimizer.init, update, backward_passes_per_step)
-    if hasattr(optimizer, '_replace'):
+    if backward_passes_per_step > 1:
+        init, update = _accumulating(init, update, backward_passes_per_step)
+    if hasattr(optimizer, '_replace') and hasattr(optimizer, 'init'):
         return optimizer._replace(init=init, update=update)
     return GradientTransformation(init, update)
 

@@ -8,8 +8,9 @@
     step = jax.jit(lambda x: x - reigen.jax.allreduce(jnp.sin(x)))    # in a compiled program
 
 Each function takes an array or a tree of them (a tree's arrays travel together, those of one
-element type as one group) and gives the same structure. Types are those of reigen.arrays. They work
-under jit, grad, jvp, vmap, scan, while_loop, cond and remat.
+element type as one group) and gives the same structure. Types are those of reigen.arrays;
+broadcast, allgather and alltoall also move the random keys of jax.random.key(). They work under
+jit, grad, jvp, vmap, scan, while_loop, cond and remat.
 
 Inside jit all shapes are static, so there all ranks must give equal ones, and rows must divide
 equally; outside they need not. `name` matches an operation between ranks; without one, the n-th
@@ -33,7 +34,7 @@ from reigen import _core, arrays
 from reigen._core import Average, Sum
 from reigen._operations import (ALLGATHER, ALLREDUCE, BROADCAST, REDUCESCATTER, set_id, set_size)
 from reigen.errors import HorovodInternalError, InvalidOperationError
-from reigen.jax import _primitive
+from reigen.jax import _keys, _primitive
 from reigen.jax._primitive import ALLTOALL, collective_p
 
 __all__ = ['allgather', 'allreduce', 'alltoall', 'broadcast', 'errors', 'jit', 'ready',
@@ -61,6 +62,8 @@ if _in_order:
         _in_order = False
 #: Compiled programs were traced since the last init.
 _traced = False
+#: Names of types whose numbers have less than a byte.
+_SMALL = re.compile(r'u?int[1-7]$|float[46]_')
 #: Bytes; the rest of C's 511 is for what is appended to names.
 NAME_MAX = 450
 
@@ -121,10 +124,38 @@ def jit(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 def _as_leaf(value: Any) -> Any:
     if not isinstance(value, (jax.Array, np.ndarray)):
         value = np.asarray(value)
-    if value.dtype.name not in arrays.CODES:
-        raise ValueError(f'Arrays of {value.dtype.name} are not supported; use one of '
-                         + ', '.join(arrays.CODES) + '.')
+    if value.dtype.kind not in 'biufcV' or value.dtype.type is np.void:
+        raise ValueError(f'Arrays of {value.dtype} are not supported, as JAX has none; '
+                         'broadcast_object() and allgather_object() take any object.')
+    if isinstance(value, np.ndarray) and value.dtype.kind in 'iu':
+        _refuse_to_cut(value)
+    if isinstance(value, jax.core.Tracer) and _SMALL.match(value.dtype.name):
+        raise ValueError(f'{value.dtype.name}: numbers of less than a byte cannot travel inside '
+                         'jax.jit, where XLA may pack them. Call it outside of jax.jit, or convert '
+                         'them to int8 or uint8.')
     return value
+
+
+def _refuse_to_cut(value: 'np.ndarray[Any, Any]') -> None:
+    """ValueError where JAX, which is about to convert the array, has no integers that large."""
+    known = np.dtype(jax.dtypes.canonicalize_dtype(value.dtype))
+    if known != value.dtype and not np.array_equal(value.astype(known), value):
+        raise ValueError(f'There are numbers of {value.dtype.name} here that JAX would cut to '
+                         f'{known.name}, as it has no larger integers. Enable them '
+                         '(JAX_ENABLE_X64=1), or use the functions of reigen, which give NumPy '
+                         'arrays.')
+
+
+def _numbers_of(value: Any, kind: int) -> Tuple[Any, Any]:
+    """As _keys.numbers_of, where keys can go this way."""
+    if _keys.is_key(value):
+        if kind in (ALLREDUCE, REDUCESCATTER):
+            raise ValueError(f'Random keys ({value.dtype}) cannot be reduced, only moved '
+                             '(broadcast, allgather, alltoall).')
+        if kind != BROADCAST and value.ndim == 0:
+            raise ValueError(f'A single random key ({value.dtype}) has no rows: give an array of '
+                             'keys, as key[None].')
+    return _keys.numbers_of(value)
 
 
 def _bind(leaves: List[Any], kind: int, name: Any, process_set: Any, op: int = Sum, root: int = 0,
@@ -134,7 +165,8 @@ def _bind(leaves: List[Any], kind: int, name: Any, process_set: Any, op: int = S
     if not _core.is_initialized():
         raise _core.submission_error(-_errno.ENOTCONN)
     number = set_id(process_set)
-    leaves = [_as_leaf(leaf) for leaf in leaves]
+    pairs = [_numbers_of(leaf, kind) for leaf in leaves]
+    leaves = [_as_leaf(leaf) for leaf, _ in pairs]
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         _primitive.check_jax()
         _traced = True
@@ -153,7 +185,7 @@ def _bind(leaves: List[Any], kind: int, name: Any, process_set: Any, op: int = S
         label = name if name is None or len(dtypes) == 1 else f'{name}.{dtype}'
         done = collective_p.bind(*[leaves[i] for i in places], name=label, **params)
         for place, result in zip(places, done):
-            results[place] = result
+            results[place] = _keys.keys_of(result, pairs[place][1])
     return results
 
 
@@ -199,8 +231,9 @@ def alltoall(array: Any, splits: Any = None, name: Any = None,
         if isinstance(array, jax.core.Tracer) or isinstance(splits, jax.core.Tracer):
             raise ValueError('alltoall with splits cannot be used inside jax.jit, where shapes are '
                              'static. Call it outside of jax.jit, or send equal parts.')
-        rows, received = arrays.alltoall(np.asarray(array), np.asarray(splits), name, process_set)
-        return jax.numpy.asarray(rows), jax.numpy.asarray(received)
+        numbers, made_by = _numbers_of(array, ALLTOALL)
+        rows, received = arrays.alltoall(np.asarray(numbers), np.asarray(splits), name, process_set)
+        return _keys.keys_of(jax.numpy.asarray(rows), made_by), jax.numpy.asarray(received)
     result = _bind([array], ALLTOALL, name, process_set)[0]
     size = set_size(set_id(process_set))
     return result, jax.numpy.full(size, result.shape[0] // size, jax.numpy.int32)
