@@ -24,18 +24,51 @@ static struct {
 
 int rg_tf_dtype(int tf_dtype)
 {
-    static const signed char dtypes[] = {
-        [TF_FLOAT] = REIGEN_FLOAT32 + 1, [TF_DOUBLE] = REIGEN_FLOAT64 + 1,
-        [TF_INT32] = REIGEN_INT32 + 1,   [TF_UINT8] = REIGEN_UINT8 + 1,
-        [TF_INT16] = REIGEN_INT16 + 1,   [TF_INT8] = REIGEN_INT8 + 1,
-        [TF_INT64] = REIGEN_INT64 + 1,   [TF_BOOL] = REIGEN_BOOL + 1,
-        [TF_BFLOAT16] = REIGEN_BFLOAT16 + 1, [TF_UINT16] = REIGEN_UINT16 + 1,
-        [TF_HALF] = REIGEN_FLOAT16 + 1,
+    /* Those with a name are not known to the runtime, which is told it. Numbers of four bits and
+     * two lie in a byte each. */
+    static const struct {
+        const char *name;
+        int nbytes, dtype; /* dtype: of its parts, where it has a name; -1: none */
+    } types[] = {
+        [TF_FLOAT] = { NULL, 4, REIGEN_FLOAT32 },
+        [TF_DOUBLE] = { NULL, 8, REIGEN_FLOAT64 },
+        [TF_INT32] = { NULL, 4, REIGEN_INT32 },
+        [TF_UINT8] = { NULL, 1, REIGEN_UINT8 },
+        [TF_INT16] = { NULL, 2, REIGEN_INT16 },
+        [TF_INT8] = { NULL, 1, REIGEN_INT8 },
+        [TF_INT64] = { NULL, 8, REIGEN_INT64 },
+        [TF_BOOL] = { NULL, 1, REIGEN_BOOL },
+        [TF_BFLOAT16] = { NULL, 2, REIGEN_BFLOAT16 },
+        [TF_UINT16] = { NULL, 2, REIGEN_UINT16 },
+        [TF_HALF] = { NULL, 2, REIGEN_FLOAT16 },
+        [TF_COMPLEX64] = { "complex64", 8, REIGEN_FLOAT32 },
+        [TF_COMPLEX128] = { "complex128", 16, REIGEN_FLOAT64 },
+        [TF_QINT8] = { "qint8", 1, -1 },
+        [TF_QUINT8] = { "quint8", 1, -1 },
+        [TF_QINT32] = { "qint32", 4, -1 },
+        [TF_QINT16] = { "qint16", 2, -1 },
+        [TF_QUINT16] = { "quint16", 2, -1 },
+        [TF_UINT32] = { "uint32", 4, -1 },
+        [TF_UINT64] = { "uint64", 8, -1 },
+        [TF_FLOAT8_E5M2] = { "float8_e5m2", 1, -1 },
+        [TF_FLOAT8_E4M3FN] = { "float8_e4m3fn", 1, -1 },
+        [TF_FLOAT8_E4M3FNUZ] = { "float8_e4m3fnuz", 1, -1 },
+        [TF_FLOAT8_E4M3B11FNUZ] = { "float8_e4m3b11fnuz", 1, -1 },
+        [TF_FLOAT8_E5M2FNUZ] = { "float8_e5m2fnuz", 1, -1 },
+        [TF_INT4] = { "int4", 1, -1 },
+        [TF_UINT4] = { "uint4", 1, -1 },
+        [TF_INT2] = { "int2", 1, -1 },
+        [TF_UINT2] = { "uint2", 1, -1 },
     };
+    int dtype = -1;
 
-    if (tf_dtype < 0 || (size_t) tf_dtype >= sizeof(dtypes))
+    if (tf_dtype < 0 || (size_t) tf_dtype >= sizeof(types) / sizeof(types[0]) ||
+        !types[tf_dtype].nbytes)
         return -1;
-    return dtypes[tf_dtype] - 1;
+    if (!types[tf_dtype].name)
+        return types[tf_dtype].dtype;
+    return reigen_type_add(types[tf_dtype].name, (size_t) types[tf_dtype].nbytes,
+                           types[tf_dtype].dtype, &dtype) < 0 ? -1 : dtype;
 }
 
 /* ---- attributes; a failure stays in status */

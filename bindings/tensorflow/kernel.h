@@ -70,7 +70,7 @@ struct kernel *rg_tf_kernel_create(const struct op_def *def, TF_OpKernelConstruc
 void rg_tf_kernel_destroy(void *kernel);
 /* The name of a run, into ret_name; gives the slot of the ring where the kernel has no name. */
 unsigned rg_tf_kernel_name(struct kernel *kernel, char ret_name[NAME_MAX_NBYTES + 1]);
-/* enum reigen_dtype of TensorFlow's, or -1. */
+/* The runtime's number of TensorFlow's type, or -1: its elements mean nothing elsewhere. */
 int rg_tf_dtype(int tf_dtype);
 
 /* ---- run.c */

@@ -9,8 +9,8 @@
 
 #include "kernel.h"
 
-#define T_ATTR \
-    "T: {uint8, int8, uint16, int16, int32, int64, float16, float32, float64, bool, bfloat16}"
+/* Which types there are depends on TensorFlow's version; run.c says which cannot travel. */
+#define T_ATTR "T: type"
 #define REDUCTION_ATTRS                                                            \
     "reduce_op: int", "prescale_factor: float = 1.0", "postscale_factor: float = 1.0", \
         "factors: string = ''"

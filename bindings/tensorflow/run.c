@@ -110,6 +110,11 @@ static void read_input(struct run *run, int i)
         return;
     run->tf_dtype = TF_TensorType(tensor);
     run->dtype = rg_tf_dtype(run->tf_dtype);
+    if (run->dtype < 0)
+        refuse(run, run->tf_dtype == TF_STRING
+                        ? "tensors of strings are not supported, as these lie apart from the "
+                          "tensor: hvd.broadcast_object and hvd.allgather_object take any object"
+                        : "elements of this type mean nothing in another process");
     t->ndim = TF_NumDims(tensor);
     if (t->ndim > REIGEN_NDIM_MAX)
         refuse(run, "tensors of more than 16 dimensions are not supported");

@@ -243,7 +243,11 @@ def check_errors(r, n):
     raises(invalid, '1D', ops.alltoall, tf.ones([3]), splits=[[1] * n])
     raises(invalid, 'scalar', ops._reducescatter, tf.constant(1.0))
     raises((invalid, bad), 'bool', ops._allreduce, tf.constant([True]), op=ops.Average)
-    raises(Exception, 'complex', ops._allreduce, tf.constant([1j], tf.complex64))
+    raises((invalid, bad), 'uint32 cannot be reduced', ops._allreduce, tf.ones([2], tf.uint32))
+    raises((invalid, bad), 'there is no max', ops._allreduce, tf.constant([1j]), op=ops.Max)
+    raises(invalid, 'allgather_object', ops.broadcast, tf.constant(['text']), 0)
+    raises(bad, 'complex128', ops.broadcast,
+           tf.ones([2], tf.complex128 if r else tf.float64), 0)
 
     @tf.function(jit_compile=True)
     def compiled(x):
