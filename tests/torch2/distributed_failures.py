@@ -7,8 +7,10 @@ FILE: a name for further stores
 import datetime
 import errno
 import os
+import resource
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -183,6 +185,15 @@ def forks(me):
     dist.barrier()
 
 
+CROWD = r'''
+import os, resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (500, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+crowd = [socket.create_connection(('127.0.0.1', int(sys.argv[1]))) for _ in range(400)]
+os.write(1, b'ready')
+sys.stdin.read()
+'''
+
+
 def sockets(me):
     """Messages over TCP, to a port where strangers call too."""
     from reigen.distributed import _p2p
@@ -204,9 +215,15 @@ def sockets(me):
             stranger.sendall(proof)
             stranger.shutdown(socket.SHUT_WR)
             try:
-                assert stranger.recv(1) == b''
+                assert stranger.recv(33).strip(b'\0') == b''
             except ConnectionResetError:
                 pass
+    # A crowd at the other's port leaves it descriptors for its work.
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, limits[1]))
+    crowd = subprocess.Popen([sys.executable, '-c', CROWD, str(port)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    assert crowd.stdout.read(5) == b'ready'
     assert not work.is_completed() and (tensor == 0).all()
     dist.barrier()
     dist.send(torch.full((4,), 2.0), 1 - me, tag=5)
@@ -215,6 +232,9 @@ def sockets(me):
     works = [dist.isend(torch.full((700000,), float(me)), 1 - me), dist.irecv(big, 1 - me)]
     assert all(work.wait() for work in works) and (big == 1 - me).all()
     dist.barrier()
+    crowd.kill()
+    crowd.wait()
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def horovod(me):

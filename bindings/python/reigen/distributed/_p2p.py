@@ -5,13 +5,14 @@ The runtime has collectives alone, in which all of a set take part; a message co
 and may come before anybody asks for it. So a message is a header (group, sender's place in it, tag,
 length) and its bytes, which go straight to the tensor that waits for it, or wait in memory.
 
-Who may come: ranks of one host that share a network name space meet at an abstract unix socket,
-others over TCP. Both prove by HMAC-SHA256 over the other's nonce that they know the listener's key.
-It follows from REIGEN_KEY_FILE and what the listener has handed over in the group's store; without
-the file from the latter alone. Nothing that comes is ever executed.
+Who may come: ranks of one user on one host that share a network name space meet at an abstract unix
+socket, where the kernel tells whose the other end is; others over TCP. Both prove by HMAC-SHA256
+over the other's nonce that they know the listener's key, the caller first. It follows from
+REIGEN_KEY_FILE and what the listener has handed over in the group's store; without the file from
+the latter alone. Strangers get as far as reigen/_door.py lets them. Nothing that comes is ever
+executed.
 """
 import collections
-import errno
 import hashlib
 import hmac
 import os
@@ -26,6 +27,7 @@ from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 from torch._C import _distributed_c10d as c10d
 import torch
 
+from reigen._door import Door, Refused, peer_is_us, shut
 from reigen._observe import diagnose
 from reigen.distributed._work import failure, new_future, write
 
@@ -33,6 +35,8 @@ _HEADER = struct.Struct('<IIqQ')  # length of the group's name, sender's place, 
 _NONCE = 32
 #: What one receive asks the kernel for.
 _SLICE = 1 << 22
+#: How long a caller tries to reach a listener, which may be busy, or stopped for a while.
+_CALL_S = 60.0
 #: How often who waits asks whether the job goes on, in seconds.
 _LOOK_S = 1.0
 
@@ -71,7 +75,7 @@ class _Box:
 
 
 _box = _Box()
-_listeners: List[socket.socket] = []
+_door: Optional[Door] = None
 _address: Optional[Dict[str, Any]] = None
 #: By address: the sender's end.
 _outgoing: Dict[str, '_Sender'] = {}
@@ -82,10 +86,12 @@ _guard = threading.Lock()
 # ---------------------------------------------------------------------------- meeting
 
 def _here() -> str:
-    """What processes have in common that see each other's abstract sockets."""
+    """What processes have in common that see each other's abstract sockets, and each other's uid
+    as their own."""
     with open('/proc/sys/kernel/random/boot_id', encoding='ascii') as file:
         boot = file.read().strip()
-    return f'{boot} {os.readlink("/proc/self/ns/net")}'
+    spaces = ' '.join(os.readlink(f'/proc/self/ns/{kind}') for kind in ('net', 'user'))
+    return f'{boot} {spaces} {os.geteuid()}'
 
 
 def _host_addresses() -> List[str]:
@@ -122,7 +128,7 @@ def _secret(handed: bytes) -> bytes:
 
 def listen() -> Dict[str, Any]:
     """Where this process can be reached, made at the first call."""
-    global _address
+    global _address, _door
     with _guard:
         if _address is None:
             name = f'reigen-p2p-{secrets.token_hex(8)}'
@@ -133,91 +139,85 @@ def listen() -> Dict[str, Any]:
                                        family=socket.AF_INET6 if dual else socket.AF_INET)
             unix.listen(1024)
             handed = secrets.token_bytes(32)
-            key = _secret(handed)
-            for server in (unix, tcp):
-                _listeners.append(server)
-                threading.Thread(target=_accept, args=(server, key, _box), daemon=True,
-                                 name='reigen-p2p').start()
-            _address = {'here': _here(), 'unix': name, 'hosts': _host_addresses(),
-                        'port': tcp.getsockname()[1], 'key': handed.hex()}
+            key, box, port = _secret(handed), _box, tcp.getsockname()[1]
+            _door = Door((unix, tcp), lambda: _welcome(key), _NONCE + 32,
+                         lambda conn, _: _serve(conn, box), 'reigen-p2p')
+            _address = {'here': _here(), 'unix': name, 'hosts': _host_addresses(), 'port': port,
+                        'key': handed.hex()}
         return _address
 
 
 def leave_network() -> None:
     """All ranks can meet at the unix sockets: let nobody call from elsewhere."""
     with _guard:
-        for server in [server for server in _listeners if server.family != socket.AF_UNIX]:
-            _listeners.remove(server)
-            _shut(server)
-            server.close()
-
-
-def _accept(server: socket.socket, key: bytes, box: _Box) -> None:
-    while True:
-        try:
-            conn, _ = server.accept()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.EINTR):
-                time.sleep(0.1)  # it is about this one only, or passes
-                continue
-            return
-        threading.Thread(target=_serve, args=(conn, key, box), daemon=True,
-                         name='reigen-p2p').start()
+        if _door is not None:
+            _door.leave(socket.AF_INET6)
+            _door.leave(socket.AF_INET)
 
 
 def _prove(key: bytes, role: bytes, nonces: bytes) -> bytes:
     return hmac.new(key, role + nonces, hashlib.sha256).digest()
 
 
-def _exactly(conn: socket.socket, view: memoryview) -> None:
+def _welcome(key: bytes) -> Tuple[bytes, Any]:
+    """The listener's half of the handshake."""
+    mine = secrets.token_bytes(_NONCE)
+
+    def check(said: bytes) -> Optional[Tuple[bytes, None]]:
+        if len(said) < _NONCE + 32:
+            return None
+        both = mine + said[:_NONCE]
+        if not hmac.compare_digest(said[_NONCE:], _prove(key, b'sender', both)):
+            raise Refused(bytes(32))
+        return _prove(key, b'listener', both), None
+
+    return mine, check
+
+
+def _greet(conn: socket.socket, key: bytes, deadline: float) -> None:
+    """The caller's half."""
+    if not peer_is_us(conn):
+        raise ConnectionError('another user has the socket')
+    mine = secrets.token_bytes(_NONCE)
+    theirs = _read(conn, _NONCE, deadline)
+    conn.sendall(mine + _prove(key, b'sender', theirs + mine))
+    proof = _read(conn, 32, deadline)
+    if not hmac.compare_digest(proof, _prove(key, b'listener', theirs + mine)):
+        raise _WrongKey('the listener and this rank have different keys' if proof == bytes(32) else
+                        'whoever answers does not know the key')
+    conn.settimeout(None)
+
+
+class _WrongKey(ConnectionError):
+    """It is of no use to call again."""
+
+
+def _exactly(conn: socket.socket, view: memoryview, deadline: Optional[float] = None) -> None:
     at = 0
     while at < len(view):
+        if deadline is not None:
+            conn.settimeout(max(deadline - time.monotonic(), 0.001))
         n = conn.recv_into(view[at:at + _SLICE])
         if n == 0:
             raise ConnectionResetError('the sender has gone')
         at += n
 
 
-def _read(conn: socket.socket, nbytes: int) -> bytes:
+def _read(conn: socket.socket, nbytes: int, deadline: Optional[float] = None) -> bytes:
     data = bytearray(nbytes)
-    _exactly(conn, memoryview(data))
+    _exactly(conn, memoryview(data), deadline)
     return bytes(data)
-
-
-def _welcome(conn: socket.socket, key: bytes) -> bool:
-    """The listener's half of the handshake; strangers get 10 s."""
-    conn.settimeout(10)
-    mine = secrets.token_bytes(_NONCE)
-    conn.sendall(mine)
-    theirs = _read(conn, _NONCE)
-    if not hmac.compare_digest(_read(conn, 32), _prove(key, b'sender', mine + theirs)):
-        return False
-    conn.sendall(_prove(key, b'listener', mine + theirs))
-    conn.settimeout(None)
-    return True
-
-
-def _greet(conn: socket.socket, key: bytes) -> None:
-    conn.settimeout(60)  # a listener may be busy, or stopped for a while
-    mine = secrets.token_bytes(_NONCE)
-    theirs = _read(conn, _NONCE)
-    conn.sendall(mine + _prove(key, b'sender', theirs + mine))
-    if not hmac.compare_digest(_read(conn, 32), _prove(key, b'listener', theirs + mine)):
-        raise ConnectionError('whoever answers does not know the key')
-    conn.settimeout(None)
 
 
 # ---------------------------------------------------------------------------- receiving
 
-def _serve(conn: socket.socket, key: bytes, box: _Box) -> None:
+def _serve(conn: socket.socket, box: _Box) -> None:
     """One sender's messages, for as long as it lives, to the box of the time when it came: a later
     one may have groups of the same names."""
     senders: Set[Tuple[str, int]] = set()
     try:
         if conn.family != socket.AF_UNIX:
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not _welcome(conn, key):
-            return
         with _guard:
             if box is not _box:
                 return
@@ -327,25 +327,46 @@ class _Sender:
         threading.Thread(target=self._run, daemon=True, name='reigen-p2p').start()
 
     def _connect(self) -> socket.socket:
+        """Who is sent away calls again: among many strangers it may be a rank's turn to go."""
         address, key = self._address, _secret(bytes.fromhex(self._address['key']))
-        tried = []
-        if address['here'] == _here():
+        deadline = time.monotonic() + _CALL_S
+        while True:
+            tried = []
+            here = address['here'] == _here()
+            for place in ['\0' + address['unix']] if here else address['hosts']:
+                try:
+                    return self._call(place, key, deadline)
+                except _WrongKey:
+                    raise
+                except OSError as error:
+                    tried.append((place, error))
+            again = any(isinstance(error, (ConnectionResetError, BrokenPipeError))
+                        for _, error in tried)
+            if not again or time.monotonic() >= deadline:
+                raise ConnectionError('; '.join(str(error) if here else f'{place}: {error}'
+                                                for place, error in tried)
+                                      or 'no address is known')
+            time.sleep(0.05)
+
+    def _call(self, place: str, key: bytes, deadline: float) -> socket.socket:
+        if place.startswith('\0'):
             conn = socket.socket(socket.AF_UNIX)
-            conn.connect('\0' + address['unix'])
-            _greet(conn, key)
-            return conn
-        for host in address['hosts']:
-            conn = None
-            try:
-                conn = socket.create_connection((host, address['port']), timeout=10)
+            conn.setblocking(True)  # without it, a full queue is an error
+        else:
+            conn = socket.create_connection((place, self._address['port']), timeout=10)
+        try:
+            if conn.family == socket.AF_UNIX:
+                left = max(int(deadline - time.monotonic()), 1)
+                conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack('ll', left, 0))
+                conn.connect(place)
+                conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack('ll', 0, 0))
+            else:
                 conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                _greet(conn, key)
-                return conn
-            except OSError as error:
-                tried.append(f'{host}: {error}')
-                if conn is not None:
-                    conn.close()
-        raise ConnectionError('; '.join(tried) or 'no address is known')
+            _greet(conn, key, deadline)
+            return conn
+        except BaseException:
+            conn.close()
+            raise
 
     def _run(self) -> None:
         while True:
@@ -392,41 +413,33 @@ def send(address: Dict[str, Any], group: str, place: int, tag: int, view: memory
 
 def close() -> None:
     """Forget all messages and connections."""
-    global _address, _box
+    global _address, _box, _door
     with _guard:
         for sender in _outgoing.values():
             sender.close()
-        for server in _listeners:
-            _shut(server)
-            server.close()
+        if _door is not None:
+            _door.close()
         for conn in _incoming:
-            _shut(conn)  # its thread closes it
+            shut(conn)  # its thread closes it
         _outgoing.clear()
-        _listeners.clear()
-        _address = None
+        _address = _door = None
         _box = _Box()
-
-
-def _shut(end: socket.socket) -> None:
-    try:
-        end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
 
 
 def forked() -> None:
     """In the child of a fork: the sockets are the parent's too, who goes on with them, and what its
     other threads held is held for ever."""
-    global _address, _box, _guard
+    global _address, _box, _door, _guard
     _guard = threading.Lock()
-    for end in (*_listeners, *_incoming):
+    if _door is not None:
+        _door.forked()
+    for end in _incoming:
         end.close()
     for sender in _outgoing.values():
         sender.drop()
     _outgoing.clear()
-    _listeners.clear()
     _incoming.clear()
-    _address = None
+    _address = _door = None
     _box = _Box()
 
 

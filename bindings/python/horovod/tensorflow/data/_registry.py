@@ -4,21 +4,21 @@
 A connection carries one request and one answer, in lines: a number that the server makes up; the
 request in JSON, behind its digest; the answer likewise. Digests are made with the common key over
 that number and the text, so nothing is obeyed or believed that was not made for this connection by
-one who has the key. Nothing is secret but the key.
+one who has the key. Nothing is secret but the key. Strangers get as far as reigen/_door.py lets
+them, before their request has a thread.
 """
-import contextlib
 import json
 import os
 import socket
-import socketserver
 import threading
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from horovod.runner.common.util.secret import check_digest, compute_digest
 from horovod.runner.common.util.timeout import TimeoutException
 from horovod.runner.util.network import get_driver_ip
+from reigen._door import Door
 
-#: Seconds that a stranger may take to say something, and that a connection may take.
+#: Seconds that a connection may take, and that an answer may be late.
 PATIENCE_S = 10
 #: A longer line than any request.
 LINE_MAX = 65536
@@ -59,26 +59,13 @@ class ComputeService:
         self._changed = threading.Condition()
         self._over = False
         self._busy = 0
-        service = self
-
-        class Handler(socketserver.StreamRequestHandler):
-            timeout = PATIENCE_S
-
-            def handle(self):
-                with contextlib.suppress(OSError):
-                    service._serve(self.rfile, self.wfile)
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            block_on_close = False
-
-        self._server = Server(('', 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        server = socket.create_server(('', 0), backlog=128)
+        self._port = server.getsockname()[1]
+        self._door = Door([server], self._greet, LINE_MAX, self._serve, 'reigen-data-service')
 
     def addresses(self) -> Dict[str, Sequence[Tuple[str, int]]]:
         """Where it can be reached: addresses and ports, by how they are called."""
-        port = self._server.server_address[1]
-        return {'host': [(get_driver_ip(), port)], 'lo': [('127.0.0.1', port)]}
+        return {'host': [(get_driver_ip(), self._port)], 'lo': [('127.0.0.1', self._port)]}
 
     def shutdown(self) -> None:
         """Tell those who wait for the end, and stop when they know."""
@@ -86,13 +73,27 @@ class ComputeService:
             self._over = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._busy == 0, PATIENCE_S)
-        self._server.shutdown()
-        self._server.server_close()
+        self._door.close()
 
-    def _serve(self, received: Any, sent: Any) -> None:
+    def _greet(self) -> Tuple[bytes, Callable[[bytes], Any]]:
         nonce = os.urandom(32).hex().encode()
-        sent.write(nonce + b'\n')
-        request = _check(self._key, b'request', nonce, received.readline(LINE_MAX))
+
+        def check(said: bytes) -> Any:
+            if not said.endswith(b'\n'):
+                return None
+            return b'', (nonce, _check(self._key, b'request', nonce, said))
+
+        return nonce + b'\n', check
+
+    def _serve(self, connection: socket.socket, asked: Tuple[bytes, Any]) -> None:
+        with connection:
+            connection.settimeout(PATIENCE_S)
+            try:
+                self._answer_one(connection, *asked)
+            except OSError:
+                pass  # who asked has gone
+
+    def _answer_one(self, connection: socket.socket, nonce: bytes, request: Any) -> None:
         with self._changed:
             self._busy += 1
             try:
@@ -100,7 +101,7 @@ class ComputeService:
             except tuple(_ERRORS.values()) as error:
                 answer = {'error': type(error).__name__, 'text': str(error)}
         try:
-            sent.write(_sign(self._key, b'answer', nonce, answer))
+            connection.sendall(_sign(self._key, b'answer', nonce, answer))
         finally:
             with self._changed:
                 self._busy -= 1
