@@ -76,43 +76,101 @@ def test_a_failed_rank_is_the_jobs_end_and_the_others_are_to_run_again_with_it(j
     assert pods[1].words['exit_code'] == LEFT
 
 
-def test_a_worker_that_is_killed_is_named_and_the_job_runs_again(job):
-    pods = running(job)
+def saw_start(pods, n, head=0):
+    """The ranks of these pods have begun the job for the nth time."""
+    for rank, _ in enumerate(pods):
+        pods[head].saw(rf'(?m)^\[{rank}\] up {n}$')
+
+
+def started(job, npods=3, *words):
+    pods = start(job, npods, *words, '--', 'sh', '-c', 'echo up $REIGEN_RESTART; exec sleep 300')
+    saw_start(pods, 0)
+    return pods
+
+
+def test_pods_stay_when_one_is_killed_and_run_again_with_the_one_in_its_place_three_times(job):
+    """The fourth time is the end: Kubernetes is not to try it again, so the code is none of 76."""
+    pods = started(job)
     assert peak_kib(pods[0].pid) < 32 << 10
-    began = time.monotonic()
-    pods[1].signal(signal.SIGKILL)
-    assert (pods[0].wait(), pods[2].wait()) == (LOST, LEFT), pods[0].out
-    assert time.monotonic() - began < 15
-    assert 'host job-1: its pod is gone without a word' in pods[0].out
-    assert 'host job-1' in pods[0].words['cause'] and pods[0].words['exit_code'] == LOST
-    pods = [job.pod(i) for i in range(3)]
-    pods[0].saw(r'\[2\] up')
+    for n, lost in enumerate((1, 2, 1)):
+        pods[lost].signal(signal.SIGKILL)
+        pods[0].saw(f'reigen: host job-{lost}: its pod is gone without a word.*\n(.*\n)*'
+                    f'reigen: the job is started again: restart {n + 1} of 3')
+        pods[lost] = job.pod(lost)
+        saw_start(pods, n + 1)
+    assert [pod.child.poll() for pod in pods] == [None] * 3
+    pods[2].signal(signal.SIGKILL)
+    assert pods[0].wait() == 1
+    assert 'reigen: the job was started again 3 times' in pods[0].out, pods[0].out
+    assert 'host job-2' in pods[0].words['cause'] and pods[0].words['exit_code'] == LOST
+    pods[1].signal(signal.SIGTERM)
+    assert pods[1].wait() == LEFT and pods[1].out == '', pods[1].out
 
 
-def test_without_its_head_no_worker_stays(job):
-    pods = running(job)
+def test_workers_stay_when_the_head_is_lost_and_run_again_with_the_next_one(job):
+    pods = started(job)
     pods[0].signal(signal.SIGKILL)
-    assert [pod.wait() for pod in pods[1:]] == [LEFT, LEFT]
+    pods[0].wait()
+    pods[0] = job.pod(0, REIGEN_POD_FAILURES='1', REIGEN_POD_DISRUPTIONS='')
+    saw_start(pods, 1)
     assert 'the pod of index 0 tells' in pods[1].words['cause']
+    pods[0].signal(signal.SIGTERM)
+    assert pods[0].wait() == LEFT and pods[0].words['exit_code'] == LEFT
+    assert 'the job was told to stop. Kubernetes ends its pod' in pods[0].out
+    pods[0] = job.pod(0, REIGEN_POD_FAILURES='1', REIGEN_POD_DISRUPTIONS='2')
+    saw_start(pods, 3)
+    for pod in pods:
+        pod.signal(signal.SIGTERM)
+    assert [pod.wait() for pod in pods] == [LEFT] * 3, pods[0].out
+    late = job.pod(0, REIGEN_POD_FAILURES='1', REIGEN_POD_DISRUPTIONS='3')
+    assert late.wait() == 1 and late.words['exit_code'] == LOST
+    assert 'the pod of its head was lost 4 times' in late.words['cause']
 
 
 @pytest.mark.sanitize
-def test_a_pod_that_is_told_to_stop_ends_the_job_as_preempted(job):
+def test_a_pod_that_is_told_to_stop_is_replaced_and_one_more_meanwhile(job):
     """As the kubelet tells it: a signal from without the pod."""
-    pods = running(job, 2)
+    pods = started(job)
     pods[1].signal(signal.SIGTERM)
-    assert [pod.wait() for pod in pods] == [LEFT, LEFT], pods[0].out
-    assert 'host job-1: its agent was told to stop: signal 15' in pods[0].out
-    assert 'Kubernetes ends its pod' in pods[0].out
-    pods = running(job, 2)
-    pods[0].signal(signal.SIGTERM)
-    assert [pod.wait() for pod in pods] == [LEFT, LEFT], pods[0].out
-    assert 'the job was told to stop. Kubernetes ends its pod' in pods[0].out
-    assert pods[0].words['exit_code'] == LEFT
-    early = job.pod(0)
-    wait_for(lambda: is_open(job.port), 'the head')
+    assert pods[1].wait() == LEFT
+    pods[0].saw('host job-1: its agent was told to stop: signal 15. Kubernetes ends its pod')
+    pods[0].saw('restart 1 of 3')
+    pods[2].signal(signal.SIGTERM)
+    assert pods[2].wait() == LEFT
+    pods[1:] = job.pod(1), job.pod(2)
+    saw_start(pods, 1)
+    port = free_port()
+    early = job.pod(0, REIGEN_POD_PORT=str(port))
+    wait_for(lambda: is_open(port), 'the head')
     early.signal(signal.SIGTERM)
     assert early.wait() == LEFT, early.out
+
+
+def test_a_pod_that_is_lost_when_its_ranks_are_done_ends_nothing(job):
+    """The one in its place has nothing to do, and waits for as long as there is a head."""
+    job.plan(2, '--no-inject-runtime', '--start-timeout', 1, '--', 'sh', '-c', 'echo up; '
+             '[ $REIGEN_RANK = 1 ] || until [ -e /reigen/run/go ]; do sleep 0.05; done; echo done')
+    pods = [job.pod(i) for i in range(2)]
+    pods[0].saw(r'\[1\] done')
+    pods[1].signal(signal.SIGTERM)
+    assert pods[1].wait() == LEFT
+    late = job.pod(1)
+    time.sleep(1.5)  # longer than it would wait where no head is
+    assert late.child.poll() is None
+    assert pods[0].inside('touch', '/reigen/run/go').returncode == 0
+    assert pods[0].wait() == 0 and 'restart' not in pods[0].out, pods[0].out
+    assert late.wait() == 124
+
+
+@pytest.mark.parametrize('last, code, said', [(2, 0, None), (9, 1, LEFT)])
+def test_a_script_that_ends_with_75_is_started_again_in_the_same_pods(job, last, code, said):
+    pods = start(job, 2, '--', 'sh', '-c', f'[ $REIGEN_RESTART = {last} ] || exit 75')
+    assert pods[0].wait() == code, pods[0].out
+    assert pods[0].words['exit_code'] == (said or 0)
+    assert pods[0].out.count('restart ') == min(last, 3), pods[0].out
+    if code:
+        pods[1].signal(signal.SIGTERM)
+    assert pods[1].wait() == (LEFT if code else 0)
 
 
 def test_a_pod_that_never_comes_is_named_and_only_that_one(job):

@@ -224,8 +224,8 @@ static void on_note(void *arg, int rank, const char *text)
 static void tell_restarts(struct run *run, const struct rg_verdict *verdict)
 {
     if (run->again && run->planned.job.json) {
-        rg_event_restart(&run->event, run->restart.count, run->planned.job.max_restarts,
-                         verdict);
+        rg_event_restart(&run->event, run->restart.before + run->restart.count,
+                         run->planned.job.max_restarts, verdict);
         send_event(run);
     }
     if (run->again)
@@ -297,7 +297,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         rg_event_verdict(&run->event, &told);
         send_event(run);
     }
-    if (run->as->verdict)
+    if (run->as->verdict && !run->again)
         write_verdict(run->as->verdict, told);
     if (verdict->first && verdict->first->note)
         rg_output_note(run->output, verdict->first->note, &note);
@@ -669,7 +669,12 @@ int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
     run.planned = *take_planned;
     *take_planned = (struct rg_planned){ .quiet = false };
     run.as = as;
+    run.restart.before = as->nstarts;
+    run.restart.lost_only = as->backoff_ms;
     int code = run_job(&run);
+
+    if (as->ret_stopped)
+        *as->ret_stopped = run.restart.stopped;
 
     finish(&run);
     return code;

@@ -24,6 +24,12 @@ struct rg_head_as {
     const uint8_t *key;  /* of the job, which its agents have already; NULL: one is made */
     const char *verdict; /* NULL, or a file that is there: the verdict is written into it, as
                           * --json's event without the last lines */
+    /* NULL, or: not a rank's failure makes the job start again, but the loss of a host, which a
+     * platform replaces; so do the codes 75 and 76. How long it waits before it replaces the nth
+     * one, for which --start-timeout is longer. */
+    uint64_t (*backoff_ms)(int n);
+    int nstarts;         /* with that: how often the job was started before this head */
+    bool *ret_stopped;   /* NULL, or set where the head itself was told to end */
 };
 
 /* Plan the job, unless that is done, and run it: show what it writes, print the verdict.

@@ -7,6 +7,9 @@
  * not what would fail again as it stands (a command that is not there, a host that cannot be
  * reached, an image that cannot be pulled).
  *
+ * In pods the same is done for what a platform replaces (lost_only): hosts that were lost or told
+ * to stop, and what ends with the codes 75 and 76, but no other failure.
+ *
  * Thread rule: the loop's thread. Nothing blocks.
  */
 #ifndef RG_CMD_HEAD_RESTART_H
@@ -22,6 +25,9 @@
 
 struct rg_restart {
     int count;             /* restarts so far */
+    int before;            /* and those before this head was there, which count, too */
+    uint64_t (*lost_only)(int n); /* NULL, or as backoff_ms of struct rg_head_as */
+    uint64_t start_ms;     /* --start-timeout, without that */
     struct rg_strv causes; /* of each failure, with its time */
     uint64_t timeout_ms;   /* what --timeout said for all of it; 0: nothing */
     uint64_t since_ns;

@@ -52,19 +52,46 @@ void rg_pod_obey(void)
     signal(SIGTERM, leave);
 }
 
+/* Where pods stay, those that are left begin the job again with the one that takes the lost one's
+ * place. Else the platform starts it again, as a whole. */
+static void set_restarts(const struct rg_pod *pod, struct rg_job *job, struct rg_head_as *as)
+{
+    job->max_restarts = pod->backoff_ms ? RG_POD_RESTARTS : 0;
+    as->backoff_ms = pod->backoff_ms;
+    as->nstarts = pod->nstarts;
+}
+
+/* Not every platform can tell these from what it says of containers that it has lost; and it would
+ * start a job again that ends with those, as often as it likes. */
+static bool is_masked(const struct rg_pod *pod, int code, bool stopped)
+{
+    bool retried = code == RG_EXIT_PREEMPTED || code == RG_EXIT_HOST_LOST;
+
+    return pod->words && (code == RG_POD_KILLED || code == RG_POD_LOST ||
+                          (pod->backoff_ms && retried && !stopped));
+}
+
+static int give_up(const struct rg_pod *pod, struct rg_error *err)
+{
+    rg_error_set_exit(err, EIO, RG_EXIT_HOST_LOST, "the job is not started again: the pod of its "
+                      "head was lost %d times", pod->nstarts);
+    return rg_pod_fail(pod, err);
+}
+
 static int lead(const struct rg_pod *pod, struct rg_planned *planned, struct rg_error *err)
 {
     uint8_t *key = rg_key_hold(NULL);
+    bool stopped = false;
+    struct rg_head_as as = { .command = "run", .key = key, .verdict = pod->words,
+                             .ret_stopped = &stopped };
     int r = key ? pod->key(key, err) : rg_error_set(err, ENOMEM, "no memory for a key");
 
-    /* The platform starts failed pods again, of which those of the other hosts must be part. */
-    planned->job.max_restarts = 0;
+    set_restarts(pod, &planned->job, &as);
     if (r == 0)
-        r = rg_head_run(planned, &(struct rg_head_as){ .command = "run", .key = key,
-                                                       .verdict = pod->words });
+        r = pod->nstarts > planned->job.max_restarts ? give_up(pod, err)
+                                                     : rg_head_run(planned, &as);
     rg_key_drop(key);
-    /* Not every platform can tell these from what it says of containers that it has lost. */
-    return pod->words && (r == RG_POD_KILLED || r == RG_POD_LOST) ? RG_POD_FAILED : r;
+    return is_masked(pod, r, stopped) ? RG_POD_FAILED : r;
 }
 
 static int run(struct rg_pod *pod, struct rg_error *err)

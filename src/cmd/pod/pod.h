@@ -7,10 +7,15 @@
  * start, as a head that was lost comes again. The head's code is the job's. The others end with
  *
  *     0     the job has ended well
- *     75    it has not, or the head is gone, or this host was told to stop: if the head runs again,
- *           this one is to run again, too. On OpenPAI a job that has not ended well gives its own
- *           code to all hosts, as the platform takes the first end that it sees for the job's
+ *     75    it has not, or this host was told to stop. On OpenPAI a job that has not ended well
+ *           gives its own code to all hosts, as the platform takes the first end that it sees for
+ *           the job's, and so do hosts whose head is gone
  *     124   no head has answered in time
+ *
+ * On Kubernetes a host that is lost is replaced, and the others stay for that: they end their ranks
+ * and call again when the head is gone, or the job was ended with 75 or 76, as the head starts it
+ * again up to three times. A head that may not any more, or whose ranks end the job with a code
+ * that Kubernetes gives to pods that it has lost, ends with 1, as the Job is to fail.
  *
  * A host without a plan was there before its jobs. It calls the head until one answers, which may
  * take days. It does that job, however it ends, and calls again, until somebody ends it (75). Only
@@ -32,10 +37,10 @@
  *     REIGEN_POD_PORT              its port; 7461 where that is not set
  *     REIGEN_POD_NAME              what a pod without a plan is called; and, if that is set, ".",
  *     REIGEN_POD_MARK              and this
+ *     REIGEN_POD_FAILURES, REIGEN_POD_DISRUPTIONS
+ *                                  how often the pod of this index was lost before
  *     /dev/termination-log         if it is there: what happened, as one JSON object with exit_code
- *                                  and cause; the head's has what --json's verdict has. As
- *                                  Kubernetes gives 137 and 255 to pods that it has lost, the head
- *                                  ends with 1 for those
+ *                                  and cause; the head's has what --json's verdict has
  *
  * In a task of OpenPAI's:
  *

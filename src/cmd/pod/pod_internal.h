@@ -31,6 +31,11 @@ struct rg_pod {
     const char *words;  /* a file that is there, for how the pod has ended; NULL: nobody reads it */
     const char *ready;  /* a file that says, by being there, that the pod waits; or NULL */
     const char *run;    /* can be written to where all else is read-only; or NULL */
+    /* NULL, or: a pod with a plan stays where it is when another one is lost, and the head starts
+     * the job again, with those that have stayed and the one that takes the lost one's place. How
+     * long the platform waits before it makes that, when it was lost n times. */
+    uint64_t (*backoff_ms)(int n);
+    int nstarts;        /* of the head: how often the job was started before, in other pods */
     uint64_t wait_ms;   /* how long a pod without a plan calls until it is answered first; 0: as
                          * long as it takes */
     /* 0; -errno with exit code 2. It is asked before each call, as it may change. */
@@ -59,7 +64,8 @@ int rg_pod_fail(const struct rg_pod *pod, const struct rg_error *err);
 int rg_pod_call(const struct rg_pod *pod, uint8_t key[RG_KEY_NBYTES], uint64_t begin_ns,
                 uint64_t limit_ms, int watched_fd, struct rg_error *err);
 
-/* Do what the plan has for this pod, which is not the head's. The exit code, or -errno. */
+/* Do what the plan has for this pod, which is not the head's: one start of the job, or, where there
+ * is backoff_ms, start after start. The exit code, or -errno. */
 int rg_pod_work(const struct rg_pod *pod, const struct rg_planned *planned, struct rg_error *err);
 /* Job after job. The exit code: 75, told to stop; 0: the head's task is over; or -errno. */
 int rg_pod_wait(const struct rg_pod *pod, struct rg_error *err);

@@ -37,9 +37,9 @@ static int find_head(char ret_address[RG_POD_ADDRESS_MAX], struct rg_error *err)
     /* A busy node may start a pod before it has heard of the Service; the next pod has it. */
     if (!host || !*host)
         return rg_error_set_exit(err, ENOENT, RG_EXIT_PREEMPTED,
-                                 "%s is not set, so the head's address is not known: the pod was "
-                                 "started before the Service %s was there, or has "
-                                 "enableServiceLinks: false", name, service);
+                                 "%s is not set, so the head's address is not known: the Service "
+                                 "%s was deleted, or was not there yet when the pod was started, "
+                                 "or the pod has enableServiceLinks: false", name, service);
     snprintf(ret_address, RG_POD_ADDRESS_MAX, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
     return 0;
 }
@@ -81,6 +81,8 @@ static int find(struct rg_pod *pod, struct rg_error *err)
         .words = WORDS,
         .ready = READY,
         .run = RUN,
+        .backoff_ms = rg_kubernetes_backoff_ms,
+        .nstarts = rg_kubernetes_losses(),
         .key = rg_kubernetes_key,
         .plan = read_plan,
     };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod that was there before its jobs. Whoever answers its call says in one line what it wants
- * (launch/drivers/pods/pods.h): a head gives a job; `reigen wait-workers` only wants to know that
- * the pod is there, says when all are (RG_POD_GO), and is heard no more when the head's task is
- * over, with which the pod's is over, too.
+ * A pod that calls the head, again and again: because it was there before its jobs, or because its
+ * job is started again when another pod was lost. Whoever answers its call says in one line what it
+ * wants (launch/drivers/pods/pods.h): a head gives a job; `reigen wait-workers` only wants to know
+ * that the pod is there, says when all are (RG_POD_GO), and is heard no more when the head's task
+ * is over, with which the pod's is over, too.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -27,6 +28,7 @@
 #define ORDER_LIMIT_S 10 /* for it to come */
 #define AGAIN_MS 250     /* from a job to the next call, and from a call that was in vain; then */
 #define AGAIN_MAX_MS 2000 /* twice as long each time, up to this */
+#define UNSTARTED_SIGNAL SIGALRM /* ends a server without a start: each exit code may be a job's */
 
 struct waiting {
     const struct rg_pod *pod;
@@ -35,6 +37,10 @@ struct waiting {
     uint64_t begin_ns; /* of the calls that go on */
     uint64_t limit_ms; /* for these; 0: none */
     unsigned pause_ms; /* after a call that was in vain; 0: the last one was not */
+    uint64_t start_ms; /* of a pod with a plan: how long a start may take; 0: as long as it takes */
+    int nstarts;       /* of its job, so far */
+    int code;          /* what the last agent has ended with */
+    char words[160];   /* of a pod with a plan: for a job that does not end well */
     struct rg_process *before; /* who was there before; the children among them are the user's */
     size_t nbefore;
 };
@@ -68,8 +74,8 @@ static int read_line(int fd, char *line, size_t room)
     return 0;
 }
 
-/* JOB-ID DIRECTORY, from a head that has proven itself. */
-static int take_order(char *line, struct rg_agent_lines *boot)
+/* JOB-ID DIRECTORY, from a head that has proven itself. With a plan the pod is where it belongs. */
+static int take_order(char *line, bool planned, struct rg_agent_lines *boot)
 {
     char *cwd = line + strcspn(line, " ");
 
@@ -77,6 +83,8 @@ static int take_order(char *line, struct rg_agent_lines *boot)
         return -EPROTO;
     *cwd++ = '\0';
     strcpy(boot->job_id, line);
+    if (planned)
+        return 0;
     if (chdir(cwd) == 0)
         setenv("PWD", cwd, 1);
     else
@@ -90,8 +98,8 @@ static int take_order(char *line, struct rg_agent_lines *boot)
 /* In a process of its own: an agent may end in the middle of anything. */
 static int serve(const struct waiting *w, int fd, char *line)
 {
-    struct rg_agent_lines boot = { .waits = true, .keeper_fd = -1, .link_fd = fd,
-                                   .link_write_fd = fd };
+    struct rg_agent_lines boot = { .waits = true, .ends_alike = w->pod->planned, .keeper_fd = -1,
+                                   .link_fd = fd, .link_write_fd = fd };
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     rg_pod_obey();
@@ -99,7 +107,7 @@ static int serve(const struct waiting *w, int fd, char *line)
     memcpy(boot.key, w->key, sizeof(boot.key));
     for (int i = 0; null_fd >= 0 && i < 2; i++)
         dup2(null_fd, i);
-    return take_order(line, &boot) < 0 ? RG_AGENT_UNSTARTED : rg_agent_run(&boot);
+    return take_order(line, w->pod->planned, &boot) < 0 ? RG_AGENT_UNSTARTED : rg_agent_run(&boot);
 }
 
 /* No other process gets a child's number before it was waited for. */
@@ -155,8 +163,9 @@ static void end_rest(struct waiting *w)
 }
 
 /* The signal is held back until it is known whom it is for. Others' children that come to process 1
- * end here, too. false: the call was in vain. */
-static bool serve_once(struct waiting *w, int fd, char *line)
+ * end here, too. What the agent has ended with, RG_AGENT_UNSTARTED where the call was in vain;
+ * RG_EXIT_HOST_LOST where it was killed. */
+static int serve_once(struct waiting *w, int fd, char *line)
 {
     sigset_t term, before;
     int status = 0;
@@ -170,7 +179,11 @@ static bool serve_once(struct waiting *w, int fd, char *line)
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         rg_pod_obey();
         sigprocmask(SIG_SETMASK, &before, NULL);
-        _exit(serve(w, fd, line) & 0xff);
+        int code = serve(w, fd, line);
+        signal(UNSTARTED_SIGNAL, SIG_DFL);
+        if (code == RG_AGENT_UNSTARTED)
+            raise(UNSTARTED_SIGNAL);
+        _exit(code);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(fd);
@@ -181,7 +194,8 @@ static bool serve_once(struct waiting *w, int fd, char *line)
     end_rest(w);
     if (!stopped)
         rg_pod_obey();
-    return !WIFEXITED(status) || WEXITSTATUS(status) != (RG_AGENT_UNSTARTED & 0xff);
+    return WIFEXITED(status)                      ? WEXITSTATUS(status)
+           : WTERMSIG(status) == UNSTARTED_SIGNAL ? RG_AGENT_UNSTARTED : RG_EXIT_HOST_LOST;
 }
 
 /* --- who waits for workers -------------------------------------------------------------------- */
@@ -226,7 +240,7 @@ static void hear_wait(struct waiting *w, int take_fd)
 
 static void pause_after(struct waiting *w, bool in_vain)
 {
-    if (in_vain && !w->pause_ms)
+    if (in_vain && !w->pause_ms && !w->pod->planned)
         fprintf(stderr, "reigen: the head at %s has a job for others: %s is not one of "
                         "its hosts, or has come too late; it calls again\n", w->pod->address,
                 w->pod->itself);
@@ -234,11 +248,36 @@ static void pause_after(struct waiting *w, bool in_vain)
                   : w->pause_ms < AGAIN_MAX_MS ? 2 * w->pause_ms : w->pause_ms;
     if (!stopped)
         rg_sleep_ms(w->pause_ms ? w->pause_ms : AGAIN_MS);
-    if (!in_vain)
-        w->begin_ns = rg_now_ns();
+    if (!in_vain || w->pod->planned)
+        w->begin_ns = rg_now_ns(); /* a head has answered */
 }
 
-/* 0: nothing is over; 1: the head's task is; -errno. */
+/* Whether a pod with a plan has no part in what comes next, by what its agent has ended with. */
+static bool is_over(const struct waiting *w)
+{
+    bool again = w->code == RG_EXIT_PREEMPTED || w->code == RG_EXIT_HOST_LOST;
+
+    return w->code != RG_AGENT_UNSTARTED && !(again && w->pod->backoff_ms);
+}
+
+/* As call_once. */
+static int do_job(struct waiting *w, int fd, char *line)
+{
+    const struct rg_pod *pod = w->pod;
+
+    if (pod->planned)
+        rg_pod_leave_words(pod, RG_EXIT_PREEMPTED, w->words);
+    w->code = serve_once(w, fd, line);
+    if (pod->planned && is_over(w))
+        return 1;
+    w->nstarts += w->code != RG_AGENT_UNSTARTED;
+    w->limit_ms = w->start_ms && pod->backoff_ms ? w->start_ms + pod->backoff_ms(w->nstarts)
+                                                 : w->start_ms;
+    pause_after(w, w->code == RG_AGENT_UNSTARTED);
+    return 0;
+}
+
+/* 0: nothing is over; 1: the head's task is, or that of a pod with a plan; -errno. */
 static int call_once(struct waiting *w, struct rg_error *err)
 {
     char line[ORDER_MAX] = "";
@@ -257,27 +296,49 @@ static int call_once(struct waiting *w, struct rg_error *err)
     } else if (strcmp(line, RG_POD_WAIT) == 0) {
         hear_wait(w, fd);
     } else {
-        w->limit_ms = 0;
-        pause_after(w, !serve_once(w, fd, line));
+        return do_job(w, fd, line);
     }
     return 0;
 }
 
-int rg_pod_wait(const struct rg_pod *pod, struct rg_error *err)
+static int call_on(struct waiting *w, struct rg_error *err)
 {
-    struct waiting w = { .pod = pod, .watched_fd = -1, .begin_ns = rg_now_ns(),
-                         .limit_ms = pod->wait_ms };
-    int r = pod->key(w.key, err);
+    const struct rg_pod *pod = w->pod;
+    int r = pod->key(w->key, err);
 
     if (r < 0)
         return r;
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    rg_proctree_descendants(getpid(), &w.before, &w.nbefore);
+    rg_proctree_descendants(getpid(), &w->before, &w->nbefore);
     if (pod->ready)
         close(open(pod->ready, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    w->begin_ns = rg_now_ns();
     while (r == 0 && !stopped)
-        r = call_once(&w, err);
-    explicit_bzero(w.key, sizeof(w.key));
-    free(w.before);
-    return stopped ? RG_EXIT_PREEMPTED : r > 0 ? RG_EXIT_OK : r;
+        r = call_once(w, err);
+    explicit_bzero(w->key, sizeof(w->key));
+    free(w->before);
+    return stopped ? RG_EXIT_PREEMPTED : r;
+}
+
+int rg_pod_wait(const struct rg_pod *pod, struct rg_error *err)
+{
+    struct waiting w = { .pod = pod, .watched_fd = -1, .limit_ms = pod->wait_ms };
+    int r = call_on(&w, err);
+
+    return r == 1 ? RG_EXIT_OK : r;
+}
+
+int rg_pod_work(const struct rg_pod *pod, const struct rg_planned *planned, struct rg_error *err)
+{
+    uint64_t ms = planned->job.start_timeout_ms;
+    struct waiting w = { .pod = pod, .watched_fd = -1, .limit_ms = ms, .start_ms = ms };
+
+    snprintf(w.words, sizeof(w.words), "the job has not ended well, or its head is lost: %s tells",
+             pod->head);
+    int r = call_on(&w, err);
+    if (r != 1)
+        return r;
+    if (w.code == RG_EXIT_OK)
+        rg_pod_leave_words(pod, RG_EXIT_OK, "");
+    return w.code && !pod->ends_alike ? RG_EXIT_PREEMPTED : w.code;
 }

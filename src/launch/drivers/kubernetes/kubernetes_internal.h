@@ -29,12 +29,13 @@
 #include "base/error.h"
 #include "base/loop.h"
 #include "base/str.h"
+#include "launch/drivers/kubernetes/pods.h"
 #include "launch/drivers/kubernetes/server/transport.h"
 #include "launch/drivers/kubernetes/user.h"
 
 #define KUBE_TEXT_MAX 512
 #define KUBE_TTL_S 3600        /* how long a Job that has ended is kept */
-#define KUBE_RETRIES 3         /* how often lost pods may be replaced, all of them */
+#define KUBE_FAILURES (RG_POD_RESTARTS + 1) /* of the pods of one index, until the Job has failed */
 #define KUBE_CONTAINER "reigen"
 #define KUBE_AGENT_VOLUME "reigen-agent" /* has reigen-agent in it */
 #define KUBE_NO_IMAGE_VOLUMES "the cluster has no image volumes; leave out --agent-image"

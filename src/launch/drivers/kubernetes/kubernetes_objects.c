@@ -51,8 +51,9 @@ static json_t *object(const struct kube_parts *parts, const char *version, const
 
 /* What Kubernetes does to a pod (eviction, a lost node) is no failure of the job's. Our codes 75
  * and 76 say that trying again may help, and a pod that was killed as a whole is a host that was
- * lost. With any other code the job has failed: then Kubernetes ends the head, too, and its log is
- * gone, so only the head's own verdict may lead to that. */
+ * lost. How often is the head's to say, so the limits of the Job are one higher. With any other
+ * code the job has failed: then Kubernetes ends the head, too, and its log is gone, so only the
+ * head's own verdict may lead to that. */
 static json_t *failure_policy(void)
 {
     json_t *codes = json_pack("[i, i, i, i]", RG_EXIT_PREEMPTED, RG_EXIT_HOST_LOST, RG_POD_KILLED,
@@ -85,10 +86,11 @@ json_t *kube_job_object(const struct kube_parts *parts, bool suspended, struct r
     if (!template)
         return NULL;
     json_t *spec = json_pack(
-        "{s:b, s:i, s:i, s:s, s:s, s:i, s:I, s:{s:[{s:s}]}, s:o, s:o}", "suspend",
+        "{s:b, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:I, s:{s:[{s:s}]}, s:o, s:o}", "suspend",
         suspended || queue, "completions", parts->npods, "parallelism", parts->npods,
         "completionMode", "Indexed", "podReplacementPolicy", "Failed", "backoffLimit",
-        KUBE_RETRIES * parts->npods, "ttlSecondsAfterFinished", ttl_s(parts->job),
+        KUBE_FAILURES * parts->npods, "backoffLimitPerIndex", KUBE_FAILURES, /* its own pauses */
+        "maxFailedIndexes", 0, "ttlSecondsAfterFinished", ttl_s(parts->job),
         "successPolicy", "rules", "succeededIndexes", "0", "podFailurePolicy", failure_policy(),
         "template", template);
     json_t *job = object(parts, "batch/v1", "Job");

@@ -201,6 +201,10 @@ static void add_env(json_t *env, const struct rg_job *job)
     json_array_append_new(env, field_ref("REIGEN_POD_NAME", "metadata.name"));
     json_array_append_new(env, field_ref("REIGEN_POD_IP", "status.podIP"));
     json_array_append_new(env, field_ref("REIGEN_POD_NODE", "spec.nodeName"));
+    json_array_append_new(env, field_ref(RG_POD_FAILURES, "metadata.annotations['batch.kubernetes."
+                                         "io/job-index-failure-count']"));
+    json_array_append_new(env, field_ref(RG_POD_DISRUPTIONS, "metadata.annotations['batch.kubernete"
+                                         "s.io/job-index-ignored-failure-count']"));
     for (size_t i = 0; i < job->share_env.count; i++) {
         rg_autofree char *key = rg_strf("env.%s", job->share_env.v[i]);
         json_array_append_new(env, json_pack("{s:s, s:{s:{s:s, s:s}}}", "name",

@@ -9,6 +9,9 @@
 #include "launch/plan/plan.h"
 
 #define KEY_FILE_MAX 4096
+#define BACKOFF_MS 10000 /* the controller's, for the first failure, */
+#define BACKOFF_MAX_MS 600000 /* and for any */
+#define LOSSES_MAX 1000
 
 int rg_kubernetes_port(int *ret_port, struct rg_error *err)
 {
@@ -20,6 +23,30 @@ int rg_kubernetes_port(int *ret_port, struct rg_error *err)
         err->exit_code = RG_EXIT_USAGE;
     *ret_port = (int) port;
     return r;
+}
+
+uint64_t rg_kubernetes_backoff_ms(int n)
+{
+    uint64_t ms = n > 0 ? BACKOFF_MS : 0;
+
+    for (int i = 1; i < n && ms < BACKOFF_MAX_MS; i++)
+        ms *= 2;
+    return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
+}
+
+static int read_count(const char *name)
+{
+    const char *text = getenv(name);
+    int64_t count = 0;
+
+    if (text && *text)
+        rg_parse_int(name, text, 0, LOSSES_MAX, &count, NULL);
+    return (int) count;
+}
+
+int rg_kubernetes_losses(void)
+{
+    return read_count(RG_POD_FAILURES) + read_count(RG_POD_DISRUPTIONS);
 }
 
 int rg_kubernetes_key(uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err)
@@ -67,6 +94,7 @@ int rg_kubernetes_start(const struct rg_driver_options *options, void **ret_stat
 {
     static const struct rg_pods_kind kind = {
         RG_KUBERNETES_WORDS,
+        .orders = true,
         .port = rg_kubernetes_port,
         .port_taken = rg_kubernetes_port_taken,
         .is_own = is_own,

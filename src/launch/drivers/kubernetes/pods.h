@@ -2,7 +2,9 @@
 /*
  * The driver as the head has it, inside the pod of index 0 (launch/drivers/pods/pods.h): the pods
  * are there, or will be, as the Job's controller makes them, and makes lost ones anew. They find
- * the head by its Service's address. Host i of the plan is the pod of index i.
+ * the head by its Service's address. Host i of the plan is the pod of index i. All of them stay
+ * when one is lost, so that the job can be started again as soon as that one is replaced; the
+ * controller waits the longer the more pods of one index have failed, and not those of all.
  *
  * Thread rule: main thread; nothing blocks but for reading the key's file.
  */
@@ -26,6 +28,17 @@
 #define RG_POD_LOST 255
 #define RG_POD_FAILED 1
 
+/* How often a pod of this index was lost before, by the Job's annotations: what counts as a failure
+ * there, and what the cluster itself has done to it. */
+#define RG_POD_FAILURES "REIGEN_POD_FAILURES"
+#define RG_POD_DISRUPTIONS "REIGEN_POD_DISRUPTIONS"
+#define RG_POD_RESTARTS 3 /* how often the job is started again, however often pods are lost */
+
+/* How long the Job's controller waits before it makes another pod in the place of one that is lost
+ * for the nth time (10 s, 20 s, ...; at most 600 s). */
+uint64_t rg_kubernetes_backoff_ms(int n);
+/* What RG_POD_FAILURES and RG_POD_DISRUPTIONS say together; 0 where they say nothing. */
+int rg_kubernetes_losses(void);
 /* What RG_POD_PORT says, or the default. 0; -EINVAL with exit code 2. */
 int rg_kubernetes_port(int *ret_port, struct rg_error *err);
 /* What is in RG_POD_KEY. 0; -errno with exit code 2. */

@@ -8,8 +8,9 @@
  * A host that is lost before all are there is awaited again; one that is lost later ends the job
  * with code 76, or 75 if it has said so. Nothing but its link tells of it.
  *
- * Hosts that were there before the job have no plan. They are told by one line on the link,
- * "JOB-ID DIRECTORY", before anything else: the link's handshake wants the id. Another process than
+ * Hosts that were there before the job, or stay when it is started again, are told by one line on
+ * the link, "JOB-ID DIRECTORY", before anything else: the link's handshake wants the id, and each
+ * start has one of its own. Another process than
  * a head may listen for them meanwhile (cmd/wait/wait.h), which says RG_POD_WAIT.
  *
  * The functions are driver.h's, under its rules.
@@ -30,7 +31,7 @@ struct rg_pods_kind {
     const char *stopping; /* why the platform ends a host: for driver.h's stopping */
     const char *unseen;   /* of a host whose link has ended: for driver.h's unseen */
     const char *given_up; /* of a host that is not waited for any more */
-    bool orders;          /* the hosts were there before the job */
+    bool orders;          /* the hosts were there before the job, or outlive its starts */
     /* The port of the head, the same on all hosts. 0; -errno with exit code 2. */
     int (*port)(int *ret_port, struct rg_error *err);
     /* Why a port cannot be listened on, for people: sets err, and returns -errnum. */

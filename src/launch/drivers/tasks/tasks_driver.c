@@ -48,6 +48,7 @@ static int start_planned(const struct rg_driver_options *options, void **ret_sta
 {
     static const struct rg_pods_kind kind = {
         WORDS,
+        .orders = true,
         .port = rg_tasks_port,
         .port_taken = port_taken,
         .is_own = is_own_task,

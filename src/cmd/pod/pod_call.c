@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pod that has the plan calls the head that has it too, until it answers. */
-#include <fcntl.h>
+/* A pod calls the head until it answers. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -8,18 +7,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "agent/ranks/agent.h"
 #include "base/exitcode.h"
-#include "base/fd.h"
 #include "base/time.h"
 #include "cmd/pod/pod_internal.h"
 
 #define PAUSE_MIN_MS 20  /* between calls: a 30th of the time that was waited so far, */
 #define PAUSE_MAX_MS 1000 /* between these */
-#define AGAIN_MS 250     /* from a call that was in vain to the next one */
 #define SAID_MAX 10      /* causes that the log tells at once, and then only after */
 #define SAID_PAUSE_MS 60000 /* each: a pod may wait for days */
-#define LASTING_MS 2000 /* of a link that was taken */
 #define SILENT_S 30    /* then the kernel asks whether the head's is still there, */
 #define ASK_S 10       /* so often, */
 #define ASKS 3         /* and so many times */
@@ -86,40 +81,4 @@ int rg_pod_call(const struct rg_pod *pod, uint8_t key[RG_KEY_NBYTES], uint64_t b
                              "the head, which is %s, has not answered within %.6g "
                              "s (--start-timeout): %s; %s",
                              pod->head, (double) limit_ms / 1000.0, why, pod->doubt);
-}
-
-int rg_pod_work(const struct rg_pod *pod, const struct rg_planned *planned, struct rg_error *err)
-{
-    struct rg_agent_lines boot = { .waits = true, .ends_alike = pod->ends_alike,
-                                   .keeper_fd = -1 };
-    int code = RG_AGENT_UNSTARTED, r = 0, null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    uint64_t begin_ns = rg_now_ns();
-    char words[256];
-
-    snprintf(boot.job_id, sizeof(boot.job_id), "%s", planned->plan.job_id);
-    snprintf(boot.place, sizeof(boot.place), "%s", pod->place);
-    snprintf(words, sizeof(words), "the job has not ended well, or its head is lost: %s tells",
-             pod->head);
-    for (int fd = 0; null_fd >= 0 && fd < 2; fd++)
-        dup2(null_fd, fd);
-    while (r >= 0 && code == RG_AGENT_UNSTARTED) {
-        rg_pod_obey(); /* the agent has had a handler of its own */
-        r = pod->key(boot.key, err);
-        if (r == 0)
-            r = rg_pod_call(pod, boot.key, begin_ns, planned->job.start_timeout_ms, -1, err);
-        if (r < 0)
-            break;
-        rg_pod_leave_words(pod, RG_EXIT_PREEMPTED, words);
-        boot.link_fd = boot.link_write_fd = r;
-        uint64_t linked_ns = rg_now_ns();
-        code = rg_agent_run(&boot);
-        if (rg_now_ns() - linked_ns > LASTING_MS * RG_NS_PER_MS)
-            begin_ns = rg_now_ns(); /* it was the job's, and will be again */
-        if (code == RG_AGENT_UNSTARTED)
-            rg_sleep_ms(AGAIN_MS);
-    }
-    explicit_bzero(boot.key, sizeof(boot.key));
-    if (code == RG_EXIT_OK)
-        rg_pod_leave_words(pod, RG_EXIT_OK, "");
-    return r < 0 ? r : code;
 }
