@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Our JSON is written field by field; only its strings need care. */
 #include "base/json.h"
+#include "base/say.h"
 
 #include <string.h>
+
 
 size_t rg_utf8_nbytes(const void *bytes, size_t nbytes)
 {
@@ -43,12 +45,15 @@ void rg_json_put_bytes(struct rg_buf *buf, const void *bytes, size_t nbytes)
     rg_buf_put(buf, "\"", 1);
     for (size_t at = 0, n; at < nbytes; at += n ? n : 1) {
         n = rg_utf8_nbytes(p + at, nbytes - at);
+        unsigned code = rg_shown_steers(p + at, n);
         if (n == 0)
             rg_buf_put(buf, "?", 1);
         else if (p[at] == '"' || p[at] == '\\')
             rg_buf_printf(buf, "\\%c", p[at]);
         else if (p[at] < 0x20 || p[at] == 0x7f)
             rg_buf_printf(buf, "\\u%04x", p[at]);
+        else if (code)
+            rg_buf_printf(buf, "\\u%04x", code);
         else
             rg_buf_put(buf, p + at, n);
     }

@@ -7,7 +7,8 @@
 
 /* Append text as a JSON string (RFC 8259), with its quotes: for --json's events, the timeline and
  * reigen_diagnose. Names come from users and may hold any byte: what is not UTF-8 (RFC 3629)
- * becomes '?', so the result is always valid. Errors stick to the buffer. */
+ * becomes '?', so the result is always valid. What steers a terminal (base/say.h) is escaped, as
+ * people look at JSON, too. Errors stick to the buffer. */
 void rg_json_put_text(struct rg_buf *buf, const char *text);
 /* The same of so many bytes; a NUL is one of them. */
 void rg_json_put_bytes(struct rg_buf *buf, const void *bytes, size_t nbytes);

@@ -236,7 +236,7 @@ def test_the_last_line_of_an_ssh_that_says_much_is_the_cause(start, ssh, tmp_pat
     child = start(PROGRAMS.reigen, 'wait-workers', '--hosts', 'a', '--start-timeout', '3',
                   env=environment(**ssh))
     _, err = child.communicate(timeout=60)
-    assert child.returncode == 124 and 'a (bell   and why)' in err, err
+    assert child.returncode == 124 and 'a (bell \\x07 and why)' in err, err
 
 
 def test_the_users_of_hosts_are_ssh_s(start, ssh, tmp_path):

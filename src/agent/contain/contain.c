@@ -14,7 +14,7 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/log.h"
+#include "base/say.h"
 #include "base/spawn.h"
 #include "base/time.h"
 

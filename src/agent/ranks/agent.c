@@ -15,7 +15,7 @@
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
 #include "base/exitcode.h"
-#include "base/log.h"
+#include "base/say.h"
 
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/say.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "wire/conn.h"
@@ -41,8 +42,8 @@ static rg_printf(2, 3) int fail(const struct rsh *rsh, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fprintf(stderr, "reigen rsh: %s%s%s\n", rsh->args->host ? rsh->args->host : "",
-            rsh->args->host ? ": " : "", text);
+    rg_log_as("reigen rsh", "%s%s%s", rsh->args->host ? rsh->args->host : "",
+              rsh->args->host ? ": " : "", text);
     return EXIT_NO_COMMAND;
 }
 
@@ -274,8 +275,8 @@ static void remark_on_user(const struct rsh *rsh)
     if (!rsh->args->user || (!user && !login) || (user && strcmp(user, rsh->args->user) == 0) ||
         (login && strcmp(login, rsh->args->user) == 0))
         return;
-    fprintf(stderr, "reigen rsh: %s: the command runs as the job's user, not as %s\n",
-            rsh->args->host, rsh->args->user);
+    rg_log_as("reigen rsh", "%s: the command runs as the job's user, not as %s", rsh->args->host,
+              rsh->args->user);
 }
 
 int rg_rsh_main(int argc, char **argv)

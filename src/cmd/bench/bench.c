@@ -105,7 +105,7 @@ static int put_row(struct bench *bench, const struct rg_measure_row *row)
     if (!bench->table)
         return 0;
     rg_report_row(&text, &bench->report, row, rg_terminal_colour(1));
-    return rg_print(rg_buf_text(&text)) == 0 ? 0 : -EPIPE;
+    return rg_print_exact(rg_buf_text(&text)) == 0 ? 0 : -EPIPE;
 }
 
 /* All sizes of one operation and type. */
@@ -166,7 +166,7 @@ static int put_head(struct bench *bench)
     if (!bench->table)
         return 0;
     rg_report_head(&text, report, rg_terminal_colour(1));
-    return rg_print(rg_buf_text(&text));
+    return rg_print_exact(rg_buf_text(&text));
 }
 
 /* A file of the report's: 0, or the exit code after a message. */
@@ -175,7 +175,7 @@ static int put_file(const char *path, struct rg_buf *text)
     if (!path)
         return 0;
     if (strcmp(path, "-") == 0)
-        return rg_print(rg_buf_text(text));
+        return rg_print_exact(rg_buf_text(text));
     return rg_print_to(path, text, COMMAND);
 }
 
@@ -225,7 +225,7 @@ static int fit(struct bench *bench)
         rg_buf_printf(&text, "# predicted within a factor of %.2f (the root mean square)\n",
                       exp(error));
     }
-    int code = rg_print(rg_buf_text(&text));
+    int code = rg_print_exact(rg_buf_text(&text));
     return code ? code : rg_print_to(bench->options->fit, &file, COMMAND);
 }
 
@@ -239,7 +239,7 @@ static int put_files(struct bench *bench)
     rg_report_notes(&notes, &bench->report);
     rg_report_json(&json, &bench->report);
     rg_report_html(&html, &bench->report);
-    int code = bench->table ? rg_print(rg_buf_text(&notes)) : 0;
+    int code = bench->table ? rg_print_exact(rg_buf_text(&notes)) : 0;
     int json_code = put_file(bench->options->json, &json);
     int html_code = put_file(bench->options->html, &html);
     return code ? code : json_code ? json_code : html_code ? html_code : fit_code;

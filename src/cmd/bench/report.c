@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/say.h"
 #include "cmd/common/json.h"
 #include "reigen/reigen.h"
 
@@ -47,11 +48,11 @@ const char *rg_report_operation(const struct rg_bench_case *what, char *buf, siz
 
 void rg_report_head(struct rg_buf *text, const struct rg_report *report, bool colour)
 {
-    rg_buf_printf(text, "# reigen %s: %d rank%s on %d host%s\n", report->version, report->nranks,
-                  report->nranks == 1 ? "" : "s", report->nhosts, report->nhosts == 1 ? "" : "s");
+    rg_shown_printf(text, "# reigen %s: %d rank%s on %d host%s\n", report->version, report->nranks,
+                    report->nranks == 1 ? "" : "s", report->nhosts, report->nhosts == 1 ? "" : "s");
     for (const char *p = report->described ? report->described : ""; *p;) {
         int n = (int) strcspn(p, "\n");
-        rg_buf_printf(text, "# %.*s\n", n, p);
+        rg_shown_printf(text, "# %.*s\n", n, p);
         p += n + (p[n] == '\n');
     }
     rg_buf_printf(text, "# time: median, least and largest of the ranks, in us; bandwidths in "
@@ -146,7 +147,7 @@ void rg_report_notes(struct rg_buf *text, const struct rg_report *report)
         for (int k = 0; k < report->nmeasured; k++) {
             const char *note = report->rows[i].results[k].note;
             if (*note && !is_noted(report, i, k))
-                rg_buf_printf(text, "# %s\n", note);
+                rg_shown_printf(text, "# %s\n", note);
         }
     }
 }

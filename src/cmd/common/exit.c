@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/say.h"
 #include "cmd/common/terminal.h"
 #include "base/exitcode.h"
 
@@ -36,10 +37,15 @@ int rg_fail(const struct rg_error *err, const char *command)
     bool colour = rg_terminal_colour(2);
     int code = exit_of(err);
 
-    fprintf(stderr, "reigen: %s%s%s\n", colour ? "\033[1;31m" : "", err->text,
-            colour ? "\033[0m" : "");
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    rg_buf_printf(&text, colour ? "reigen: \033[1;31m" : "reigen: ");
+    rg_shown_printf(&text, "%s", err->text);
+    rg_buf_printf(&text, colour ? "\033[0m\n" : "\n");
     if (code == RG_EXIT_USAGE)
-        fprintf(stderr, "Try 'reigen %s%s--help'.\n", command ? command : "", command ? " " : "");
+        rg_shown_printf(&text, "Try 'reigen %s%s--help'.\n", command ? command : "",
+                        command ? " " : "");
+    rg_say_exact(rg_buf_status(&text) < 0 ? "reigen: out of memory\n" : rg_buf_text(&text));
     return code;
 }
 
@@ -56,12 +62,19 @@ int rg_fail_usage(const char *command, const char *fmt, ...)
 
 int rg_print(const char *text)
 {
+    rg_autobuf struct rg_buf shown = RG_BUF_INIT;
+
+    rg_shown_put(&shown, text, strlen(text));
+    return rg_print_exact(rg_buf_text(&shown));
+}
+
+int rg_print_exact(const char *text)
+{
     int rc = rg_write_all(1, text, strlen(text));
 
     if (rc == 0 || rc == -EPIPE)
         return 0;
-    fprintf(stderr, "reigen: cannot write to standard output: %s\n",
-            rc == -EBADF ? "it is closed" : strerror(-rc));
+    rg_say("cannot write to standard output: %s", rc == -EBADF ? "it is closed" : strerror(-rc));
     return RG_EXIT_OUTPUT_LOST;
 }
 

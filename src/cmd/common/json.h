@@ -15,7 +15,8 @@
 json_t *rg_json_text(const char *text);
 
 /* Append the value (taken; NULL: there was no memory) and a newline to text, written by jansson's
- * flags. Out of memory shows in rg_buf_status. */
+ * flags, with escapes for all that steers a terminal (base/say.h). Out of memory shows in
+ * rg_buf_status. */
 void rg_json_put(struct rg_buf *text, json_t *take_value, size_t flags);
 
 #endif

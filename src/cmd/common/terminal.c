@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 
+#ifndef RG_AGENT
 /* A process has one terminal, and the handlers of deadly signals and exit get no argument. */
 static struct termios saved;
 static volatile sig_atomic_t raw_fd = -1;
@@ -101,6 +102,7 @@ int rg_terminal_raw(int fd)
     }
     return 0;
 }
+#endif
 
 int rg_reopen_nonblock(int fd, int flags)
 {

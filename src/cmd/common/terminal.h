@@ -8,8 +8,22 @@
 #ifndef RG_CMD_COMMON_TERMINAL_H
 #define RG_CMD_COMMON_TERMINAL_H
 
+#include <errno.h>
 #include <stdbool.h>
 
+#ifdef RG_AGENT
+/* reigen-agent is started where nobody looks on: by a pod, a script, ssh. */
+static inline int rg_terminal_columns(int fd) { (void) fd; return 80; }
+static inline bool rg_terminal_colour(int fd) { (void) fd; return false; }
+static inline bool rg_terminal_is_raw(void) { return false; }
+static inline void rg_terminal_restore(void) {}
+static inline int rg_terminal_raw(int fd) { (void) fd; return -ENOTTY; }
+static inline bool rg_terminal_size(int fd, int *ret_rows, int *ret_columns)
+{
+    (void) fd, (void) ret_rows, (void) ret_columns;
+    return false;
+}
+#else
 /* Columns of the terminal on fd; 80 where there is none, at least 40 and at most 120. */
 int rg_terminal_columns(int fd);
 /* Rows and columns as they are. False where fd is no terminal. */
@@ -23,6 +37,7 @@ bool rg_terminal_colour(int fd);
 int rg_terminal_raw(int fd);
 void rg_terminal_restore(void);
 bool rg_terminal_is_raw(void);
+#endif
 
 /* A second description of what fd refers to, non-blocking, so that the one shared with other
  * processes keeps its mode: possible for pipes and terminals, through /proc/self/fd. flags:

@@ -2,8 +2,10 @@
 /* Help, verdicts and findings are wrapped to the terminal, and command lines that a person may copy
  * are quoted, by the same few rules. */
 #include "cmd/common/words.h"
+#include "base/say.h"
 
 #include <string.h>
+
 
 void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns)
 {
@@ -16,9 +18,9 @@ void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns)
             at = 0;
         }
         if (!at)
-            rg_buf_printf(text, "%*s%.*s", indent, "", n, p);
+            rg_shown_printf(text, "%*s%.*s", indent, "", n, p);
         else
-            rg_buf_printf(text, " %.*s", n, p);
+            rg_shown_printf(text, " %.*s", n, p);
         at += at ? 1 + n : indent + n;
         p += n;
         p += strspn(p, " ");
@@ -62,20 +64,28 @@ int rg_width(const char *text)
     return width;
 }
 
-void rg_put_cut(struct rg_buf *text, const char *value, int width)
+/* Where the first so many characters end. */
+static const char *after(const char *text, int width)
 {
-    int at = 0;
-
-    if (rg_width(value) <= width) {
-        rg_buf_printf(text, "%s", value);
-        return;
-    }
-    for (; *value; value++) {
-        if ((*value & 0xc0) != 0x80 && at++ == width - 3)
+    for (; *text; text++) {
+        if ((*text & 0xc0) != 0x80 && width-- == 0)
             break;
-        rg_buf_put_u8(text, (uint8_t) *value);
     }
-    rg_buf_printf(text, "...");
+    return text;
+}
+
+void rg_put_cut(struct rg_buf *text, const char *value, int width, int nlast)
+{
+    rg_autobuf struct rg_buf shown = RG_BUF_INIT;
+
+    rg_shown_line(&shown, value);
+    const char *all = rg_buf_text(&shown);
+    int n = rg_width(all);
+    if (n <= width)
+        rg_shown_printf(text, "%s", all);
+    else
+        rg_shown_printf(text, "%.*s...%s", (int) (after(all, width - 3 - nlast) - all), all,
+                        after(all, n - nlast));
 }
 
 void rg_put_row(struct rg_buf *text, const char *left, const char *right, int width, int columns)
@@ -84,9 +94,9 @@ void rg_put_row(struct rg_buf *text, const char *left, const char *right, int wi
     int n = (int) strlen(left);
 
     rg_wrap(&body, right, width, columns);
-    rg_buf_printf(text, "  %s", left);
+    rg_shown_printf(text, "  %s", left);
     if (n + 4 > width)
-        rg_buf_printf(text, "\n%s", rg_buf_text(&body));
+        rg_shown_printf(text, "\n%s", rg_buf_text(&body));
     else
-        rg_buf_printf(text, "%*s%s", width - 2 - n, "", rg_buf_text(&body) + width);
+        rg_shown_printf(text, "%*s%s", width - 2 - n, "", rg_buf_text(&body) + width);
 }

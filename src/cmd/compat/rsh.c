@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/say.h"
 #include "cmd/compat/compat.h"
 
 #define EXIT_NO_COMMAND 255 /* as ssh's, whose place it takes */
@@ -16,12 +17,11 @@ int rg_cmd_rsh(int argc, char **argv)
 
     (void) argc;
     if (!program || !*program) {
-        fprintf(stderr, "reigen: reigen rsh runs commands on the hosts of a job, from within it; "
-                        "REIGEN_RSH is not set here. To start a job: reigen run -H HOST -- "
-                        "COMMAND\n");
+        rg_say("reigen rsh runs commands on the hosts of a job, from within it; REIGEN_RSH is not "
+               "set here. To start a job: reigen run -H HOST -- COMMAND");
         return EXIT_NO_COMMAND;
     }
     execv(program, argv);
-    fprintf(stderr, "reigen: REIGEN_RSH is %s: %s; is the job over?\n", program, strerror(errno));
+    rg_say("REIGEN_RSH is %s: %s; is the job over?", program, strerror(errno));
     return EXIT_NO_COMMAND;
 }

@@ -15,6 +15,7 @@
 
 #include "base/cpus.h"
 #include "base/fd.h"
+#include "base/say.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "cmd/common/words.h"
@@ -389,8 +390,7 @@ static int add_users(struct docker *docker, const struct rg_rundock_host *host, 
     rc = rc < 0 ? rc : write_text(p.group, group, err);
     if (rc < 0 || TRY(docker, "cp", from, to) == 0)
         return rc;
-    fprintf(stderr, "reigen: " WHAT ": the container's /etc cannot be written to; you have no name "
-                    "in it\n");
+    rg_say(WHAT ": the container's /etc cannot be written to; you have no name in it");
     return 0;
 }
 
@@ -492,7 +492,7 @@ static int dry_run(const struct rg_rundock *dock, const struct rg_rundock_host *
         print_command(&text, &session);
     if (!dock->daemon && !dock->keepalive)
         rg_buf_printf(&text, "docker rm -f -v ID\n");
-    return rg_print(rg_buf_text(&text));
+    return rg_print_exact(rg_buf_text(&text));
 }
 
 int rg_cmd_run_dock_asuser(int argc, char **argv)
@@ -508,7 +508,7 @@ int rg_cmd_run_dock_asuser(int argc, char **argv)
     if (rc == 0)
         rc = find_caller(&caller, &err);
     if (rc == 0 && dock.ibdevices && !dock.devices.count && !caller.host.infiniband)
-        fprintf(stderr, "reigen: " WHAT ": --ibdevices: this computer has no /dev/infiniband\n");
+        rg_say(WHAT ": --ibdevices: this computer has no /dev/infiniband");
     if (rc == 0 && rg_rundock_create(&dock, &caller.host, &words) < 0)
         rc = no_memory(&err);
     if (rc == 0 && dock.dry_run)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/say.h"
 #include "cmd/common/command.h"
 #include "cmd/doctor/doctor_print.h"
 #include "cmd/doctor/gpus.h"
@@ -51,7 +52,7 @@ struct doctor {
 static void say(void *arg, const char *text)
 {
     (void) arg;
-    fputs(text, stderr);
+    rg_say_exact(text);
 }
 
 static void on_phase(void *arg, int host, enum rg_host_phase phase, const char *reason)
@@ -68,7 +69,7 @@ static void on_note(void *arg, int rank, const char *text)
     (void) rank;
     rg_status_wipe(&doctor->status);
     if (!doctor->request.quiet)
-        fprintf(stderr, "reigen: %s\n", text);
+        rg_say("%s", text);
 }
 
 static void on_output(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes)
@@ -179,7 +180,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
                     doctor->ntries < TRIES_MAX && leave_out(doctor);
     if (!doctor->examined && !doctor->again) {
         doctor->exit_code = verdict->exit_code ? verdict->exit_code : RG_EXIT_INTERNAL;
-        fprintf(stderr, "reigen: %s\n", verdict->cause);
+        rg_say("%s", verdict->cause);
     }
     rg_loop_stop(doctor->loop);
 }
@@ -208,7 +209,7 @@ static void say_early(void *arg, const char *text)
     const struct doctor *doctor = arg;
 
     if (!doctor->request.quiet)
-        fprintf(stderr, "reigen: %s\n", text);
+        rg_say("%s", text);
 }
 
 static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, struct rg_error *err)
@@ -273,7 +274,7 @@ static int examine(struct doctor *doctor)
     if (prepare(doctor, driver, &err) < 0)
         return rg_fail(&err, "doctor");
     for (size_t i = 0; i < doctor->request.notes.count && !doctor->request.quiet; i++)
-        fprintf(stderr, "reigen: %s\n", doctor->request.notes.v[i]);
+        rg_say("%s", doctor->request.notes.v[i]);
     do {
         if (doctor->ntries++) {
             release(doctor);
@@ -286,9 +287,9 @@ static int examine(struct doctor *doctor)
             return rg_fail(&err, "doctor");
         rg_loop_run(doctor->loop);
     } while (doctor->again);
-    int code = rg_print(rg_buf_text(&doctor->text));
+    int code = rg_print_exact(rg_buf_text(&doctor->text));
     if (rg_buf_nbytes(&doctor->summary) && !doctor->request.quiet)
-        fprintf(stderr, "reigen: doctor: %s", rg_buf_text(&doctor->summary));
+        rg_say("doctor: %s", rg_buf_text(&doctor->summary));
     return code ? code : doctor->exit_code;
 }
 

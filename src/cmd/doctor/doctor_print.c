@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/say.h"
 #include "cmd/common/json.h"
 #include "cmd/common/words.h"
 
@@ -22,8 +23,8 @@ void rg_doctor_print_plain(const struct rg_doctor_input *found, const struct rg_
 {
     for (size_t i = 0; i < findings->count; i++) {
         const struct rg_finding *f = &findings->v[i];
-        rg_buf_printf(text, "%s\t%s\t%s\t%s\t%s\n", rg_finding_level_name(f->level),
-                      host_name(found, f->host), f->check, f->value, f->remedy);
+        rg_shown_printf(text, "%s\t%s\t%s\t%s\t%s\n", rg_finding_level_name(f->level),
+                        host_name(found, f->host), f->check, f->value, f->remedy);
     }
 }
 
@@ -100,10 +101,11 @@ static json_t *list_tries(const struct rg_doctor_input *found)
     for (size_t i = 0; i < count; i++) {
         bool reached = all[i].state == RG_PROBE_REACHED;
         json_array_append_new(
-            list, json_pack("{s:o, s:o, s:s, s:s, s:b, s:o, s:s}", "from",
+            list, json_pack("{s:o, s:o, s:o, s:o, s:b, s:o, s:s}", "from",
                             rg_json_text(host_name(found, all[i].from)), "to",
-                            rg_json_text(host_name(found, all[i].to)), "address", all[i].address,
-                            "interface", all[i].interface, "reached", reached, "rtt_ms",
+                            rg_json_text(host_name(found, all[i].to)), "address",
+                            rg_json_text(all[i].address), "interface",
+                            rg_json_text(all[i].interface), "reached", reached, "rtt_ms",
                             reached ? json_real(all[i].rtt_us / 1e3) : json_null(), "error",
                             reached ? "" : rg_network_explain(all[i].errnum)));
     }
@@ -133,11 +135,15 @@ static void print_finding(const struct rg_finding *f, bool colour, int columns, 
     static const char *const colours[] = { "\033[32m", "\033[33m", "\033[1;31m" };
     rg_autobuf struct rg_buf body = RG_BUF_INIT;
 
-    rg_buf_printf(text, "  %s%-4s%s %-*s", colour ? colours[f->level] : "",
-                  rg_finding_level_name(f->level), colour ? "\033[0m" : "", LEFT - 7, f->check);
+    rg_buf_printf(text, "  ");
+    if (colour)
+        rg_buf_put(text, colours[f->level], strlen(colours[f->level]));
+    rg_shown_printf(text, "%-4s", rg_finding_level_name(f->level));
+    rg_buf_printf(text, colour ? "\033[0m" : "");
+    rg_shown_printf(text, " %-*s", LEFT - 7, f->check);
     rg_wrap(&body, f->value, LEFT, columns);
     const char *value = rg_buf_text(&body);
-    rg_buf_printf(text, "%s", strlen(value) > LEFT ? value + LEFT : "\n");
+    rg_shown_printf(text, "%s", strlen(value) > LEFT ? value + LEFT : "\n");
     if (!*f->remedy)
         return;
     rg_autofree char *remedy = rg_strf("-> %s", f->remedy);
@@ -150,9 +156,9 @@ void rg_doctor_print_summary(const struct rg_findings *findings, struct rg_buf *
 
     for (size_t i = 0; i < findings->count; i++)
         n[findings->v[i].level]++;
-    rg_buf_printf(text, "%d ok, %d warning%s, %d failure%s\n", n[RG_FINDING_OK],
-                  n[RG_FINDING_WARN], n[RG_FINDING_WARN] == 1 ? "" : "s", n[RG_FINDING_FAIL],
-                  n[RG_FINDING_FAIL] == 1 ? "" : "s");
+    rg_shown_printf(text, "%d ok, %d warning%s, %d failure%s\n", n[RG_FINDING_OK],
+                    n[RG_FINDING_WARN], n[RG_FINDING_WARN] == 1 ? "" : "s", n[RG_FINDING_FAIL],
+                    n[RG_FINDING_FAIL] == 1 ? "" : "s");
 }
 
 static bool is_of(const struct rg_finding *f, int host, bool ok)
@@ -173,12 +179,14 @@ static void print_host(const struct rg_doctor_input *found, const struct rg_find
     if (count == 0)
         return;
     if (ok && folded) {
-        rg_buf_printf(text, "%s: %s%d check%s ok%s; -v lists %s\n", name, colour ? "\033[32m" : "",
-                      count, count == 1 ? "" : "s", colour ? "\033[0m" : "",
-                      count == 1 ? "it" : "them");
+        rg_shown_printf(text, "%s: ", name);
+        rg_buf_printf(text, colour ? "\033[32m" : "");
+        rg_shown_printf(text, "%d check%s ok", count, count == 1 ? "" : "s");
+        rg_buf_printf(text, colour ? "\033[0m" : "");
+        rg_shown_printf(text, "; -v lists %s\n", count == 1 ? "it" : "them");
         return;
     }
-    rg_buf_printf(text, "%s%s\n", rg_buf_nbytes(text) ? "\n" : "", name);
+    rg_shown_printf(text, "%s%s\n", rg_buf_nbytes(text) ? "\n" : "", name);
     for (size_t i = 0; i < findings->count; i++) {
         if (is_of(&findings->v[i], host, ok))
             print_finding(&findings->v[i], colour, columns, text);

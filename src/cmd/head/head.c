@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/loop.h"
+#include "base/say.h"
 #include "cmd/show/events.h"
 #include "cmd/common/exit.h"
 #include "cmd/head/input.h"
@@ -63,14 +64,14 @@ static void say(void *arg, const char *text)
 
 static rg_printf(2, 3) void sayf(struct run *run, const char *fmt, ...)
 {
-    char text[RG_ERROR_TEXT_MAX + 64];
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    rg_shown_vprintf(&text, fmt, args);
     va_end(args);
     rg_status_wipe(&run->status);
-    say(run, text);
+    say(run, rg_buf_text(&text));
 }
 
 static void send_event(struct run *run)
@@ -471,7 +472,7 @@ static void say_early(void *arg, const char *text)
     const struct run *run = arg;
 
     if (!run->planned.quiet)
-        fprintf(stderr, "reigen: %s\n", text);
+        rg_say("%s", text);
 }
 
 /* Where there is a plan already, its hosts are those that the job runs on. */
@@ -599,7 +600,7 @@ static void finish(struct run *run)
 static void say_notes(const struct run *run)
 {
     for (size_t i = 0; i < run->planned.notes.count && !run->planned.quiet; i++)
-        fprintf(stderr, "reigen: %s\n", run->planned.notes.v[i]);
+        rg_say("%s", run->planned.notes.v[i]);
 }
 
 static void say_map(const struct run *run)
@@ -609,7 +610,7 @@ static void say_map(const struct run *run)
     if (!run->planned.display_map && !run->planned.report_bindings)
         return;
     rg_plan_print(&run->planned.plan, &run->planned.job, &map);
-    fputs(rg_buf_text(&map), stderr);
+    rg_say_lines(rg_buf_text(&map));
 }
 
 /* On the same hosts, with a name, a key and ports of its own. */
@@ -657,7 +658,7 @@ static int run_job(struct run *run)
         rg_loop_run(run->loop);
     }
     if (run->again)
-        fprintf(stderr, "reigen: it is not started again: it was told to end\n");
+        rg_say("it is not started again: it was told to end");
     return run->exit_code;
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/say.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "base/exitcode.h"
@@ -95,12 +96,12 @@ void rg_restart_print_all(const struct rg_restart *restart, bool ok, struct rg_b
 
     if (!restart->count)
         return;
-    rg_buf_printf(text, ok ? "reigen: the job ended well after %d restart%s; what had failed:\n"
+    rg_shown_printf(text, ok ? "reigen: the job ended well after %d restart%s; what had failed:\n"
                            : "reigen: the job was started again %d time%s; what failed each "
                              "time:\n",
-                  restart->count, plural);
+                    restart->count, plural);
     for (size_t i = 0; i < causes->count; i++)
-        rg_buf_printf(text, "  %zu. %s\n", i + 1, causes->v[i]);
+        rg_shown_printf(text, "  %zu. %s\n", i + 1, causes->v[i]);
 }
 
 void rg_restart_fini(struct rg_restart *restart)

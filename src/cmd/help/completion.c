@@ -199,7 +199,7 @@ int rg_cmd_completion(int argc, char **argv)
     int n;
 
     if (argc > 1 && print_words(argv[1], argv + 2, &text) == 0)
-        return rg_print(rg_buf_text(&text));
+        return rg_print_exact(rg_buf_text(&text));
     n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
     if (n < 0)
         return -1 - n;
@@ -207,7 +207,7 @@ int rg_cmd_completion(int argc, char **argv)
         return rg_fail_usage("completion", "completion needs the shell's name: bash, zsh or fish");
     for (const struct rg_text *t = rg_completions; t->name; t++)
         if (strcmp(t->name, argv[1]) == 0)
-            return rg_print(t->text);
+            return rg_print_exact(t->text);
     return rg_fail_usage("completion", "completion %.80s: give bash, zsh or fish%s", argv[1],
                          rg_args_guess(argv[1], shells, guess));
 }

@@ -213,7 +213,7 @@ int rg_help(const struct rg_command *commands, int argc, char **argv)
         rg_buf_printf(&text, "usage: reigen %s%s%s\n\n", c->name, *c->args ? " " : "", c->args);
         rg_wrap(&text, c->summary, 0, columns);
     }
-    return rg_print(rg_buf_text(&text));
+    return rg_print_exact(rg_buf_text(&text));
 }
 
 /* --- exit codes ------------------------------------------------------------------------------- */
@@ -264,5 +264,5 @@ int rg_cmd_explain(int argc, char **argv)
         explain_one((int) code, &text);
     else
         explain_all(&text);
-    return rg_print(rg_buf_text(&text));
+    return rg_print_exact(rg_buf_text(&text));
 }

@@ -266,9 +266,9 @@ int rg_cmd_man(int argc, char **argv)
     if (!page)
         return no_page(argv[1]);
     if (roff)
-        return rg_print(page);
+        return rg_print_exact(page);
     print_page(&shown, page, rg_terminal_columns(1), rg_terminal_colour(1));
     if (isatty(1) && show(rg_buf_text(&shown)) == 0)
         return 0;
-    return rg_print(rg_buf_text(&shown));
+    return rg_print_exact(rg_buf_text(&shown));
 }

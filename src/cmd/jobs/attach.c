@@ -10,6 +10,7 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/say.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
@@ -36,7 +37,7 @@ struct attach {
 static void say(void *arg, const char *text)
 {
     (void) arg;
-    fputs(text, stderr);
+    rg_say_exact(text);
 }
 
 static void on_phase(void *arg, int host, int phase, const char *reason)
@@ -63,8 +64,7 @@ static void on_output(void *arg, const void *bytes, size_t nbytes)
         return;
     attach->output_lost = true;
     if (r != -EPIPE)
-        fprintf(stderr, "reigen: cannot write to standard output: %s; job %s goes on\n",
-                strerror(-r), attach->job.id);
+        rg_say("cannot write to standard output: %s; job %s goes on", strerror(-r), attach->job.id);
     attach->exit_code = RG_EXIT_OUTPUT_LOST;
     rg_loop_stop(attach->loop);
 }
@@ -74,7 +74,7 @@ static void on_say(void *arg, const char *text)
     struct attach *attach = arg;
 
     rg_status_wipe(&attach->status);
-    fprintf(stderr, "reigen: %s\n", text);
+    rg_say("%s", text);
 }
 
 static void on_done(void *arg, int exit_code, const struct rg_error *err)
@@ -85,7 +85,7 @@ static void on_done(void *arg, int exit_code, const struct rg_error *err)
     attach->exit_code = err && err->exit_code ? err->exit_code
                         : exit_code >= 0      ? exit_code : RG_EXIT_UNAVAILABLE;
     if (err)
-        fprintf(stderr, "reigen: %s\n", err->text);
+        rg_say("%s", err->text);
     attach->job.exit_code = attach->exit_code;
     if (exit_code >= 0)
         rg_submitted_end(&attach->job);
@@ -97,8 +97,7 @@ static void on_signal(void *arg, int signo)
     struct attach *attach = arg;
 
     rg_status_stop(&attach->status);
-    fprintf(stderr, "reigen: left; job %s goes on, and reigen stop %s ends it\n", attach->job.id,
-            attach->job.id);
+    rg_say("left; job %s goes on, and reigen stop %s ends it", attach->job.id, attach->job.id);
     attach->exit_code = RG_EXIT_SIGNAL + signo;
     rg_loop_stop(attach->loop);
 }
@@ -153,8 +152,7 @@ static int follow(struct attach *attach, int nlast, const struct rg_jobs_place *
     int r = rg_jobs_ask_place(attach->driver, place, &attach->job, &hosts, &err);
 
     if (r == -ENOENT && known >= 0) {
-        fprintf(stderr, "reigen: job %s has ended with exit code %d, and was removed\n",
-                attach->job.id, known);
+        rg_say("job %s has ended with exit code %d, and was removed", attach->job.id, known);
         return known;
     }
     if (r == 0 && (rg_loop_create(&attach->loop) < 0 || name_hosts(attach, &hosts) < 0))
@@ -188,7 +186,7 @@ static int show(const struct attach *attach, const char *id)
     else if (!attach->driver && rg_jobs_find("attach", id, &job) == 0)
         ended = job.exit_code;
     if (ended < 0)
-        fprintf(stderr, "reigen: job %s has ended, and could not say how\n", id);
+        rg_say("job %s has ended, and could not say how", id);
     return ended < 0 ? RG_EXIT_UNAVAILABLE : ended;
 }
 

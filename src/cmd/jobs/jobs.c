@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/say.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/terminal.h"
@@ -192,8 +193,8 @@ int rg_jobs_list_submitted(struct rg_submitted_list *list)
         }
         if (r == 0 && list->count > first &&
             rg_drivers[i]->status(&list->jobs[first], list->count - first, &err) < 0)
-            fprintf(stderr, "reigen: %s does not answer (%s): of jobs that were submitted it is "
-                            "unknown whether they run\n", platform->title, err.text);
+            rg_say("%s does not answer (%s): of jobs that were submitted it is unknown whether "
+                   "they run", platform->title, err.text);
     }
     return r;
 }
@@ -301,15 +302,14 @@ static int print_jobs(const struct rg_jobs_table *table, bool all)
     }
     rg_jobs_print_table(table, isatty(1) ? rg_terminal_columns(1) : 0, rg_terminal_colour(1),
                         &text);
-    int code = rg_print(rg_buf_text(&text));
+    int code = rg_print_exact(rg_buf_text(&text));
     for (size_t i = 0; i < table->count; i++)
         ndead += strcmp(table->rows[i].cell[RG_JOBS_STATE], "dead") == 0;
     size_t nswept = rg_jobs_sweep();
     if (nswept)
-        fprintf(stderr, "reigen: %zu of the dead left nothing but an entry here, which is removed "
-                        "now\n", nswept);
+        rg_say("%zu of the dead left nothing but an entry here, which is removed now", nswept);
     if (ndead > nswept)
-        fprintf(stderr, "reigen: reigen doctor --clean removes what the dead ones have left\n");
+        rg_say("reigen doctor --clean removes what the dead ones have left");
     return code;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/say.h"
 #include "base/time.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"
@@ -197,7 +198,7 @@ static bool is_submitted_over(void *arg)
 static void on_say(void *arg, const char *text)
 {
     (void) arg;
-    fprintf(stderr, "reigen: %s\n", text);
+    rg_say("%s", text);
 }
 
 static int show_submitted(const struct rg_driver_ops *driver, const struct rg_submitted_job *job,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/say.h"
 #include "base/time.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/json.h"
@@ -150,7 +151,7 @@ int rg_jobs_print_json(json_t *take_value)
     rg_json_put(&text, take_value, JSON_INDENT(2));
     if (rg_buf_status(&text) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, NULL);
-    return rg_print(rg_buf_text(&text));
+    return rg_print_exact(rg_buf_text(&text));
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -160,7 +161,7 @@ static char *hosts_text(const struct rg_strv *hosts)
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
     for (size_t i = 0; i < hosts->count && i < HOSTS_NAMED; i++)
-        rg_buf_printf(&text, "%s%s", i ? "," : "", hosts->v[i]);
+        rg_shown_printf(&text, "%s%s", i ? "," : "", hosts->v[i]);
     if (hosts->count > HOSTS_NAMED)
         rg_buf_printf(&text, ",+%zu", hosts->count - HOSTS_NAMED);
     return strdup(rg_buf_text(&text));
@@ -234,8 +235,14 @@ void rg_jobs_table_fini(struct rg_jobs_table *table)
 
 static void put_cell(struct rg_buf *text, const char *value, int width, const char *colour)
 {
-    rg_buf_printf(text, "%s%s%s%*s", colour, value, *colour ? "\033[0m" : "",
-                  width - rg_width(value) + GAP, "");
+    rg_autobuf struct rg_buf cell = RG_BUF_INIT;
+
+    rg_shown_line(&cell, value);
+    int gap = width - rg_width(rg_buf_text(&cell)) + GAP;
+    rg_buf_put(text, colour, strlen(colour));
+    rg_shown_printf(text, "%s", rg_buf_text(&cell));
+    rg_buf_printf(text, *colour ? "\033[0m" : "");
+    rg_shown_printf(text, "%*s", gap < GAP ? GAP : gap, "");
 }
 
 static const char *colour_of(const char *state)
@@ -261,16 +268,16 @@ void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool co
         left -= width[c] + GAP;
         put_cell(text, titles[c], width[c], "");
     }
-    rg_buf_printf(text, "%s\n", titles[RG_JOBS_COMMAND]);
+    rg_shown_printf(text, "%s\n", titles[RG_JOBS_COMMAND]);
     for (size_t i = 0; i < table->count; i++) {
         char *const *cell = table->rows[i].cell;
         for (int c = 0; c < RG_JOBS_COMMAND; c++)
             put_cell(text, cell[c], width[c],
                      colour && c == RG_JOBS_STATE ? colour_of(cell[c]) : "");
         if (columns)
-            rg_put_cut(text, cell[RG_JOBS_COMMAND], left > COMMAND_MIN ? left : COMMAND_MIN);
+            rg_put_cut(text, cell[RG_JOBS_COMMAND], left > COMMAND_MIN ? left : COMMAND_MIN, 0);
         else
-            rg_buf_printf(text, "%s", cell[RG_JOBS_COMMAND]);
+            rg_shown_line(text, cell[RG_JOBS_COMMAND]);
         rg_buf_printf(text, "\n");
     }
 }
@@ -283,24 +290,24 @@ static void put_state(const struct rg_registry_job *job, struct rg_buf *text)
     char elapsed[32], ended[40];
 
     elapsed_text(elapsed_s(job), elapsed);
-    rg_buf_printf(text, "job %s: ", job->id);
+    rg_shown_printf(text, "job %s: ", job->id);
     if (state == RG_JOB_ENDED && job->exit_code >= 0)
-        rg_buf_printf(text, "ended with exit code %d at %s, after %s\n", job->exit_code,
-                      time_text(job->touched_ns / RG_NS_PER_S, ended), elapsed);
+        rg_shown_printf(text, "ended with exit code %d at %s, after %s\n", job->exit_code,
+                        time_text(job->touched_ns / RG_NS_PER_S, ended), elapsed);
     else if (state == RG_JOB_ENDED)
-        rg_buf_printf(text, "its launcher was killed before it could say how the job ended\n");
+        rg_shown_printf(text, "its launcher was killed before it could say how the job ended\n");
     else if (state == RG_JOB_RUNS)
-        rg_buf_printf(text, "running for %s\n", elapsed);
+        rg_shown_printf(text, "running for %s\n", elapsed);
     else if (state == RG_JOB_DEAD && (job->image || !job->kernel))
-        rg_buf_printf(text, "dead: its launcher was killed, and could not clean up; reigen stop %s "
-                            "removes what it left\n", job->id);
+        rg_shown_printf(text, "dead: its launcher was killed, and could not clean up; reigen stop "
+                              "%s removes what it left\n", job->id);
     else if (state == RG_JOB_DEAD)
-        rg_buf_printf(text, "dead: its launcher was killed, and could not clean up; what it left "
+        rg_shown_printf(text, "dead: its launcher was killed, and could not clean up; what it left "
                             "on this computer is removed now\n");
     else
-        rg_buf_printf(text, "elsewhere: its launcher is on %.*s, or in a container there; what "
+        rg_shown_printf(text, "elsewhere: its launcher is on %.*s, or in a container there; what "
                             "became of it is known there\n", (int) strcspn(job->launcher, ":"),
-                      job->launcher);
+                        job->launcher);
 }
 
 void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text)
@@ -309,22 +316,22 @@ void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text)
     const char *path = rg_jobs_output(job, kind);
 
     put_state(job, text);
-    rg_buf_printf(text, "  %s\n", job->command ? job->command : "");
+    rg_shown_printf(text, "  %s\n", job->command ? job->command : "");
     if (job->nranks)
-        rg_buf_printf(text, "  ranks: %d\n", job->nranks);
-    rg_buf_printf(text, "  hosts:");
+        rg_shown_printf(text, "  ranks: %d\n", job->nranks);
+    rg_shown_printf(text, "  hosts:");
     for (size_t i = 0; i < job->hosts.count; i++)
-        rg_buf_printf(text, " %s", job->hosts.v[i]);
-    rg_buf_printf(text, "\n  began: %s\n  launcher: %s\n", time_text(job->began_s, began),
-                  job->launcher);
+        rg_shown_printf(text, " %s", job->hosts.v[i]);
+    rg_shown_printf(text, "\n  began: %s\n  launcher: %s\n", time_text(job->began_s, began),
+                    job->launcher);
     if (job->restarts.count)
-        rg_buf_printf(text, "  restarts: %zu\n", job->restarts.count);
+        rg_shown_printf(text, "  restarts: %zu\n", job->restarts.count);
     if (job->image)
-        rg_buf_printf(text, "  image: %s\n", job->image);
+        rg_shown_printf(text, "  image: %s\n", job->image);
     if (job->within)
-        rg_buf_printf(text, "  %s's job: %s\n", job->within->title, job->within_id);
+        rg_shown_printf(text, "  %s's job: %s\n", job->within->title, job->within_id);
     if (*kind)
-        rg_buf_printf(text, "  output: %s%s%s\n", *path ? path : kind,
-                      strcmp(kind, "terminal") == 0 ? ", a terminal" : "",
-                      strcmp(kind, "dir") == 0 ? "/rank.*/" : "");
+        rg_shown_printf(text, "  output: %s%s%s\n", *path ? path : kind,
+                        strcmp(kind, "terminal") == 0 ? ", a terminal" : "",
+                        strcmp(kind, "dir") == 0 ? "/rank.*/" : "");
 }

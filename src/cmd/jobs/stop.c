@@ -9,6 +9,7 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/say.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "cmd/common/args.h"
@@ -21,6 +22,7 @@
 
 #define STOP_MS 10000  /* for what comes after the job's own grace */
 #define CLEAN_MS 30000 /* for one host */
+#define SAID_MAX 4096  /* of ssh's words there */
 #define AGENT_MS 1000  /* for folders on this computer */
 
 /* --- what killed launchers and agents have left ---------------------------------------------- */
@@ -49,7 +51,7 @@ static int clean_host(const struct rg_registry_job *job, const char *login, stru
     rg_autofree char *script = cleaning_script(job);
     bool here = !strchr(login, '@') && rg_host_is_local(login);
     int r = script ? 0 : -ENOMEM;
-    pid_t pid;
+    char said[SAID_MAX];
 
     if (r == 0 && here)
         r = rg_strv_add_all(&argv, sh);
@@ -64,15 +66,14 @@ static int clean_host(const struct rg_registry_job *job, const char *login, stru
         r = rg_strv_addf(&argv, here ? "%s" : "sh -c '%s'", script);
     if (r < 0)
         return rg_error_set(err, -r, "out of memory");
-    struct rg_spawn spawn = { .argv = argv.v, .fds = { -1, 2, 2 } };
-    if ((r = rg_spawn(&spawn, &pid, err)) < 0)
-        return r;
-    int code = rg_status_code(rg_spawn_wait(pid, CLEAN_MS));
-    return code == 0 ? 0
-                     : rg_error_set_exit(err, EIO, RG_EXIT_UNAVAILABLE,
-                                         "job %s: its containers on %s could not be removed (exit "
-                                         "code %d); try again when the host can be reached",
-                                         job->id, login, code);
+    int code = rg_capture((const char *const *) argv.v, NULL, true, CLEAN_MS, said, sizeof(said));
+    rg_say_lines(said);
+    if (code == 0)
+        return 0;
+    return rg_error_set_exit(err, EIO, RG_EXIT_UNAVAILABLE,
+                             "job %s: its containers on %s could not be removed (%s %d); try again "
+                             "when the host can be reached", job->id, login,
+                             code < 0 ? "error" : "exit code", code < 0 ? -code : code);
 }
 
 /* Remove the containers that a killed launcher's job has left on its hosts, and its entry. A host
@@ -132,8 +133,7 @@ int rg_jobs_clean_all(void)
         else
             code = rg_fail(&err, "doctor");
     }
-    fprintf(stderr, "reigen: removed what %zu killed job%s had left\n", count,
-            count == 1 ? "" : "s");
+    rg_say("removed what %zu killed job%s had left", count, count == 1 ? "" : "s");
     return code;
 }
 
@@ -243,7 +243,7 @@ static int stop_one(const char *id, const struct rg_jobs_place *place)
         rg_jobs_sweep();
         return code;
     }
-    fprintf(stderr, "reigen: job %s has ended already\n", job.id);
+    rg_say("job %s has ended already", job.id);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/say.h"
 #include "cmd/common/args.h"
 #include "cmd/common/command.h"
 #include "cmd/common/exit.h"
@@ -118,7 +119,7 @@ static int check(int argc, char **argv)
                       file.job.version == 1 ? "API v1" : "protocol v2");
     if (rg_buf_status(&text) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, NULL);
-    int code = rg_print(rg_buf_text(&text));
+    int code = json ? rg_print_exact(rg_buf_text(&text)) : rg_print(rg_buf_text(&text));
     return code ? code : file.found.nerrors ? RG_EXIT_USAGE : 0;
 }
 
@@ -135,7 +136,7 @@ static void tell(const struct file *file, const struct rg_strv *words)
         put_line(&text, file->path, rg_buf_text(&line));
         rg_buf_clear(&line);
     }
-    rg_write_all(STDERR_FILENO, rg_buf_bytes(&text), rg_buf_nbytes(&text));
+    rg_say_lines(rg_buf_text(&text));
 }
 
 /* What convert was asked for. */
@@ -179,7 +180,7 @@ static int convert_file(struct file *file, const struct wishes *wishes)
     if (rg_pai_write(&to, &text) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, NULL);
     if (!wishes->output || strcmp(wishes->output, "-") == 0)
-        return rg_print(rg_buf_text(&text));
+        return rg_print_exact(rg_buf_text(&text));
     return rg_print_to(wishes->output, &text, "pai");
 }
 

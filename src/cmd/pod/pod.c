@@ -2,34 +2,35 @@
 /* A pod gets no orders on standard input: what it is to do lies in files and variables. */
 #include "cmd/pod/pod.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "base/log.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/say.h"
 #include "cmd/head/head.h"
 #include "cmd/pod/pod_internal.h"
 #include "launch/drivers/kubernetes/pods.h"
 #include "launch/drivers/tasks/tasks.h"
+
+#define WORDS_MAX 600 /* of which each may become six; Kubernetes keeps 4096 bytes */
 
 /* The first whose pod this is; where it is nobody's, Kubernetes' says what is missing. */
 static const struct rg_pod_platform *const platforms[] = { &rg_pod_openpai, &rg_pod_kubernetes };
 
 void rg_pod_leave_words(const struct rg_pod *pod, int code, const char *text)
 {
-    char cause[RG_ERROR_TEXT_MAX];
+    rg_autobuf struct rg_buf line = RG_BUF_INIT;
     rg_autoclose int fd = pod->words ? open(pod->words, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
 
-    snprintf(cause, sizeof(cause), "%s", text);
-    for (char *c = cause; *c; c++) {
-        if (*c == '"' || *c == '\\' || iscntrl((unsigned char) *c))
-            *c = ' ';
-    }
+    rg_buf_printf(&line, "{\"exit_code\":%d,\"cause\":", code);
+    rg_json_put_bytes(&line, text, strnlen(text, WORDS_MAX));
+    rg_buf_printf(&line, "}\n");
     if (fd >= 0 && code)
-        dprintf(fd, "{\"exit_code\":%d,\"cause\":\"%s\"}\n", code, cause);
+        rg_write_all(fd, rg_buf_bytes(&line), rg_buf_nbytes(&line));
 }
 
 int rg_pod_fail(const struct rg_pod *pod, const struct rg_error *err)

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 
 #include "base/exitcode.h"
+#include "base/fd.h"
+#include "base/say.h"
 #include "base/time.h"
 #include "cmd/pod/pod_internal.h"
 
@@ -41,8 +43,7 @@ static void say(const struct rg_pod *pod, struct said *said, const char *why)
     if (strcmp(said->why, why) == 0 ||
         (said->count >= SAID_MAX && rg_now_ns() - said->at_ns < SAID_PAUSE_MS * RG_NS_PER_MS))
         return;
-    fprintf(stderr, "reigen: %s waits for a job of the head at %s\n", pod->itself,
-            strcpy(said->why, why));
+    rg_say("%s waits for a job of the head at %s", pod->itself, strcpy(said->why, why));
     said->at_ns = rg_now_ns();
     said->count++;
 }

@@ -20,6 +20,7 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/proctree.h"
+#include "base/say.h"
 #include "base/time.h"
 #include "cmd/pod/pod_internal.h"
 #include "launch/drivers/pods/pods.h"
@@ -88,8 +89,8 @@ static int take_order(char *line, bool planned, struct rg_agent_lines *boot)
     if (chdir(cwd) == 0)
         setenv("PWD", cwd, 1);
     else
-        fprintf(stderr, "reigen: there is no directory %s here (%s): ranks run where this pod was "
-                        "started\n", cwd, strerror(errno));
+        rg_say("there is no directory %s here (%s): ranks run where this pod was started", cwd,
+               strerror(errno));
     return 0;
 }
 
@@ -241,9 +242,8 @@ static void hear_wait(struct waiting *w, int take_fd)
 static void pause_after(struct waiting *w, bool in_vain)
 {
     if (in_vain && !w->pause_ms && !w->pod->planned)
-        fprintf(stderr, "reigen: the head at %s has a job for others: %s is not one of "
-                        "its hosts, or has come too late; it calls again\n", w->pod->address,
-                w->pod->itself);
+        rg_say("the head at %s has a job for others: %s is not one of its hosts, or has come too "
+               "late; it calls again", w->pod->address, w->pod->itself);
     w->pause_ms = !in_vain ? 0 : !w->pause_ms ? AGAIN_MS
                   : w->pause_ms < AGAIN_MAX_MS ? 2 * w->pause_ms : w->pause_ms;
     if (!stopped)

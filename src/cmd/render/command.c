@@ -22,7 +22,7 @@
 static int print_buf(struct rg_buf *text)
 {
     return rg_buf_status(text) < 0 ? rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, NULL)
-                                   : rg_print(rg_buf_text(text));
+                                   : rg_print_exact(rg_buf_text(text));
 }
 
 /* --- the formats ------------------------------------------------------------------------------ */

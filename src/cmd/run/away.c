@@ -11,6 +11,7 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/say.h"
 #include "cmd/common/exit.h"
 #include "cmd/show/events.h"
 #include "cmd/show/status.h"
@@ -59,16 +60,16 @@ void rg_away_say_notes(const struct rg_planned *planned)
     rg_autobuf struct rg_buf map = RG_BUF_INIT;
 
     for (size_t i = 0; i < planned->notes.count && !planned->quiet; i++)
-        fprintf(stderr, "reigen: %s\n", planned->notes.v[i]);
+        rg_say("%s", planned->notes.v[i]);
     if (planned->display_map)
         rg_plan_print(&planned->plan, &planned->job, &map);
-    fputs(rg_buf_text(&map), stderr);
+    rg_say_lines(rg_buf_text(&map));
 }
 
 void rg_away_say_remarks(const struct rg_planned *planned, const struct rg_submitted_job *job)
 {
     for (size_t i = 0; i < job->remarks.count && !planned->quiet; i++)
-        fprintf(stderr, "reigen: %s\n", job->remarks.v[i]);
+        rg_say("%s", job->remarks.v[i]);
 }
 
 int rg_away_submit(const struct rg_driver_ops *driver, const struct rg_planned *planned,
@@ -107,7 +108,7 @@ int rg_away_describe(const struct rg_driver_ops *driver, struct rg_planned *plan
         r = driver->describe(planned, &text, &err);
     if (r == 0)
         rg_away_say_notes(planned);
-    return r < 0 ? rg_fail(&err, command) : rg_print(rg_buf_text(&text));
+    return r < 0 ? rg_fail(&err, command) : rg_print_exact(rg_buf_text(&text));
 }
 
 /* --- what is told ----------------------------------------------------------------------------- */
@@ -115,17 +116,20 @@ int rg_away_describe(const struct rg_driver_ops *driver, struct rg_planned *plan
 static void say(void *arg, const char *text)
 {
     (void) arg;
-    fputs(text, stderr);
+    rg_say_exact(text);
 }
 
 static rg_printf(2, 3) void sayf(struct away *away, const char *fmt, ...)
 {
+    rg_autofree char *text = NULL;
     va_list args;
 
-    rg_status_wipe(&away->status);
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
     va_end(args);
+    rg_status_wipe(&away->status);
+    rg_say("%s", text ? text : "(out of memory)");
 }
 
 /* The job goes on, and this process does not. */
@@ -154,13 +158,12 @@ static void put(struct away *away, const void *bytes, size_t nbytes)
     away->output_lost = true;
     bool gone = r == -EPIPE || r == -EIO; /* EIO: a terminal that was closed */
     if (gone || away->signo) {
-        sayf(away, "reigen: cannot write to standard output: %s; ending job %s\n", strerror(-r),
-             id);
+        sayf(away, "cannot write to standard output: %s; ending job %s", strerror(-r), id);
         end(away);
         return;
     }
-    sayf(away, "reigen: cannot write to standard output: %s; job %s goes on (reigen attach %s "
-         "shows what it writes, reigen stop %s ends it)\n", strerror(-r), id, id, id);
+    sayf(away, "cannot write to standard output: %s; job %s goes on (reigen attach %s shows what "
+         "it writes, reigen stop %s ends it)", strerror(-r), id, id, id);
     leave(away, RG_EXIT_OUTPUT_LOST);
 }
 
@@ -189,8 +192,7 @@ static void on_phase(void *arg, int host, int phase, const char *reason)
         rg_event_host(&event, name, phase, reason);
         put(away, rg_buf_bytes(&event), rg_buf_nbytes(&event));
     } else if (away->planned->job.verbose > 1) {
-        sayf(away, "reigen: %s: %s%s%s\n", name, rg_phase_name(phase), *reason ? ": " : "",
-             reason);
+        sayf(away, "%s: %s%s%s", name, rg_phase_name(phase), *reason ? ": " : "", reason);
     }
 }
 
@@ -214,7 +216,7 @@ static void on_say(void *arg, const char *text)
     struct away *away = arg;
 
     if (!away->planned->quiet)
-        sayf(away, "reigen: %s\n", text);
+        sayf(away, "%s", text);
 }
 
 static void on_done(void *arg, int exit_code, const struct rg_error *err)
@@ -227,9 +229,9 @@ static void on_done(void *arg, int exit_code, const struct rg_error *err)
     away->exit_code = away->output_lost ? RG_EXIT_OUTPUT_LOST
                       : away->signo     ? RG_EXIT_SIGNAL + away->signo : code;
     if (err)
-        sayf(away, "reigen: %s\n", err->text);
+        sayf(away, "%s", err->text);
     if (away->signo && !err)
-        sayf(away, "reigen: job %s was ended, and nothing of it is left\n", away->submitted.id);
+        sayf(away, "job %s was ended, and nothing of it is left", away->submitted.id);
     away->submitted.exit_code = away->exit_code;
     if (exit_code != RG_FOLLOW_LEFT)
         rg_submitted_end(&away->submitted);
@@ -244,11 +246,11 @@ static void on_signal(void *arg, int signo)
 
     if (!away->signo) {
         away->signo = signo;
-        sayf(away, "reigen: ending job %s\n", away->submitted.id);
+        sayf(away, "ending job %s", away->submitted.id);
         end(away);
         return;
     }
-    sayf(away, "reigen: left; look at reigen status %s, and end it by reigen stop %s\n",
+    sayf(away, "left; look at reigen status %s, and end it by reigen stop %s",
          away->submitted.id, away->submitted.id);
     leave(away, RG_EXIT_SIGNAL + away->signo);
 }
@@ -282,7 +284,7 @@ static int begin(struct away *away, struct rg_error *err)
     rg_status_wipe(&away->status);
     rg_away_say_remarks(planned, &away->submitted);
     if (planned->job.verbose)
-        sayf(away, "reigen: job %s; it goes on if this reigen goes away\n", away->submitted.id);
+        sayf(away, "job %s; it goes on if this reigen goes away", away->submitted.id);
     r = away->driver->follow(&options, &away->followed, err);
     if (r == 0 && away->output_lost && !away->left)
         end(away);

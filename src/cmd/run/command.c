@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/say.h"
 #include "cmd/common/command.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/terminal.h"
@@ -30,7 +31,7 @@ static int print_dry_run(void *arg, const struct rg_planned *planned, bool here,
         rg_event_plan(&text, "plan", &planned->job, &planned->plan);
     else
         r = rg_dryrun_print(&planned->plan, &planned->job, here, &text, err);
-    return r < 0 ? r : rg_print(rg_buf_text(&text));
+    return r < 0 ? r : rg_print_exact(rg_buf_text(&text));
 }
 
 static int write_plan(void *path, const struct rg_planned *planned, bool here,
@@ -56,13 +57,13 @@ void rg_run_say_remarks(const struct rg_request *request)
 
     for (size_t i = 0; rg_drivers[i] && !request->quiet; i++) {
         if (rg_drivers[i]->remark && rg_drivers[i]->remark(&request->job, text, sizeof(text)))
-            fprintf(stderr, "reigen: %s\n", text);
+            rg_say("%s", text);
     }
 }
 
 void rg_run_tell(const char *sentence)
 {
-    fprintf(stderr, "reigen: %s\n", sentence);
+    rg_say("%s", sentence);
 }
 
 void rg_run_take(struct rg_request *request, struct rg_planned *ret_planned)
@@ -96,8 +97,7 @@ static void release_signals(const sigset_t *held, const sigset_t *before, const 
     sigpending(&came);
     sigandset(&came, &came, held);
     if (!sigisemptyset(&came))
-        fprintf(stderr, "reigen: job %s was submitted all the same; reigen stop %s ends it\n", id,
-                id);
+        rg_say("job %s was submitted all the same; reigen stop %s ends it", id, id);
     sigprocmask(SIG_SETMASK, before, NULL);
 }
 
@@ -121,8 +121,7 @@ static int submit(struct rg_request *request)
         return rg_fail(&err, "run");
     rg_away_say_remarks(&planned, &job);
     if (!request->quiet)
-        fprintf(stderr, "reigen: submitted as job %s; reigen logs -f %s shows its output\n",
-                job.id, job.id);
+        rg_say("submitted as job %s; reigen logs -f %s shows its output", job.id, job.id);
     rg_autofree char *line = rg_strf("%s\n", job.id);
     int code = rg_print(line ? line : "");
     release_signals(&held, &before, job.id);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/say.h"
 #include "cmd/common/command.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/json.h"
@@ -100,12 +101,15 @@ static void put_check(const struct rg_outlook_check *check, bool colour, int col
     static const char *const colours[] = { "\033[32m", "\033[33m", "\033[33m", "\033[1;31m" };
     rg_autobuf struct rg_buf body = RG_BUF_INIT;
 
-    rg_buf_printf(text, "  %s%-7s%s  %-*s ", colour ? colours[check->level] : "",
-                  rg_outlook_level_name(check->level), colour ? "\033[0m" : "", LEFT - 12,
-                  check->about);
+    rg_buf_printf(text, "  ");
+    if (colour)
+        rg_buf_put(text, colours[check->level], strlen(colours[check->level]));
+    rg_shown_printf(text, "%-7s", rg_outlook_level_name(check->level));
+    rg_buf_printf(text, colour ? "\033[0m" : "");
+    rg_shown_printf(text, "  %-*s ", LEFT - 12, check->about);
     rg_wrap(&body, check->text, LEFT, columns);
     const char *said = rg_buf_text(&body);
-    rg_buf_printf(text, "%s", strlen(said) > LEFT ? said + LEFT : "\n");
+    rg_shown_printf(text, "%s", strlen(said) > LEFT ? said + LEFT : "\n");
 }
 
 /* Nodes that have no line, by their reasons. */
@@ -125,8 +129,8 @@ static void put_other_nodes(const struct rg_outlook *outlook, size_t first, int 
         }
         if (told)
             continue;
-        rg_buf_printf(text, "  and %zu more node%s: ", nsame, nsame == 1 ? "" : "s");
-        rg_put_cut(text, *outlook->nodes[i].why ? outlook->nodes[i].why : "like those", width);
+        rg_shown_printf(text, "  and %zu more node%s: ", nsame, nsame == 1 ? "" : "s");
+        rg_put_cut(text, *outlook->nodes[i].why ? outlook->nodes[i].why : "like those", width, 0);
         rg_buf_printf(text, "\n");
         nleft -= nsame;
         ntold++;
@@ -144,13 +148,13 @@ static void put_nodes(const struct rg_outlook *outlook, int columns, struct rg_b
         return;
     for (size_t i = 0; i < nlines; i++)
         width = rg_width(outlook->nodes[i].name) > width ? rg_width(outlook->nodes[i].name) : width;
-    rg_buf_printf(text, "\n  %-*s  TAKES  IF EMPTY  WHY NOT MORE\n", width, "NODE");
+    rg_shown_printf(text, "\n  %-*s  TAKES  IF EMPTY  WHY NOT MORE\n", width, "NODE");
     for (size_t i = 0; i < nlines; i++) {
         const struct rg_outlook_node *node = &outlook->nodes[i];
         int left = columns - width - OTHERS_WIDTH;
-        rg_buf_printf(text, "  %-*s  %5d  %8d%s", width, node->name, node->nnow, node->nempty,
-                      *node->why ? "  " : "");
-        rg_put_cut(text, node->why, left > WHY_MIN ? left : WHY_MIN);
+        rg_shown_printf(text, "  %-*s  %5d  %8d%s", width, node->name, node->nnow, node->nempty,
+                        *node->why ? "  " : "");
+        rg_put_cut(text, node->why, left > WHY_MIN ? left : WHY_MIN, 0);
         rg_buf_printf(text, "\n");
     }
     put_other_nodes(outlook, nlines, columns - 24, text);
@@ -188,7 +192,7 @@ static int look_ahead(struct rg_request *request, const struct rg_driver_ops *dr
         print_json(&outlook, &planned, &text);
     else
         print_screen(&outlook, &planned, &text);
-    int code = rg_print(rg_buf_text(&text));
+    int code = rg_print_exact(rg_buf_text(&text));
     return code ? code : exit_code_of(&outlook);
 }
 

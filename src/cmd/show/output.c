@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/say.h"
 #include "base/time.h"
 #include "cmd/show/events.h"
 #include "cmd/show/lines.h"
@@ -215,10 +216,10 @@ static void put_horovod_time(struct rg_buf *text)
     struct tm tm;
 
     localtime_r(&seconds, &tm);
-    rg_buf_printf(text, "%.3s %.3s %02d %02d:%02d:%02d %d",
-                  &"SunMonTueWedThuFriSat"[3 * tm.tm_wday],
-                  &"JanFebMarAprMayJunJulAugSepOctNovDec"[3 * tm.tm_mon], tm.tm_mday, tm.tm_hour,
-                  tm.tm_min, tm.tm_sec, tm.tm_year + 1900);
+    rg_shown_printf(text, "%.3s %.3s %02d %02d:%02d:%02d %d",
+                    &"SunMonTueWedThuFriSat"[3 * tm.tm_wday],
+                    &"JanFebMarAprMayJunJulAugSepOctNovDec"[3 * tm.tm_mon], tm.tm_mday, tm.tm_hour,
+                    tm.tm_min, tm.tm_sec, tm.tm_year + 1900);
 }
 
 /* "2026-01-31T23:59:59.123+01:00 ", as ISO 8601 and RFC 3339 have it. */
@@ -230,10 +231,10 @@ static void put_time(struct rg_buf *text)
 
     localtime_r(&seconds, &tm);
     long east = labs(tm.tm_gmtoff) / 60; /* minutes */
-    rg_buf_printf(text, "%04d-%02d-%02dT%02d:%02d:%02d.%03d%c%02ld:%02ld ", tm.tm_year + 1900,
-                  tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-                  (int) (now / RG_NS_PER_MS % 1000), tm.tm_gmtoff < 0 ? '-' : '+', east / 60,
-                  east % 60);
+    rg_shown_printf(text, "%04d-%02d-%02dT%02d:%02d:%02d.%03d%c%02ld:%02ld ", tm.tm_year + 1900,
+                    tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                    (int) (now / RG_NS_PER_MS % 1000), tm.tm_gmtoff < 0 ? '-' : '+', east / 60,
+                    east % 60);
 }
 
 /* "[0]<stdout>:" without a blank: programs that read horovodrun's output cut it off. */
@@ -241,7 +242,7 @@ static void put_horovod_tag(struct rg_output *output, const struct place *at)
 {
     if (output->o.job->timestamps)
         put_horovod_time(&output->text);
-    rg_buf_printf(&output->text, "[%d]<%s>:", at->rank, at->stream == 1 ? "stdout" : "stderr");
+    rg_shown_printf(&output->text, "[%d]<%s>:", at->rank, at->stream == 1 ? "stdout" : "stderr");
 }
 
 /* Neighbouring ranks differ; standard error is bold. Tasks of roles have names. */
@@ -255,10 +256,10 @@ static void put_tag(struct rg_output *output, const struct place *at, bool conti
     const char *name = role ? role->name : "", *dash = role ? "-" : "";
 
     if (colour)
-        rg_buf_printf(&output->text, "\033[%s%dm[%s%s%d]%s\033[0m ", at->stream == 2 ? "1;" : "",
-                      colours[at->rank % (int) rg_array_len(colours)], name, dash, index, plus);
-    else
-        rg_buf_printf(&output->text, "[%s%s%d]%s ", name, dash, index, plus);
+        rg_buf_printf(&output->text, at->stream == 2 ? "\033[1;%dm" : "\033[%dm",
+                      colours[at->rank % (int) rg_array_len(colours)]);
+    rg_shown_printf(&output->text, "[%s%s%d]%s", name, dash, index, plus);
+    rg_buf_printf(&output->text, colour ? "\033[0m " : " ");
 }
 
 /* A line with what stands in front of it. */
@@ -548,23 +549,26 @@ size_t rg_output_shown(const struct rg_output *output, int rank, const char *con
 
 void rg_output_note(const struct rg_output *output, const char *note, struct rg_buf *text)
 {
-    rg_autobuf struct rg_buf rest = RG_BUF_INIT;
-    size_t n = strcspn(note, "\n");
+    rg_autobuf struct rg_buf rest = RG_BUF_INIT, shown = RG_BUF_INIT;
     bool known = false;
+
+    rg_shown_put(&shown, note, strlen(note)); /* as it stands there */
+    note = rg_buf_text(&shown);
+    size_t n = strcspn(note, "\n");
 
     rg_buf_put(text, note, n);
     for (const char *at = note + n; *at; at += n) {
         rg_autobuf struct rg_buf line = RG_BUF_INIT;
 
         n = strcspn(++at, "\n");
-        rg_buf_printf(&line, "  %.*s", (int) n, at);
+        rg_shown_printf(&line, "  %.*s", (int) n, at);
         if (has(&output->shown, OWN, rg_buf_text(&line)))
             known = true;
         else
-            rg_buf_printf(&rest, "\n%.*s", (int) n, at);
+            rg_shown_printf(&rest, "\n%.*s", (int) n, at);
     }
-    rg_buf_printf(text, "%s%s", known ? " The report above has the rest." : "",
-                  rg_buf_text(&rest));
+    rg_shown_printf(text, "%s%s", known ? " The report above has the rest." : "",
+                    rg_buf_text(&rest));
 }
 
 bool rg_output_drained(const struct rg_output *output)

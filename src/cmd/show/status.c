@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/say.h"
 #include "base/time.h"
 #include "cmd/show/events.h"
 #include "cmd/common/terminal.h"
@@ -20,10 +21,13 @@
 #define UP "\r\033[%dA"
 #define NAME_WIDTH_MAX 32
 
-/* What is wider than a terminal takes several of its lines, of which only the last can be wiped. */
+/* What is wider than a terminal takes several of its lines, of which only the last can be wiped.
+ * Who hands a reason on puts words in front of it, so that the cause stands at its end. */
 static void put_fitting(struct rg_buf *text, struct rg_buf *line)
 {
-    rg_put_cut(text, rg_buf_text(line), rg_terminal_columns(2) - 1);
+    int width = rg_terminal_columns(2) - 1;
+
+    rg_put_cut(text, rg_buf_text(line), width, width / 2);
 }
 
 static bool is_ready(const struct rg_status_host *host)
@@ -37,8 +41,8 @@ static void put_heading(const struct rg_status *status, struct rg_buf *line)
 
     for (int h = 0; h < nhosts; h++)
         ready += is_ready(&status->hosts[h]);
-    rg_buf_printf(line, "reigen: %d of %d host%s ready after %.0f s", ready, nhosts,
-                  nhosts == 1 ? "" : "s", (double) (rg_now_ns() - status->since_ns) / 1e9);
+    rg_shown_printf(line, "reigen: %d of %d host%s ready after %.0f s", ready, nhosts,
+                    nhosts == 1 ? "" : "s", (double) (rg_now_ns() - status->since_ns) / 1e9);
 }
 
 /* "ready in 1.2 s", "pulling base: 40 %", "sending the agent" */
@@ -47,20 +51,20 @@ static void put_state(const struct rg_status_host *host, struct rg_buf *line)
     bool pulling = host->phase == RG_PHASE_PULLING;
 
     if (host->phase == RG_PHASE_LOST)
-        rg_buf_printf(line, "lost%s%s", *host->reason ? ": " : "", host->reason);
+        rg_shown_printf(line, "lost%s%s", *host->reason ? ": " : "", host->reason);
     else if (is_ready(host))
         rg_buf_printf(line, "ready in %.1f s", (double) host->ready_ns / 1e9);
     else if (*host->reason)
-        rg_buf_printf(line, "%s%s", pulling ? "pulling " : "", host->reason);
+        rg_shown_printf(line, "%s%s", pulling ? "pulling " : "", host->reason);
     else
-        rg_buf_printf(line, "%s", pulling ? "pulling the image" : rg_phase_name(host->phase));
+        rg_shown_printf(line, "%s", pulling ? "pulling the image" : rg_phase_name(host->phase));
 }
 
 static void put_row(const struct rg_status *status, int h, int width, struct rg_buf *text)
 {
     rg_autobuf struct rg_buf line = RG_BUF_INIT;
 
-    rg_buf_printf(&line, "  %-*s  ", width, status->plan->hosts[h].name);
+    rg_shown_printf(&line, "  %-*s  ", width, status->plan->hosts[h].name);
     put_state(&status->hosts[h], &line);
     rg_buf_printf(text, "\033[K");
     put_fitting(text, &line);
@@ -122,15 +126,16 @@ static void show_line(struct rg_status *status)
         const struct rg_status_host *host = &status->hosts[h];
         if (is_ready(host))
             continue;
-        rg_buf_printf(&line, "%s %s %s%s%s%s", named++ ? "," : ";", status->plan->hosts[h].name,
-                      rg_phase_name(host->phase), *host->reason ? " (" : "", host->reason,
-                      *host->reason ? ")" : "");
+        rg_shown_printf(&line, "%s %s %s%s%s%s", named++ ? "," : ";", status->plan->hosts[h].name,
+                        rg_phase_name(host->phase), *host->reason ? " (" : "", host->reason,
+                        *host->reason ? ")" : "");
     }
     if (status->tty) {
         rg_buf_printf(&text, WIPE);
         put_fitting(&text, &line);
     } else {
-        rg_buf_printf(&text, "%s\n", rg_buf_text(&line));
+        rg_shown_line(&text, rg_buf_text(&line));
+        rg_buf_printf(&text, "\n");
     }
     status->shown = true;
     status->say(status->arg, rg_buf_text(&text));
@@ -182,9 +187,6 @@ void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phas
     if (is_ready(h) && !h->ready_ns)
         h->ready_ns = rg_now_ns() - status->since_ns;
     snprintf(h->reason, sizeof h->reason, "%s", reason ? reason : "");
-    /* It may come from the host, and is to move no cursor. */
-    for (char *p = h->reason; *p; p++)
-        *p = (unsigned char) *p < ' ' || *p == 0x7f ? ' ' : *p;
 }
 
 void rg_status_wipe(struct rg_status *status)

@@ -2,10 +2,10 @@
 /*
  * What the user sees while a job starts. On a terminal, from 0.3 s on: one line that changes, and
  * where there are several hosts a row for each below it, which is updated in place. All lines are
- * cut to the terminal's width, and of more hosts than it has lines those that are not ready are
- * shown. They are wiped before anything else is said. Elsewhere a line after 2 s and every 10 s, so
- * that a log of a quick start stays empty; it names hosts that are not ready, their phases and the
- * reasons.
+ * cut to the terminal's width, in their middle, and of more hosts than it has lines those that are
+ * not ready are shown. They are wiped before anything else is said. Elsewhere a line after 2 s and
+ * every 10 s, so that a log of a quick start stays empty; it names hosts that are not ready, their
+ * phases and the reasons.
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */
@@ -18,7 +18,7 @@
 
 struct rg_status_host {
     enum rg_host_phase phase;
-    char reason[160];
+    char reason[RG_ERROR_TEXT_MAX];
     uint64_t ready_ns; /* since the start; 0: not ready yet */
 };
 

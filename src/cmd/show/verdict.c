@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "base/say.h"
 
 #define BOLD_RED "\033[1;31m"
 #define DIM "\033[2m"
@@ -15,36 +16,35 @@ void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text)
 {
     switch (end->end) {
     case RG_END_EXIT:
-        rg_buf_printf(text, "exit code %d%s", end->value,
-                      end->value == 0 && end->in_runtime ? ", without reigen_shutdown" : "");
+        rg_shown_printf(text, "exit code %d%s", end->value,
+                        end->value == 0 && end->in_runtime ? ", without reigen_shutdown" : "");
         break;
     case RG_END_SIGNAL:
-        rg_buf_printf(text, "signal %d (%s)", end->value, strsignal(end->value));
+        rg_shown_printf(text, "signal %d (%s)", end->value, strsignal(end->value));
         break;
     case RG_END_NOT_STARTED:
         if (end->consequence)
-            rg_buf_printf(text, "not started any more");
+            rg_shown_printf(text, "not started any more");
         else
-            rg_buf_printf(text, "could not be started: %s", strerror(end->value));
+            rg_shown_printf(text, "could not be started: %s", strerror(end->value));
         break;
     case RG_END_LOST:
-        rg_buf_printf(text, "lost with its host");
+        rg_shown_printf(text, "lost with its host");
         break;
     }
     if (end->oom && end->end == RG_END_EXIT)
-        rg_buf_printf(text, ", after one of its processes was killed because memory ran out");
+        rg_shown_printf(text, ", after one of its processes was killed because memory ran out");
     else if (end->oom)
-        rg_buf_printf(text, ", because memory ran out");
+        rg_shown_printf(text, ", because memory ran out");
     if (end->oom && end->memory && *end->memory)
-        rg_buf_printf(text, " (%s)", end->memory);
+        rg_shown_printf(text, " (%s)", end->memory);
 }
 
 void rg_verdict_indent(const char *lines, struct rg_buf *text)
 {
-    for (const char *p = lines; *p; p++) {
-        rg_buf_put(text, p, 1);
-        if (*p == '\n')
-            rg_buf_printf(text, "  ");
+    for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+        n = strcspn(lines, "\n");
+        rg_shown_printf(text, lines[n] ? "%.*s\n  " : "%.*s", (int) n, lines);
     }
 }
 
@@ -53,23 +53,22 @@ static bool is_ok(const struct rg_rank_end *end)
     return end->end == RG_END_EXIT && end->value == 0;
 }
 
-/* Last lines come from anywhere: control characters must not steer the terminal. */
-static void put_shown(struct rg_buf *text, const char *line)
+/* All else is put as a terminal may get it. */
+static void put_colour(struct rg_buf *text, const struct rg_verdict_style *style,
+                       const char *sequence)
 {
-    for (const char *p = line; *p; p++) {
-        unsigned char c = (unsigned char) *p;
-        if ((c < 0x20 && c != '\t') || c == 0x7f)
-            rg_buf_printf(text, "\\x%02x", c);
-        else
-            rg_buf_put(text, p, 1);
-    }
+    if (style->colour)
+        rg_buf_put(text, sequence, strlen(sequence));
 }
 
 static void print_cause(const struct rg_verdict *v, const struct rg_verdict_style *style,
                         struct rg_buf *text)
 {
-    rg_buf_printf(text, "reigen: %s%s%s\n", style->colour ? BOLD_RED : "", v->cause,
-                  style->colour ? PLAIN : "");
+    rg_shown_printf(text, "reigen: ");
+    put_colour(text, style, BOLD_RED);
+    rg_shown_printf(text, "%s", v->cause);
+    put_colour(text, style, PLAIN);
+    rg_shown_printf(text, "\n");
 }
 
 /* This package or a module in it, and none whose name begins so. */
@@ -88,8 +87,8 @@ static void print_missing_packages(const struct rg_verdict *v, struct rg_buf *te
 {
     for (size_t i = 0; i < v->nlast_lines; i++) {
         if (misses(v->last_lines[i], "horovod") || misses(v->last_lines[i], "reigen")) {
-            rg_buf_printf(text, "  that Python has no Horovod of Reigen's: install Reigen for it, "
-                                "or start the job by reigen run --inject-runtime\n");
+            rg_shown_printf(text, "  that Python has no Horovod of Reigen's: install Reigen for "
+                                  "it, or start the job by reigen run --inject-runtime\n");
             return;
         }
     }
@@ -106,11 +105,11 @@ int rg_verdict_put_ranks(const bool *in, int nranks, struct rg_buf *text)
             continue;
         while (last + 1 < nranks && in[last + 1])
             last++;
-        rg_buf_printf(&set, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
+        rg_shown_printf(&set, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
         count += last - r + 1;
         r = last;
     }
-    rg_buf_printf(text, "rank%s %s", count == 1 ? "" : "s", rg_buf_text(&set));
+    rg_shown_printf(text, "rank%s %s", count == 1 ? "" : "s", rg_buf_text(&set));
     return count;
 }
 
@@ -123,7 +122,7 @@ static int put_who(const struct rg_verdict *v, const bool *in, int nranks, struc
         return rg_verdict_put_ranks(in, nranks, text);
     for (int r = 0; r < nranks; r++) {
         if (in[r])
-            rg_buf_printf(text, "%s%s", count++ ? ", " : "", v->ends[r].engine);
+            rg_shown_printf(text, "%s%s", count++ ? ", " : "", v->ends[r].engine);
     }
     return count;
 }
@@ -142,12 +141,12 @@ static void put_same(const struct rg_verdict *v, const struct rg_plan *plan, str
     const char *what = v->ends[0].engine ? "tasks" : "ranks";
 
     if (count < plan->nranks)
-        rg_buf_printf(text, "%s of %d", rg_buf_text(&set), plan->nranks);
+        rg_shown_printf(text, "%s of %d", rg_buf_text(&set), plan->nranks);
     else if (count == 2)
-        rg_buf_printf(text, "both %s", what);
+        rg_shown_printf(text, "both %s", what);
     else
-        rg_buf_printf(text, "all %d %s", count, what);
-    rg_buf_printf(text, " failed with the same error: ");
+        rg_shown_printf(text, "all %d %s", count, what);
+    rg_shown_printf(text, " failed with the same error: ");
 }
 
 static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
@@ -160,37 +159,40 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
         print_cause(v, style, text);
         return;
     }
-    rg_buf_printf(text, "reigen: %s", style->colour ? BOLD_RED : "");
+    rg_shown_printf(text, "reigen: ");
+    put_colour(text, style, BOLD_RED);
     if (first->sshd_host)
-        rg_buf_printf(text, "sshd on %s, port %d, failed, and %s did not begin: ",
-                      first->sshd_host, first->sshd_port, first->engine);
+        rg_shown_printf(text, "sshd on %s, port %d, failed, and %s did not begin: ",
+                        first->sshd_host, first->sshd_port, first->engine);
     else if (first->same && v->ends)
         put_same(v, plan, text);
     else if (first->engine)
-        rg_buf_printf(text, "%s on %s failed: ", first->engine, first->host);
+        rg_shown_printf(text, "%s on %s failed: ", first->engine, first->host);
     else
-        rg_buf_printf(text, "rank %d on %s %s first: ", first->rank, first->host,
-                      is_ok(first) ? "left" : "failed");
+        rg_shown_printf(text, "rank %d on %s %s first: ", first->rank, first->host,
+                        is_ok(first) ? "left" : "failed");
     rg_rank_end_print(first, text);
     if (is_ok(first))
-        rg_buf_printf(text, ", while others waited for it");
-    rg_buf_printf(text, "%s, after %.1f s\n", style->colour ? PLAIN : "",
-                  (double) first->at_ns / 1e9);
+        rg_shown_printf(text, ", while others waited for it");
+    put_colour(text, style, PLAIN);
+    rg_shown_printf(text, ", after %.1f s\n", (double) first->at_ns / 1e9);
     if (first->oom)
-        rg_buf_printf(text, "  Let it use less memory (fewer ranks on a host, a smaller batch), or "
-                            "give it more: --mem of Slurm, --memory of a container.\n");
+        rg_shown_printf(text, "  Let it use less memory (fewer ranks on a host, a smaller batch), "
+                              "or give it more: --mem of Slurm, --memory of a container.\n");
     if (first->note && *first->note) {
-        rg_buf_printf(text, "  its runtime reported: ");
+        rg_shown_printf(text, "  its runtime reported: ");
         rg_verdict_indent(style->note ? style->note : first->note, text);
-        rg_buf_printf(text, "\n");
+        rg_shown_printf(text, "\n");
     }
     /* Why an sshd failed was one line, which has just been shown. */
     for (size_t i = style->nshown; i < v->nlast_lines && !style->quiet && !first->sshd_host; i++) {
         if (i == style->nshown)
-            rg_buf_printf(text, "  its last lines:\n");
-        rg_buf_printf(text, "    %s| ", style->colour ? DIM : "");
-        put_shown(text, v->last_lines[i]);
-        rg_buf_printf(text, "%s\n", style->colour ? PLAIN : "");
+            rg_shown_printf(text, "  its last lines:\n");
+        rg_shown_printf(text, "    ");
+        put_colour(text, style, DIM);
+        rg_shown_printf(text, "| %s", v->last_lines[i]);
+        put_colour(text, style, PLAIN);
+        rg_shown_printf(text, "\n");
     }
     print_missing_packages(v, text);
 }
@@ -219,11 +221,11 @@ static void print_group(const struct rg_verdict *v, const struct rg_plan *plan, 
     }
     if (!in)
         return;
-    rg_buf_printf(text, v->ends[from].consequence ? "  died of it: " : "  also failed: ");
+    rg_shown_printf(text, v->ends[from].consequence ? "  died of it: " : "  also failed: ");
     put_who(v, in, plan->nranks, text);
-    rg_buf_printf(text, ": ");
+    rg_shown_printf(text, ": ");
     rg_rank_end_print(&v->ends[from], text);
-    rg_buf_printf(text, "\n");
+    rg_shown_printf(text, "\n");
 }
 
 static void print_others(const struct rg_verdict *v, const struct rg_plan *plan,
@@ -248,16 +250,16 @@ static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text
     bool own = from && from->end == RG_END_EXIT && from->value == code;
 
     if (own && from != v->first)
-        rg_buf_printf(text, "reigen: exit code %d, rank %d's own\n", code, from->rank);
+        rg_shown_printf(text, "reigen: exit code %d, rank %d's own\n", code, from->rank);
     else if (own && from->same)
-        rg_buf_printf(text, "reigen: exit code %d, %s' own\n", code,
-                      v->first->engine ? "the tasks" : "the ranks");
+        rg_shown_printf(text, "reigen: exit code %d, %s' own\n", code,
+                        v->first->engine ? "the tasks" : "the ranks");
     else if (own && !v->first->sshd_host)
-        rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
-                      v->first->engine ? v->first->engine : "the rank");
+        rg_shown_printf(text, "reigen: exit code %d, %s's own\n", code,
+                        v->first->engine ? v->first->engine : "the rank");
     else
-        rg_buf_printf(text, "reigen: exit code %d (%s); reigen explain %d says more\n", code, name,
-                      code);
+        rg_shown_printf(text, "reigen: exit code %d (%s); reigen explain %d says more\n", code,
+                        name, code);
 }
 
 void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
@@ -267,8 +269,8 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
 
     if (v->ok && code == 0) {
         if (style->verbose)
-            rg_buf_printf(text, "reigen: %d rank%s ended well after %.1f s\n", plan->np,
-                          plan->np == 1 ? "" : "s", (double) v->elapsed_ns / 1e9);
+            rg_shown_printf(text, "reigen: %d rank%s ended well after %.1f s\n", plan->np,
+                            plan->np == 1 ? "" : "s", (double) v->elapsed_ns / 1e9);
         return;
     }
     if (v->first)
@@ -292,9 +294,9 @@ void rg_verdict_print_horovod(const struct rg_verdict *v, struct rg_buf *text)
                : first->end == RG_END_SIGNAL ? RG_EXIT_SIGNAL + first->value
                                              : v->exit_code;
 
-    rg_buf_printf(text,
-                  "Horovod detected that one or more processes exited with non-zero status, thus "
-                  "causing the job to be terminated. The first process to do so was:\n"
-                  "Process name: %d\nExit code: %d\n",
-                  first->rank, code);
+    rg_shown_printf(text,
+                    "Horovod detected that one or more processes exited with non-zero status, thus "
+                    "causing the job to be terminated. The first process to do so was:\n"
+                    "Process name: %d\nExit code: %d\n",
+                    first->rank, code);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/say.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/json.h"
 #include "cmd/common/terminal.h"
@@ -75,9 +76,9 @@ static void put_head(struct rg_buf *text, const struct simulate *s, bool colour)
     const struct rg_workload *w = &s->workload;
     const struct rg_simulate_options *o = &s->options;
 
-    rg_buf_printf(text, "# %s: %zu tensors of %.2f million parameters as %s, %.1f MB\n", w->name,
-                  w->ntensors, (double) w->nparameters / 1e6, o->type,
-                  (double) w->nparameters * o->element_nbytes / 1e6);
+    rg_shown_printf(text, "# %s: %zu tensors of %.2f million parameters as %s, %.1f MB\n", w->name,
+                    w->ntensors, (double) w->nparameters / 1e6, o->type,
+                    (double) w->nparameters * o->element_nbytes / 1e6);
     if (o->step_ms > 0)
         rg_buf_printf(text, "# one rank's step alone: %.1f ms\n", s->compute_s * MS);
     else
@@ -87,8 +88,8 @@ static void put_head(struct rg_buf *text, const struct simulate *s, bool colour)
         rg_buf_printf(text, "# network: %.4g Gb/s", 8e3 / s->model.net.beta_ps);
     else
         rg_buf_printf(text, "# network: no limit");
-    rg_buf_printf(text, ", latency %.4g us%s%s\n", s->model.net.alpha_ns / 1e3,
-                  o->parameters ? ", parameters of " : "", o->parameters ? o->parameters : "");
+    rg_shown_printf(text, ", latency %.4g us%s%s\n", s->model.net.alpha_ns / 1e3,
+                    o->parameters ? ", parameters of " : "", o->parameters ? o->parameters : "");
     if (colour)
         rg_buf_printf(text, BOLD);
     rg_buf_printf(text, "%7s %7s %11s %10s %9s %8s %11s %10s %5s %10s %10s", "hosts", "ranks",
@@ -194,7 +195,7 @@ static int print(const struct simulate *s)
         put_row(&table, s, &s->rows[i]);
     if (path)
         put_json(&json, s);
-    int code = rg_print(rg_buf_text(prints_json ? &json : &table));
+    int code = rg_print_exact(rg_buf_text(prints_json ? &json : &table));
     if (code == 0 && path && !prints_json)
         code = rg_print_to(path, &json, COMMAND);
     return code;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/exitcode.h"
-#include "base/log.h"
+#include "base/say.h"
 #include "base/time.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the user sees while the head waits: on a terminal one line for each host, which changes,
  * else a line for each that is ready, and now and then who is missing. */
-#include <stdio.h>
-
+#include "base/say.h"
 #include "base/time.h"
 #include "cmd/wait/wait_internal.h"
 
@@ -16,15 +15,20 @@ static double seconds(const struct rg_wait *wait)
 
 static void draw(struct rg_wait *wait)
 {
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
     if (wait->ndrawn)
-        fprintf(stderr, "\033[%zuA", wait->ndrawn);
+        rg_buf_printf(&text, "\033[%zuA", wait->ndrawn);
     wait->ndrawn = wait->nhosts > LINES_MAX ? 1 : wait->nhosts;
     for (size_t i = 0; wait->nhosts <= LINES_MAX && i < wait->nhosts; i++) {
         const struct rg_wait_host *host = &wait->hosts[i];
-        fprintf(stderr, "\r\033[K  %s: %.60s\n", host->name, host->ready ? "ready" : host->why);
+        rg_buf_printf(&text, "\r\033[K");
+        rg_shown_printf(&text, "  %s: %.60s\n", host->name, host->ready ? "ready" : host->why);
     }
     if (wait->nhosts > LINES_MAX)
-        fprintf(stderr, "\r\033[K  %zu of %zu workers are ready\n", wait->nready, wait->nhosts);
+        rg_buf_printf(&text, "\r\033[K  %zu of %zu workers are ready\n", wait->nready,
+                      wait->nhosts);
+    rg_say_exact(rg_buf_text(&text));
 }
 
 void rg_wait_show(struct rg_wait *wait, const struct rg_wait_host *changed)
@@ -34,8 +38,8 @@ void rg_wait_show(struct rg_wait *wait, const struct rg_wait_host *changed)
     if (wait->live)
         draw(wait);
     else if (changed && changed->ready)
-        fprintf(stderr, "reigen: %s is ready, %zu of %zu after %.1f s\n", changed->name,
-                wait->nready, wait->nhosts, seconds(wait));
+        rg_say("%s is ready, %zu of %zu after %.1f s", changed->name, wait->nready, wait->nhosts,
+               seconds(wait));
 }
 
 void rg_wait_show_news(void *arg)
@@ -47,6 +51,6 @@ void rg_wait_show_news(void *arg)
         return;
     for (size_t i = 0; i < wait->nhosts && told < TOLD_MAX; i++) {
         if (!wait->hosts[i].ready && ++told)
-            fprintf(stderr, "reigen: waits for %s: %s\n", wait->hosts[i].name, wait->hosts[i].why);
+            rg_say("waits for %s: %s", wait->hosts[i].name, wait->hosts[i].why);
     }
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether mpirun's own ssh will work is best known by trying it. */
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -46,7 +45,7 @@ static bool hear(struct rg_wait_host *host)
             host->nsaid = 0;
         host->said_over = false;
         if (host->nsaid < sizeof(host->said) - 1)
-            host->said[host->nsaid++] = iscntrl((unsigned char) text[i]) ? ' ' : text[i];
+            host->said[host->nsaid++] = text[i];
     }
     return n > 0;
 }

@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/fd.h"
-#include "base/log.h"
+#include "base/say.h"
 #include "base/str.h"
 
 #define CACHE_MAX 8192

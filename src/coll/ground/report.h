@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "base/say.h"
 
 /* Set the rank's name, the highest level that is written, and whether the time of day (UTC) stands
  * in front. By reigen_init. */
