@@ -206,7 +206,12 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                  'that share or copy the directory of the keys trust each other.',
         'options': {'-p PORT': 'Listen there. The default is 12345.',
                     '--dir DIR': 'Keep the keys in DIR. The default is ~/.ssh.',
-                    '-D': 'Stay in the foreground.'},
+                    '-D': 'Stay in the foreground.',
+                    '--as-sshd': 'Stand in the place of /usr/sbin/sshd, as in an image: without '
+                                 'a port, or with 22, start it with the keys and settings of the '
+                                 'system.',
+                    'OPTION': 'Any other of sshd (8), which gets it. With -C, -f, -c, -h, -i, -T '
+                              'and -t it is started with the keys and settings of the system.'},
         'examples': 'reigen sshd -p 12345',
         'see': ('reigen-sshconfig',)},
     'install-scripts': {

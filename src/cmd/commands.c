@@ -135,9 +135,10 @@ const struct rg_command rg_commands[] = {
     { "completion", "SHELL", "bash zsh fish",
       "Print completion for bash, zsh or fish: eval \"$(reigen completion bash)\".",
       rg_cmd_completion, NULL },
-    { "sshd", "[-p PORT] [--dir DIR] [-D]", "-p --dir -D",
+    { "sshd", "[-p PORT] [--dir DIR] [-D] [--as-sshd] [OPTION...]", "-p --dir -D --as-sshd",
       "Start a real sshd on port 12345, for mpirun's own ssh; makes the keys in ~/.ssh or DIR that "
-      "are missing. -D: stay in the foreground.",
+      "are missing. -D: stay in the foreground. It takes all options of sshd's; with -f, -h and "
+      "-t, and without a port as the sshd of an image (--as-sshd), it starts that as it is.",
       rg_cmd_sshd, NULL },
     { "sshconfig", "[OPTION...]", NULL,
       "Make what a real sshd in the containers of a Slurm job needs, and a key for it. Also by the "

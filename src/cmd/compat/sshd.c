@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * reigen sshd: a real sshd, on a port of its own, with keys that are made where they are missing.
+ * In our images it stands in the place of /usr/sbin/sshd, takes what that takes, and starts it as
+ * it is where somebody asks for that: by no port of its own, or by keys and settings of his.
  *
  * All it needs lies in one directory, which hosts or containers share or copy: the sshd's host key,
  * the user's key and authorized_keys, and known_hosts with one line for every host on that port.
@@ -14,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -31,10 +34,20 @@
 #define LISTEN_TIMEOUT_NS 30000000000ull
 #define HOST_KEY "reigen_host_key"
 
+/* sshd's own options, of OpenSSH 6 to 10. With some of them it has keys already, or does something
+ * else than to listen: then it is started as it would be without us. */
+#define VALUE_LETTERS "CEbcfghkopu"
+#define FLAG_LETTERS "46DGTVdeiqrt"
+#define PLAIN_LETTERS "CGTVcfhit"
+
 struct sshd {
     int port;
     const char *dir; /* the user's choice, or NULL */
-    bool foreground;
+    bool foreground, debugs, has_port;
+    bool plain;      /* with the system's keys and settings */
+    bool has_config, has_key; /* -f; -h or HostKey */
+    const char *log_given;    /* -E, or NULL */
+    struct rg_strv more;      /* what else the real one gets */
     char *sshd;    /* owned, as all below: paths */
     char *keygen;
     char *keys;    /* where the keys are */
@@ -51,28 +64,26 @@ static void sshd_fini(struct sshd *s)
     free(s->run);
     free(s->pid);
     free(s->log);
+    rg_strv_fini(&s->more);
 }
 
-/* "-p 12345" and "-p12345"; *i moves past a value that stands by itself. */
-static const char *option_value(char **argv, int *i, const char *name)
+/* The word or its next one, of "--port 1" and "--port=1"; *i moves past a value that stands by
+ * itself. NULL: it is not this option, or has no value. */
+static const char *long_value(char **argv, int *i, const char *name)
 {
     size_t n = strlen(name);
 
     if (strncmp(argv[*i], name, n) != 0)
         return NULL;
-    const char *rest = argv[*i] + n;
-    if (*rest == '=')
-        return rest + 1;
-    if (*rest)
-        return name[1] == '-' ? NULL : rest;
-    return argv[*i + 1] ? argv[++*i] : NULL;
+    if (argv[*i][n] == '=')
+        return argv[*i] + n + 1;
+    return argv[*i][n] || !argv[*i + 1] ? NULL : argv[++*i];
 }
 
 static int unknown(const char *word, struct rg_error *err)
 {
-    static const char *const words[] = { "port", "dir", "foreground", "help", NULL };
-    bool lacks = strcmp(word, "-p") == 0 || strcmp(word, "--port") == 0 ||
-                 strcmp(word, "--dir") == 0;
+    static const char *const words[] = { "port", "dir", "foreground", "as-sshd", "help", NULL };
+    bool lacks = strcmp(word, "--port") == 0 || strcmp(word, "--dir") == 0;
     rg_autofree char *name = strndup(word, strcspn(word, "="));
     const char *bare = name ? name + strspn(name, "-") : "";
     const char *near = *word == '-' ? rg_str_nearest(bare, words) : NULL;
@@ -85,33 +96,92 @@ static int unknown(const char *word, struct rg_error *err)
                         near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
 }
 
-static int parse(int argc, char **argv, struct sshd *s, struct rg_error *err)
+static int take_port(struct sshd *s, const char *value, struct rg_error *err)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        const char *value;
-        int64_t port;
+    int64_t port;
+    int rc = rg_parse_int("sshd -p", value, 1, 65535, &port, err);
 
-        if (strcmp(word, "-D") == 0 || strcmp(word, "--foreground") == 0) {
-            s->foreground = true;
-        } else if ((value = option_value(argv, &i, "--dir"))) {
-            s->dir = value;
-        } else if ((value = option_value(argv, &i, "--port")) ||
-                   (value = option_value(argv, &i, "-p"))) {
-            int rc = rg_parse_int("sshd -p", value, 1, 65535, &port, err);
-            if (rc < 0)
-                return rc;
-            s->port = (int) port;
-        } else {
+    if (rc < 0)
+        return rc;
+    s->port = (int) port;
+    s->has_port = true;
+    return 0;
+}
+
+/* One of sshd's letters, and its value if it has one. */
+static int take_letter(struct sshd *s, char c, const char *value, struct rg_error *err)
+{
+    if (c == 'p')
+        return take_port(s, value, err);
+    s->foreground |= c == 'D';
+    s->debugs |= c == 'd';
+    s->plain |= strchr(PLAIN_LETTERS, c) != NULL;
+    s->has_config |= c == 'f';
+    s->has_key |= c == 'h' || (c == 'o' && strncasecmp(value, "HostKey", strlen("HostKey")) == 0);
+    if (c == 'E')
+        s->log_given = value;
+    if (c == 'D')
+        return 0;
+    int rc = rg_strv_addf(&s->more, "-%c", c);
+    if (rc == 0 && value)
+        rc = rg_strv_add(&s->more, value);
+    return rc < 0 ? rg_error_memory(err) : 0;
+}
+
+/* A word of sshd's: letters behind one dash, of which the last may have a value. */
+static int take_word(struct sshd *s, char **argv, int *i, struct rg_error *err)
+{
+    const char *word = argv[*i];
+    int rc = 0;
+
+    for (const char *p = word + 1; rc == 0 && *p; p++) {
+        const char *value = NULL;
+        if (strchr(VALUE_LETTERS, *p)) {
+            value = p[1] ? p + 1 : argv[*i + 1];
+            *i += !p[1];
+            if (!value)
+                return rg_error_set(err, EINVAL, "sshd -%c: its value is missing", *p);
+            value += *p == 'p' && *value == '=';
+        } else if (!strchr(FLAG_LETTERS, *p)) {
             return unknown(word, err);
         }
+        rc = take_letter(s, *p, value, err);
+        if (value)
+            break;
     }
-    if (s->port == 22)
+    return rc;
+}
+
+static int parse(int argc, char **argv, struct sshd *s, struct rg_error *err)
+{
+    bool as_sshd = false;
+    int rc = 0;
+
+    for (int i = 1; i < argc && rc == 0; i++) {
+        const char *value;
+        if (strcmp(argv[i], "--foreground") == 0)
+            s->foreground = true;
+        else if (strcmp(argv[i], "--as-sshd") == 0)
+            as_sshd = true;
+        else if ((value = long_value(argv, &i, "--dir")))
+            s->dir = value;
+        else if ((value = long_value(argv, &i, "--port")))
+            rc = take_port(s, value, err);
+        else if (argv[i][0] != '-' || argv[i][1] == '-' || !argv[i][1])
+            rc = unknown(argv[i], err);
+        else
+            rc = take_word(s, argv, &i, err);
+    }
+    s->plain |= as_sshd && (!s->has_port || s->port == 22);
+    if (rc == 0 && s->plain && s->dir)
+        return rg_error_set(err, EINVAL, "sshd --dir: the keys in it are for a port that only "
+                            "these hosts use; give one by -p, and none of sshd's -f, -h and -t");
+    if (rc == 0 && !s->plain && s->port == 22)
         return rg_error_set(err, EINVAL,
                             "sshd -p 22: known_hosts holds one key for all hosts on the port; give "
                             "a port that only these hosts use, such as %d",
                             DEFAULT_PORT);
-    return 0;
+    return rc;
 }
 
 static int find_programs(struct sshd *s, struct rg_error *err)
@@ -157,7 +227,7 @@ static int find_directories(struct sshd *s, struct rg_error *err)
         s->run = rg_strf("%s/reigen-sshd.%d.%d", runtime && *runtime == '/' ? runtime : "/tmp",
                          (int) getuid(), s->port);
     s->pid = s->run ? rg_strf("%s/pid", s->run) : NULL;
-    s->log = s->run ? rg_strf("%s/log", s->run) : NULL;
+    s->log = s->log_given ? strdup(s->log_given) : s->run ? rg_strf("%s/log", s->run) : NULL;
     return s->keys && s->pid && s->log ? 0 : rg_error_set(err, ENOMEM, "sshd: no memory");
 }
 
@@ -280,6 +350,8 @@ static int sshd_argv(const struct sshd *s, struct rg_strv *argv)
     rc = rc < 0 ? rc : rg_strv_addf(argv, "-oAuthorizedKeysFile=%s/authorized_keys", s->keys);
     rc = rc < 0 ? rc : rg_strv_addf(argv, "-oPidFile=%s", s->pid);
     rc = rc < 0 ? rc : rg_strv_addf(argv, "-oStrictModes=%s", foreign ? "no" : "yes");
+    if (rc == 0 && s->more.count)
+        rc = rg_strv_add_all(argv, s->more.v);
     return rc < 0 ? rc : add_environment(argv);
 }
 
@@ -298,22 +370,85 @@ static int wait_listening(const struct sshd *s, struct rg_error *err)
                              said && *said ? said : "its log is empty");
 }
 
+static int become(const struct sshd *s, const struct rg_strv *argv, struct rg_error *err)
+{
+    signal(SIGPIPE, SIG_DFL);
+    execv(s->sshd, argv->v);
+    return rg_error_set(err, errno, "sshd: cannot start %s: %s", s->sshd, strerror(errno));
+}
+
 static int start(const struct sshd *s, struct rg_strv *argv, struct rg_error *err)
 {
     unlink(s->pid);
-    unlink(s->log);
-    if (s->foreground) {
+    if (!s->log_given)
+        unlink(s->log);
+    if (s->foreground || s->debugs) {
         if (rg_strv_add(argv, "-D") < 0 || rg_strv_add(argv, "-e") < 0)
             return rg_error_set(err, ENOMEM, "sshd: no memory");
-        signal(SIGPIPE, SIG_DFL);
-        execv(s->sshd, argv->v);
-        return rg_error_set(err, errno, "sshd: cannot start %s: %s", s->sshd, strerror(errno));
+        return become(s, argv, err);
     }
-    if (rg_strv_add(argv, "-E") < 0 || rg_strv_add(argv, s->log) < 0)
+    if (!s->log_given && (rg_strv_add(argv, "-E") < 0 || rg_strv_add(argv, s->log) < 0))
         return rg_error_set(err, ENOMEM, "sshd: no memory");
     int rc = rg_keys_run("sshd", argv->v, err);
     return rc < 0 ? rc : wait_listening(s, err);
 }
+
+/* --- as /usr/sbin/sshd ------------------------------------------------------------------------ */
+
+/* An image has no keys of hosts, or all who have it would have them. */
+static int make_host_keys(const struct sshd *s, struct rg_error *err)
+{
+    static const char *const types[] = { "rsa", "ecdsa", "ed25519" };
+    char *argv[] = { s->keygen, (char *) "-A", NULL };
+
+    for (size_t i = 0; i < rg_array_len(types); i++) {
+        rg_autofree char *path = rg_strf("/etc/ssh/ssh_host_%s_key", types[i]);
+        if (!path || access(path, F_OK) == 0)
+            return 0;
+    }
+    return rg_keys_run("sshd", argv, err);
+}
+
+/* Of a volume of Kubernetes': anybody may write to its folder, which sshd would not trust, and in
+ * which nobody can. */
+static bool keys_are_mounted(void)
+{
+    static const char data[] = "..data/";
+    const struct passwd *user = getpwuid(getuid());
+    rg_autofree char *path = user ? rg_strf("%s/.ssh/authorized_keys", user->pw_dir) : NULL;
+    char target[sizeof(data)];
+
+    return path && readlink(path, target, sizeof(target)) >= (ssize_t) strlen(data) &&
+           strncmp(target, data, strlen(data)) == 0;
+}
+
+/* The system's sshd with these options, and with what a container lacks. Of two settings of one
+ * thing the first counts for sshd. It returns only with an error. */
+static int run_plain(const struct sshd *s, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    bool root = getuid() == 0;
+    int rc = root ? rg_mkdir_all("/run/sshd", 0755, err) : 0;
+
+    if (rc >= 0 && root && !s->has_key)
+        rc = make_host_keys(s, err);
+    if (rc < 0)
+        return rc;
+    rc = rg_strv_add(&argv, s->sshd);
+    if (rc == 0 && s->foreground)
+        rc = rg_strv_add(&argv, "-D");
+    if (rc == 0 && s->has_port)
+        rc = rg_strv_addf(&argv, "-p%d", s->port);
+    if (rc == 0 && s->more.count)
+        rc = rg_strv_add_all(&argv, s->more.v);
+    if (rc == 0 && !s->has_config && keys_are_mounted())
+        rc = rg_strv_add(&argv, "-oStrictModes=no");
+    if (rc == 0 && !s->has_config)
+        rc = add_environment(&argv);
+    return rc < 0 ? rg_error_memory(err) : become(s, &argv, err);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
 
 static int say(const struct sshd *s)
 {
@@ -340,6 +475,8 @@ int rg_cmd_sshd(int argc, char **argv)
     int rc = parse(argc, argv, &s, &err);
     if (rc == 0)
         rc = find_programs(&s, &err);
+    if (rc == 0 && s.plain)
+        rc = run_plain(&s, &err);
     if (rc == 0)
         rc = find_directories(&s, &err);
     if (rc == 0)
