@@ -7,9 +7,9 @@
 
 #include "wire/crypto.h"
 
-#define DOMAIN "reigen auth 1"
+#define DOMAIN "reigen auth 2"
 
-enum role { INITIATOR = 1, RESPONDER = 2 };
+enum role { HELLO = 0, INITIATOR = 1, RESPONDER = 2 };
 
 void rg_auth_wipe(struct rg_auth *auth)
 {
@@ -54,10 +54,12 @@ int rg_auth_start(struct rg_auth *auth, bool initiator, const uint8_t *key, cons
     auth->initiator = initiator;
     memcpy(auth->key, key, sizeof(auth->key));
     memcpy(auth->label, label, length + 1);
-    randombytes_buf(auth->nonces[initiator ? 0 : 1], RG_AUTH_NONCE_NBYTES);
     auth->wanted = initiator ? RG_AUTH_ANSWER_NBYTES : RG_AUTH_HELLO_NBYTES;
-    if (initiator)
+    if (initiator) {
+        randombytes_buf(auth->nonces[0], RG_AUTH_NONCE_NBYTES);
         memcpy(ret_message, auth->nonces[0], RG_AUTH_NONCE_NBYTES);
+        make_proof(auth, HELLO, ret_message + RG_AUTH_NONCE_NBYTES);
+    }
     *ret_nbytes = initiator ? RG_AUTH_HELLO_NBYTES : 0;
     return 0;
 }
@@ -72,15 +74,22 @@ bool rg_auth_done(const struct rg_auth *auth)
     return auth->proven;
 }
 
-static void take_hello(struct rg_auth *auth, const uint8_t *message, uint8_t *ret_message,
-                       size_t *ret_nbytes)
+/* Until here the responder's nonce is zeros, on both sides. */
+static int take_hello(struct rg_auth *auth, const uint8_t *message, uint8_t *ret_message,
+                      size_t *ret_nbytes)
 {
+    *ret_nbytes = RG_AUTH_ANSWER_NBYTES;
     memcpy(auth->nonces[0], message, RG_AUTH_NONCE_NBYTES);
+    if (!is_proof(auth, HELLO, message + RG_AUTH_NONCE_NBYTES)) {
+        memset(ret_message, 0, RG_AUTH_ANSWER_NBYTES);
+        return -EACCES;
+    }
+    randombytes_buf(auth->nonces[1], RG_AUTH_NONCE_NBYTES);
     memcpy(ret_message, auth->nonces[1], RG_AUTH_NONCE_NBYTES);
     make_proof(auth, RESPONDER, ret_message + RG_AUTH_NONCE_NBYTES);
-    *ret_nbytes = RG_AUTH_ANSWER_NBYTES;
     auth->wanted = RG_AUTH_CONFIRM_NBYTES;
     auth->answered = true;
+    return 0;
 }
 
 static int take_answer(struct rg_auth *auth, const uint8_t *message, uint8_t *ret_message,
@@ -96,11 +105,10 @@ static int take_answer(struct rg_auth *auth, const uint8_t *message, uint8_t *re
     return 0;
 }
 
-static int take_confirm(struct rg_auth *auth, const uint8_t *message, size_t *ret_nbytes)
+static int take_confirm(struct rg_auth *auth, const uint8_t *message)
 {
     if (!is_proof(auth, INITIATOR, message))
         return -EACCES;
-    *ret_nbytes = 0;
     auth->wanted = 0;
     auth->proven = true;
     return 0;
@@ -111,14 +119,15 @@ int rg_auth_receive(struct rg_auth *auth, const void *message, size_t nbytes,
 {
     int rc = 0;
 
+    *ret_nbytes = 0;
     if (auth->wanted == 0 || nbytes != auth->wanted)
         rc = -EPROTO;
     else if (auth->initiator)
         rc = take_answer(auth, message, ret_message, ret_nbytes);
     else if (!auth->answered)
-        take_hello(auth, message, ret_message, ret_nbytes);
+        rc = take_hello(auth, message, ret_message, ret_nbytes);
     else
-        rc = take_confirm(auth, message, ret_nbytes);
+        rc = take_confirm(auth, message);
     if (rc < 0)
         rg_auth_wipe(auth);
     return rc;

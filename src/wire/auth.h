@@ -6,17 +6,19 @@
  * what this protects against, a process that connects without the key is inside.
  *
  *      initiator                                  responder
- *          | -- nonce_i (32) ----------------------> |
+ *          | -- nonce_i (32), proof_h (32) --------> |
  *          | <- nonce_r (32), proof_r (32) --------- |
  *          | -- proof_i (32) ----------------------> |
  *
  *      proof_x = BLAKE2b-256 keyed by the key (RFC 7693), over
- *                "reigen auth 1", role (u8: 1 initiator, 2 responder), u32 length of the label,
- *                label, nonce_i, nonce_r
+ *                "reigen auth 2", role (u8: 0 of the hello, 1 initiator, 2 responder), u32 length
+ *                of the label, label, nonce_i, nonce_r; in the hello's, zeros for nonce_r
  *
- * The roles differ, so a proof cannot be sent back to who made it; the nonces are fresh, so a
- * recorded exchange is worth nothing; a label names all that both sides must agree on ("data 3 5":
- * purpose and ranks), so an exchange cannot be moved to another socket's purpose.
+ * The caller proves first, so that nobody gets something made of the key by calling. The roles
+ * differ, so a proof cannot be sent back to who made it; the nonces are fresh, so a recorded
+ * exchange is worth nothing; a label names all that both sides must agree on ("data 3 5": purpose
+ * and ranks), so an exchange cannot be moved to another socket's purpose. A caller without the key
+ * is answered by zeros: that tells who has a wrong one of it, and everybody else nothing.
  *
  * Messages are built and read here; the owner moves them, on a blocking or non-blocking socket:
  *
@@ -38,7 +40,7 @@
 #define RG_AUTH_KEY_NBYTES 32
 #define RG_AUTH_NONCE_NBYTES 32
 #define RG_AUTH_PROOF_NBYTES 32
-#define RG_AUTH_HELLO_NBYTES RG_AUTH_NONCE_NBYTES                             /* first message */
+#define RG_AUTH_HELLO_NBYTES (RG_AUTH_NONCE_NBYTES + RG_AUTH_PROOF_NBYTES)    /* first message */
 #define RG_AUTH_ANSWER_NBYTES (RG_AUTH_NONCE_NBYTES + RG_AUTH_PROOF_NBYTES)   /* second */
 #define RG_AUTH_CONFIRM_NBYTES RG_AUTH_PROOF_NBYTES                           /* third */
 #define RG_AUTH_MESSAGE_MAX RG_AUTH_ANSWER_NBYTES
@@ -65,7 +67,8 @@ size_t rg_auth_wanted(const struct rg_auth *auth);
 
 /* Take the peer's next message, nbytes of it, and get what to write now (perhaps nothing).
  * 0; -EACCES when the peer does not know the key or has another label in mind; -EPROTO when nbytes
- * is not what is wanted. The object is wiped after a failure; close the socket. */
+ * is not what is wanted. The object is wiped after a failure; close the socket, but write what there
+ * is first (*ret_nbytes is then 0, or that of a refusal, whose loss harms nobody). */
 int rg_auth_receive(struct rg_auth *auth, const void *message, size_t nbytes,
                     uint8_t *ret_message, size_t *ret_nbytes);
 

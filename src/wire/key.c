@@ -57,32 +57,14 @@ int rg_key_parse(const char *hex, uint8_t ret_key[RG_KEY_NBYTES])
     return *rest ? -EINVAL : parse_hex(hex, length, ret_key, RG_KEY_NBYTES);
 }
 
-int rg_key_of_text(const char *text, uint8_t ret_key[RG_KEY_NBYTES])
-{
-    static const char blanks[] = " \t\n\v\f\r";
-    size_t n;
-
-    if (rg_key_parse(text, ret_key) == 0)
-        return 0;
-    text += strspn(text, blanks);
-    for (n = strlen(text); n && strchr(blanks, text[n - 1]); n--)
-        ;
-    if (n < RG_KEY_TEXT_MIN)
-        return -EINVAL;
-    crypto_generichash(ret_key, RG_KEY_NBYTES, (const uint8_t *) text, n, NULL, 0);
-    return 0;
-}
-
 void rg_key_extract(const void *secret, size_t nbytes, const char *info,
                     uint8_t ret_key[RG_KEY_NBYTES])
 {
-    static const uint8_t salt[crypto_auth_hmacsha256_BYTES], first = 1;
+    static const uint8_t salt[crypto_auth_hmacsha256_KEYBYTES], first = 1;
     crypto_auth_hmacsha256_state state;
     uint8_t prk[crypto_auth_hmacsha256_BYTES];
 
-    crypto_auth_hmacsha256_init(&state, salt, sizeof(salt));
-    crypto_auth_hmacsha256_update(&state, secret, nbytes);
-    crypto_auth_hmacsha256_final(&state, prk);
+    crypto_auth_hmacsha256(prk, secret, nbytes, salt);
     crypto_auth_hmacsha256_init(&state, prk, sizeof(prk));
     crypto_auth_hmacsha256_update(&state, (const uint8_t *) info, strlen(info));
     crypto_auth_hmacsha256_update(&state, &first, 1);

@@ -89,11 +89,6 @@ uint8_t *rg_key_hold(const uint8_t *key);
 void rg_key_drop(uint8_t *key);
 /* 64 hexadecimal digits to a key (white space around is fine). 0 or -EINVAL. */
 int rg_key_parse(const char *hex, uint8_t ret_key[RG_KEY_NBYTES]);
-/* The same; and any other text of at least RG_KEY_TEXT_MIN characters, without the white space
- * around it, is a secret that people have made: its BLAKE2b-256 (RFC 7693) is the key. 0 or
- * -EINVAL. */
-#define RG_KEY_TEXT_MIN 16
-int rg_key_of_text(const char *text, uint8_t ret_key[RG_KEY_NBYTES]);
 /* A key of a longer secret that serves something else already, such as a file of ssh's: HKDF with
  * HMAC-SHA256 (RFC 5869) without a salt, info being its info. Cannot fail. */
 void rg_key_extract(const void *secret, size_t nbytes, const char *info,

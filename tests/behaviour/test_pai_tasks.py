@@ -78,7 +78,7 @@ def test_who_never_comes_is_named_and_so_is_a_head_that_does_not(pai):
     lonely = pai.pod('worker-1', REIGEN_PLAN=plan, REIGEN_KEY='f' * 64)
     assert (head.wait(), worker.wait(), lonely.wait()) == (124, 124, 124), head.out
     assert time.monotonic() - began < 12 * SLOWER
-    assert 'worker-1 (pending: its task has not called yet)' in head.out, head.out
+    assert 'worker-1 (pending: it has called with another key)' in head.out, head.out
     assert 'worker-0 (' not in head.out
     assert 'the head, which is the task master-0, has not answered within 2 s' in lonely.out
 
@@ -122,7 +122,7 @@ def test_a_failed_rank_and_a_stopped_task_are_the_jobs_end(pai):
     ('worker-0', {'PAI_PORT_LIST_master_0_reigen': '0'}, 'PAI_PORT_LIST_master_0_reigen 0'),
     ('worker-0', {'PAI_PORT_LIST_master_0_reigen': None}, 'PAI_PORT_LIST_master_0_http is set'),
     ('worker-0', {'REIGEN_KEY': None}, 'set REIGEN_KEY'),
-    ('master-0', {'REIGEN_KEY': 'short'}, 'REIGEN_KEY: a key has 64'),
+    ('master-0', {'REIGEN_KEY': 'short'}, 'REIGEN_KEY: a key is 64'),
     ('master-0', {'REIGEN_KEY': None, 'REIGEN_KEY_FILE': '/none'}, 'REIGEN_KEY_FILE /none'),
     ('master-0', {'REIGEN_PLAN': 'not base64!'}, 'REIGEN_PLAN: no plan'),
     ('master-0', {'REIGEN_PLAN': 'AAAA'}, 'REIGEN_PLAN: '),
@@ -205,10 +205,12 @@ def test_strangers_keep_nobody_out(pai):
     head = pai.pod('master-0', REIGEN_PLAN=plan)
     port = pai.ports['master', 0]
     crowd = []
-    for data in (b'', b'reigen-dial worker-0\n', b'reigen-dial worker-0\n' + bytes(32),
+    for data in (b'', b'reigen-dial2 worker-0\n', b'reigen-dial2 worker-0\n' + bytes(64),
                  b'x' * 4096):
         crowd.append(wait_for(lambda: connect(port), 'the head'))
         crowd[-1].sendall(data)
+    # Nothing that is made of the key is told to who does not have it.
+    assert crowd[2].recv(1000) == bytes(64) and crowd[2].recv(1) == b''
     worker = pai.pod('worker-0', REIGEN_PLAN=plan)
     assert (head.wait(), worker.wait()) == (0, 0), head.out
     for connection in crowd:

@@ -237,8 +237,9 @@ def test_strangers_get_nothing_and_keep_no_pod_out(job):
                 time.sleep(0.02)
         crowd[-1].sendall(data)
 
-    for data in (b'', b'reigen-dial 1\n', b'reigen-dial 1\n' + bytes(32), b'GET / HTTP/1.1\r\n\r\n',
-                 b'reigen-dial 7\n' + bytes(32), b'x' * 4096):
+    for data in (b'', b'reigen-dial2 1\n', b'reigen-dial2 1\n' + bytes(64),
+                 b'GET / HTTP/1.1\r\n\r\n',
+                 b'reigen-dial2 7\n' + bytes(64), b'x' * 4096):
         call(data)
     key = (job.folder / 'key').read_text()
     (job.folder / 'key').write_text('f' * 64)

@@ -86,14 +86,15 @@ def test_who_never_comes_is_named_in_time(pai):
     head = pai.wait_workers('master-0', '--no-ssh', '--start-timeout', '2')
     worker = pai.wait_workers('worker-1', '--start-timeout', '3')
     stranger = pai.wait_workers('worker-2', '--start-timeout', '3',
-                                REIGEN_KEY='another secret of 16')
+                                REIGEN_KEY='f' * 64)
     assert head.wait() == 124, head.out
     assert time.monotonic() - began < 4 * SLOWER
     assert 'not ready within 2 s (--start-timeout): worker-0 (it has not called yet), ' \
-        'worker-2 (it has not called yet); does the worker run' in head.out, head.out
+        'worker-2 (it has called with another key); does the worker run' in head.out, head.out
     assert 'worker-1 (' not in head.out
     assert worker.wait() == stranger.wait() == 124, worker.out
     assert 'the head, which is the task master-0, has not answered within 3 s' in worker.out
+    assert 'it has another key' in stranger.out and 'another key' not in worker.out
 
 
 def test_a_worker_that_is_gone_again_is_not_ready_and_may_come_anew(pai):
@@ -227,7 +228,7 @@ def test_with_ssh_a_port_that_is_taken_is_told_once_and_a_bad_key_refused(pai, s
     assert head.out.count('cannot be listened on') == 1, head.out
     assert 'workers that run wait-workers will not be heard' in head.out
     head = pai.wait_workers('master-0', '--ssh', **(ssh | {'REIGEN_KEY': 'too short'}))
-    assert head.wait() == 2 and 'REIGEN_KEY: a key has' in head.out, head.out
+    assert head.wait() == 2 and 'REIGEN_KEY: a key is' in head.out, head.out
 
 
 def test_the_last_line_of_an_ssh_that_says_much_is_the_cause(start, ssh, tmp_path):
@@ -250,7 +251,7 @@ def test_the_users_of_hosts_are_ssh_s(start, ssh, tmp_path):
 
 def test_on_any_hosts_workers_call_the_head_that_they_are_told_of(start, tmp_path):
     port = free_port()
-    (tmp_path / 'key').write_text('a secret for all of us\n')
+    (tmp_path / 'key').write_text(KEY + '\n')
     env = environment(REIGEN_KEY_FILE=tmp_path / 'key')
     head = start('sh', '-c', f'{WAIT} --no-ssh --hosts a.example,b --port {port} && sleep 1; exit',
                  env=env)
@@ -285,7 +286,10 @@ def test_a_terminal_has_a_line_for_each_host(ssh, tmp_path):
     (['--hosts', 'a,,b'], {}, 2, '--hosts'),
     (['--hostfile', '/none'], {}, 2, '/none'),
     (['--no-ssh', '--hosts', 'a'], {'REIGEN_KEY': None}, 2, 'set REIGEN_KEY'),
-    (['--no-ssh', '--hosts', 'a'], {'REIGEN_KEY': 'too short'}, 2, 'any text of 16 characters'),
+    (['--no-ssh', '--hosts', 'a'], {'REIGEN_KEY': 'too short'}, 2, 'REIGEN_KEY: a key is 64 hex'),
+    (['--no-ssh', '--hosts', 'a'], {'REIGEN_KEY': 'too short for it, but of 16 letters'}, 2,
+     '`openssl rand -hex 32`'),
+    (['--no-ssh', '--hosts', 'a'], {'REIGEN_KEY': None}, 2, '`openssl rand -hex 32`'),
     (['--no-ssh', '--hosts', 'a', '--port', '0'], {}, 2, '--port 0'),
     (['--start-timeout', 'soon', '--hosts', 'a'], {}, 2, 'soon'),
     (['--head', 'no.such.host.invalid', '--start-timeout', '1'], {}, 124,

@@ -19,7 +19,7 @@ from pai_example import CODE, IMAGE, ORIGINAL, WORDS
 pytestmark = pytest.mark.timeout(300)
 #: From the moment when all containers run to the start of the first rank.
 START_S = 2
-KEY = 'REIGEN_KEY=' + 'a secret of this test' * 2
+KEY = 'REIGEN_KEY=' + '5ec2e7' * 10 + '0123'
 
 
 @pytest.fixture(scope='module')

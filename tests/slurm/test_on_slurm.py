@@ -431,8 +431,8 @@ def test_strangers_at_the_launchers_door_harm_nobody(slurm):
 STRANGER = '''
 import socket, sys
 for port in sys.argv[1:]:
-    for text in (b"", b"GET / HTTP/1.1\\r\\n\\r\\n", b"reigen-dial node1\\n" + b"x" * 96,
-                 b"reigen-dial " + b"y" * 400):
+    for text in (b"", b"GET / HTTP/1.1\\r\\n\\r\\n", b"reigen-dial2 node1\\n" + b"x" * 96,
+                 b"reigen-dial2 " + b"y" * 400):
         try:
             with socket.create_connection(("127.0.0.1", int(port)), 5) as s:
                 s.sendall(text)

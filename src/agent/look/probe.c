@@ -144,6 +144,8 @@ static int read_message(struct conn *conn)
     size_t nbytes = conn->nin;
     conn->nin = 0;
     int r = rg_auth_receive(&conn->auth, conn->in, nbytes, conn->out, &conn->nout);
+    if (r < 0)
+        send_out(conn); /* a refusal: this is our first message, for which there is room */
     return r < 0 ? r : 1;
 }
 

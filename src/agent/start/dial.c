@@ -102,11 +102,11 @@ static int prove(int fd, const char *place, const uint8_t *key)
 {
     struct rg_auth auth;
     uint8_t dial_key[RG_KEY_NBYTES], in[RG_AUTH_MESSAGE_MAX], out[RG_AUTH_MESSAGE_MAX];
-    char label[RG_AUTH_LABEL_MAX + 1], line[RG_DIAL_PLACE_MAX + 16];
+    char label[RG_AUTH_LABEL_MAX + 1], line[RG_DIAL_PLACE_MAX + 17];
     size_t nout = 0;
 
     snprintf(label, sizeof(label), "dial %s", place);
-    int length = snprintf(line, sizeof(line), "reigen-dial %s\n", place);
+    int length = snprintf(line, sizeof(line), "reigen-dial2 %s\n", place);
     rg_key_derive(key, "dial", dial_key);
     int r = rg_auth_start(&auth, true, dial_key, label, out, &nout);
     explicit_bzero(dial_key, sizeof(dial_key));
@@ -154,13 +154,15 @@ static size_t describe(const char *text, size_t length, int errnum, char *buf, s
         *colon = '\0';
     const char *shown = rg_dial_expand(host, value, sizeof(value));
     return (size_t) snprintf(buf, nbytes, "%s%s%s (%s)", *shown ? shown : host, colon ? ":" : "",
-                             colon ? colon + 1 : "", strerror(errnum));
+                             colon ? colon + 1 : "",
+                             errnum == EACCES ? "it has another key" : strerror(errnum));
 }
 
 int rg_agent_dial_once(const char *addresses, const char *name,
                        const uint8_t key[RG_KEY_NBYTES], char why[RG_DIAL_WHY_MAX])
 {
     size_t n = 0;
+    int r = -EHOSTUNREACH;
 
     strcpy(why, "no address");
     for (const char *p = addresses; *p; p += *p == ',') {
@@ -172,9 +174,10 @@ int rg_agent_dial_once(const char *addresses, const char *name,
             n += (size_t) snprintf(why + n, RG_DIAL_WHY_MAX - n, ", ");
         if (n < RG_DIAL_WHY_MAX)
             n += describe(p, length, -fd, why + n, RG_DIAL_WHY_MAX - n);
+        r = fd == -EACCES ? fd : r;
         p += length;
     }
-    return -EHOSTUNREACH;
+    return r;
 }
 
 int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG_KEY_NBYTES],

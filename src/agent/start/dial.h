@@ -3,7 +3,7 @@
  * The agent that calls the launcher, where the launcher cannot call it: a job step's task has no
  * descriptors of its own to the launcher.
  *
- * Over a new TCP connection goes the line "reigen-dial PLACE", then the exchange of wire/auth.h
+ * Over a new TCP connection goes the line "reigen-dial2 PLACE", then the exchange of wire/auth.h
  * with the key of purpose "dial" and the label "dial PLACE"; the caller begins it. Then the
  * connection is the link's. So whoever calls without the job's key, or answers at a wrong address
  * (172.17.0.1 is every Docker host's), is recognized before a byte of the link is spoken.
@@ -36,8 +36,8 @@ const char *rg_dial_expand(const char *text, char *buf, size_t nbytes);
 int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG_KEY_NBYTES],
                   struct rg_error *err);
 
-/* The same, each address once. name is text. The socket, or -EHOSTUNREACH: why tells of every
- * address. */
+/* The same, each address once. name is text. The socket; -EACCES, one that answers has another key;
+ * or -EHOSTUNREACH: why tells of every address. */
 #define RG_DIAL_WHY_MAX 512
 int rg_agent_dial_once(const char *addresses, const char *name,
                        const uint8_t key[RG_KEY_NBYTES], char why[RG_DIAL_WHY_MAX]);

@@ -72,7 +72,7 @@ int rg_pod_call(const struct rg_pod *pod, uint8_t key[RG_KEY_NBYTES], uint64_t b
             watch_peer(fd);
             return fd;
         }
-        if (!limit_ms && watched_fd < 0)
+        if (watched_fd < 0 && (!limit_ms || fd == -EACCES))
             say(pod, &said, why);
         if (!rest(waited_ms, watched_fd))
             return -EINTR;

@@ -58,21 +58,22 @@ static void hand_on(int signo)
 
 /* --- orders ----------------------------------------------------------------------------------- */
 
-static int read_line(int fd, char *line, size_t room)
+/* limit_s 0: it may take as long as it needs. */
+static int read_line(int fd, char *line, size_t room, time_t limit_s)
 {
+    struct timeval limit = { .tv_sec = limit_s };
     size_t n = 0;
-    struct timeval limit = { .tv_sec = ORDER_LIMIT_S };
+    int r = 0;
 
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    while (!n || line[n - 1] != '\n') {
-        if (n == room - 1 || read(fd, line + n, 1) != 1)
-            return -EPROTO;
-        n++;
-    }
+    do {
+        r = n == room ? -EPROTO : rg_read_all(fd, line + n, 1);
+    } while (r == 0 && line[n++] != '\n');
     limit.tv_sec = 0;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    line[n - 1] = '\0';
-    return 0;
+    if (r == 0)
+        line[n - 1] = '\0';
+    return r;
 }
 
 /* JOB-ID DIRECTORY, from a head that has proven itself. With a plan the pod is where it belongs. */
@@ -201,29 +202,12 @@ static int serve_once(struct waiting *w, int fd, char *line)
 
 /* --- who waits for workers -------------------------------------------------------------------- */
 
-/* It may take as long as the others need. */
-static bool hears_go(int fd)
-{
-    char line[sizeof(RG_POD_GO) + 1] = "";
-
-    for (size_t n = 0; n < sizeof(line) - 1; n++) {
-        ssize_t got;
-        do {
-            got = read(fd, line + n, 1);
-        } while (got < 0 && errno == EINTR);
-        if (got != 1)
-            return false;
-        if (line[n] == '\n')
-            break;
-    }
-    return strcmp(line, RG_POD_GO "\n") == 0;
-}
-
 /* Until all are there, or who waits is gone; then it is called again. Who has waited before it is
  * watched until then. */
 static void hear_wait(struct waiting *w, int take_fd)
 {
-    bool all = hears_go(take_fd);
+    char line[sizeof(RG_POD_GO)];
+    bool all = read_line(take_fd, line, sizeof(line), 0) == 0 && strcmp(line, RG_POD_GO) == 0;
 
     w->begin_ns = rg_now_ns();
     if (!all) {
@@ -290,7 +274,7 @@ static int call_once(struct waiting *w, struct rg_error *err)
     if (r < 0)
         return r;
     int fd = r;
-    if (read_line(fd, line, sizeof(line)) < 0) {
+    if (read_line(fd, line, sizeof(line), ORDER_LIMIT_S) < 0) {
         close(fd);
         pause_after(w, true);
     } else if (strcmp(line, RG_POD_WAIT) == 0) {

@@ -73,11 +73,23 @@ static void on_called(void *arg, const char *place, int take_fd)
         rg_wait_ready(host);
 }
 
+/* It may be somebody else: who is ready stays so. */
+static void on_refused(void *arg, const char *place)
+{
+    struct rg_wait *wait = arg;
+
+    for (size_t i = 0; i < wait->nhosts; i++) {
+        struct rg_wait_host *host = &wait->hosts[i];
+        if (!host->ready && !wait->ssh && is_name(place, host->name))
+            rg_wait_not_ready(host, RG_POD_WRONG_KEY);
+    }
+}
+
 int rg_wait_listen(struct rg_wait *wait, struct rg_error *err)
 {
     const struct rg_listener_options options = {
         .loop = wait->loop, .key = wait->key, .ports = { wait->port, wait->port }, .only = true,
-        .on_linked = on_called, .arg = wait,
+        .on_linked = on_called, .on_refused = on_refused, .arg = wait,
     };
     int r = rg_listener_open(&options, &wait->listener, NULL);
 

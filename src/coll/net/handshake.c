@@ -90,6 +90,9 @@ static int take_message(struct rg_handshake *handshake)
     }
     r = rg_auth_receive(&handshake->auth, handshake->in, handshake->in_want, handshake->out,
                         &nbytes);
+    /* A refusal is the first that is sent here, so that there is room. */
+    if (r < 0 && nbytes)
+        nbytes = (size_t) send(handshake->fd, handshake->out, nbytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (r < 0)
         return r;
     handshake->out_from = 0;

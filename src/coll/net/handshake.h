@@ -6,7 +6,7 @@
  *
  *      dialler                                        listener
  *         | -- magic, purpose, from, to (4 x u32) ------> |
- *         | -- nonce (32) ------------------------------> |
+ *         | -- nonce, proof (64) -----------------------> |
  *         | <- nonce, proof (64) ------------------------ |
  *         | -- proof (32) ------------------------------> |
  *         | <- "!" (1): heard and taken ----------------- |
@@ -28,7 +28,7 @@
 #include "wire/auth.h"
 
 #define RG_HANDSHAKE_HEAD_NBYTES 16
-#define RG_HANDSHAKE_MAGIC 0x314b4752u /* "RGK1" */
+#define RG_HANDSHAKE_MAGIC 0x324b4752u /* "RGK2" */
 
 struct rg_handshake {
     int fd; /* borrowed */

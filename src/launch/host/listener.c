@@ -24,7 +24,7 @@
 #define VISIT_MS 10000
 #define PATIENCE_MS 300      /* the same, while others wait: an agent says all it has to at once */
 #define FULL_MS 50
-#define HELLO "reigen-dial " /* agent/start/dial.h */
+#define HELLO "reigen-dial2 " /* agent/start/dial.h */
 #define PLACE_MAX 100
 
 struct conn {
@@ -133,8 +133,8 @@ static int advance(struct conn *conn)
             return r;
         r = rg_auth_receive(&conn->auth, conn->in, conn->nin, out, &nout);
         conn->nin = 0;
-        /* It is shorter than any socket's buffer, and the first that we send. */
-        if (r == 0 && nout && send(conn->fd, out, nout, MSG_NOSIGNAL) != (ssize_t) nout)
+        /* It is shorter than any socket's buffer, and the first that we send; a refusal, too. */
+        if (nout && send(conn->fd, out, nout, MSG_NOSIGNAL) != (ssize_t) nout && r == 0)
             r = -EPIPE;
         r = r < 0 ? r : 1;
     }
@@ -158,6 +158,8 @@ static void on_conn(void *arg, int events)
     drop(conn);
     if (fd >= 0)
         listener->o.on_linked(listener->o.arg, place, fd);
+    else if (r == -EACCES && listener->o.on_refused)
+        listener->o.on_refused(listener->o.arg, place);
 }
 
 /* --- letting them in -------------------------------------------------------------------------- */

@@ -30,6 +30,9 @@ struct rg_listener_options {
     bool only;          /* where none of them is free, no other will do: --port-range */
     /* An agent has proven itself, and this is what it calls its place. Takes the socket. */
     void (*on_linked)(void *arg, const char *place, int take_fd);
+    /* Somebody has called himself so, and has another key: place is a stranger's text, to be
+     * compared with, not to be shown. NULL: nobody wants to know. */
+    void (*on_refused)(void *arg, const char *place);
     void *arg;
 };
 

@@ -55,8 +55,9 @@ static void both_sides_prove_themselves_in_three_messages(void **state)
     assert_int_equal(pass(&a, &b), -EPROTO); /* nothing may follow */
 }
 
-#define RESPONDER_PROOF "63fff1c90db124dfaa4d16233bae0fba52aa1caa373609882119c98cd3d37ba8"
-#define INITIATOR_PROOF "a8761f741982af9a436e505372af8e665199cf18560db82f54c6f2aec4e2aa7f"
+#define HELLO_PROOF "cb666ab68fdc61a3d8398a3ed6c8fdfe397957b6f503e6a7478e0f02fa831485"
+#define RESPONDER_PROOF "cee71e74e25c890a07fcc430c10b652d176778de287d91dfa0c73a546e25792d"
+#define INITIATOR_PROOF "a9a50db6cb61df7c621a2cef2e08ce2afb189f4d836dbddd9c798039a50f83ad"
 
 /* Proofs computed by Python's hashlib.blake2b over the bytes that wire/auth.h describes. */
 static void proofs_are_those_of_the_description(void **state)
@@ -69,13 +70,36 @@ static void proofs_are_those_of_the_description(void **state)
     start(&b, false, key, "data 3 5");
     memset(a.auth.nonces[0], 1, RG_AUTH_NONCE_NBYTES);
     memset(a.out, 1, RG_AUTH_NONCE_NBYTES);
-    memset(b.auth.nonces[1], 2, RG_AUTH_NONCE_NBYTES);
+    assert_int_equal(rg_key_parse(HELLO_PROOF, a.out + RG_AUTH_NONCE_NBYTES), 0);
     assert_int_equal(pass(&a, &b), 0);
-    assert_int_equal(rg_key_parse(RESPONDER_PROOF, expected), 0);
-    assert_memory_equal(b.out + RG_AUTH_NONCE_NBYTES, expected, sizeof(expected));
+    /* What the responder has drawn is replaced, and its proof made anew. */
+    memset(b.out, 2, RG_AUTH_NONCE_NBYTES);
+    memset(b.auth.nonces[1], 2, RG_AUTH_NONCE_NBYTES);
+    assert_int_equal(rg_key_parse(RESPONDER_PROOF, b.out + RG_AUTH_NONCE_NBYTES), 0);
     assert_int_equal(pass(&b, &a), 0);
     assert_int_equal(rg_key_parse(INITIATOR_PROOF, expected), 0);
     assert_memory_equal(a.out, expected, sizeof(expected));
+    assert_int_equal(pass(&a, &b), 0);
+}
+
+/* Nothing that is made of the key is told to who has not shown that he has it. */
+static void the_caller_proves_first(void **state)
+{
+    static const uint8_t nothing[RG_AUTH_ANSWER_NBYTES];
+    struct side a, b;
+
+    (void) state;
+    for (size_t i = 0; i < RG_AUTH_HELLO_NBYTES; i++) {
+        start(&a, true, key, "dial worker-0");
+        start(&b, false, key, "dial worker-0");
+        memset(b.out, 42, sizeof(b.out));
+        a.out[i] ^= 1;
+        assert_int_equal(pass(&a, &b), -EACCES);
+        assert_int_equal(b.nbytes, sizeof(nothing));
+        assert_memory_equal(b.out, nothing, sizeof(nothing));
+        assert_int_equal(pass(&b, &a), -EACCES); /* by which the caller learns of it */
+        assert_int_equal(a.nbytes, 0);
+    }
 }
 
 static void exchange_fails(const uint8_t *key_b, const char *label_b)
@@ -85,7 +109,9 @@ static void exchange_fails(const uint8_t *key_b, const char *label_b)
 
     start(&a, true, key, "data 0 1");
     start(&b, false, key_b, label_b);
-    assert_int_equal(pass(&a, &b), 0);
+    assert_int_equal(pass(&a, &b), -EACCES);
+    assert_false(rg_auth_done(&b.auth));
+    assert_memory_equal(b.auth.key, zeros, sizeof(zeros));
     assert_int_equal(pass(&b, &a), -EACCES);
     assert_false(rg_auth_done(&a.auth));
     assert_int_equal(rg_auth_wanted(&a.auth), 0);
@@ -146,21 +172,24 @@ static void recorded_exchange_is_worth_nothing(void **state)
         rg_auth_receive(&again.auth, confirm, sizeof(confirm), again.out, &again.nbytes), -EACCES);
 }
 
-/* A stranger sends back to a responder what another responder, or the same, has proven. */
+/* A stranger sends back to a responder what it has proven, with the nonce that it was for. */
 static void proof_cannot_be_reflected(void **state)
 {
-    struct side b, c;
-    uint8_t hello[RG_AUTH_HELLO_NBYTES];
+    struct side a, b;
 
     (void) state;
+    start(&a, true, key, "l");
     start(&b, false, key, "l");
-    memcpy(hello, b.auth.nonces[1], sizeof(hello)); /* even with its own nonce */
-    start(&c, false, key, "l");
-    memcpy(c.auth.nonces[1], hello, sizeof(hello));
-    assert_int_equal(rg_auth_receive(&b.auth, hello, sizeof(hello), b.out, &b.nbytes), 0);
-    assert_int_equal(rg_auth_receive(&c.auth, hello, sizeof(hello), c.out, &c.nbytes), 0);
-    assert_int_equal(rg_auth_receive(&b.auth, c.out + RG_AUTH_NONCE_NBYTES, RG_AUTH_PROOF_NBYTES,
+    assert_int_equal(pass(&a, &b), 0);
+    assert_int_equal(rg_auth_receive(&b.auth, b.out + RG_AUTH_NONCE_NBYTES, RG_AUTH_PROOF_NBYTES,
                                      b.out, &b.nbytes), -EACCES);
+    assert_int_equal(b.nbytes, 0);
+    start(&b, false, key, "l");
+    assert_int_equal(pass(&a, &b), 0);
+    assert_int_equal(pass(&b, &a), 0); /* a recorded answer is no hello */
+    struct side c;
+    start(&c, false, key, "l");
+    assert_int_equal(pass(&b, &c), -EACCES);
 }
 
 static void message_of_another_length_is_refused(void **state)
@@ -172,7 +201,7 @@ static void message_of_another_length_is_refused(void **state)
     for (size_t n = 0; n <= sizeof(bytes); n++) {
         start(&b, false, key, "l");
         assert_int_equal(rg_auth_receive(&b.auth, bytes, n, b.out, &b.nbytes),
-                         n == RG_AUTH_HELLO_NBYTES ? 0 : -EPROTO);
+                         n == RG_AUTH_HELLO_NBYTES ? -EACCES : -EPROTO);
     }
 }
 
@@ -194,6 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_prove_themselves_in_three_messages),
         cmocka_unit_test(proofs_are_those_of_the_description),
+        cmocka_unit_test(the_caller_proves_first),
         cmocka_unit_test(wrong_key_or_label_is_refused),
         cmocka_unit_test(every_damaged_byte_is_seen),
         cmocka_unit_test(recorded_exchange_is_worth_nothing),

@@ -32,7 +32,8 @@ static void white_space_around_is_fine(void **state)
 static void anything_else_is_refused(void **state)
 {
     static const char *const bad[] = { "",      "00",    HEX "0",       HEX "00",
-                                       HEX " 0", "x" HEX, "00 1" LAST_31, "g0" LAST_31 };
+                                       HEX " 0", "x" HEX, "00 1" LAST_31, "g0" LAST_31,
+                                       "a text of people's own, which could be guessed" };
     uint8_t key[RG_KEY_NBYTES] = { 42 };
 
     (void) state;
@@ -56,23 +57,6 @@ static void derived_key_is_keyed_blake2b_of_the_purpose(void **state)
     assert_memory_not_equal(data, other, RG_KEY_NBYTES);
     rg_key_derive(key, "data", key);
     assert_memory_equal(data, key, RG_KEY_NBYTES);
-}
-
-static void text_of_people_is_a_key_when_it_is_long_enough(void **state)
-{
-    uint8_t key[RG_KEY_NBYTES], same[RG_KEY_NBYTES], other[RG_KEY_NBYTES] = { 42 };
-
-    (void) state;
-    assert_int_equal(rg_key_of_text(HEX "\n", key), 0);
-    assert_int_equal(key[31], 31);
-    assert_int_equal(rg_key_of_text("sixteen letters.", key), 0);
-    assert_int_equal(rg_key_of_text(" \tsixteen letters.\r\n", same), 0);
-    assert_memory_equal(key, same, RG_KEY_NBYTES);
-    assert_int_equal(rg_key_of_text("", other), -EINVAL);
-    assert_int_equal(rg_key_of_text("fifteen letters                ", other), -EINVAL);
-    assert_int_equal(other[0], 42);
-    assert_int_equal(rg_key_of_text("Sixteen letters.", other), 0);
-    assert_memory_not_equal(key, other, RG_KEY_NBYTES);
 }
 
 /* Expected: RFC 5869, appendix A.3, whose salt and info are empty; and, with an info, Python's
@@ -99,7 +83,6 @@ int main(void)
         cmocka_unit_test(white_space_around_is_fine),
         cmocka_unit_test(anything_else_is_refused),
         cmocka_unit_test(derived_key_is_keyed_blake2b_of_the_purpose),
-        cmocka_unit_test(text_of_people_is_a_key_when_it_is_long_enough),
         cmocka_unit_test(extracted_key_is_hkdf_s),
     };
 

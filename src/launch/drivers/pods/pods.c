@@ -17,6 +17,7 @@ struct pods {
     struct rg_plan own; /* the plan as if that were all of it; borrows all */
     void *local;        /* rg_driver_local's state for that; NULL: there is none */
     struct rg_listener *listener;
+    bool *heard;        /* which hosts have called with the key; owned */
 };
 
 /* --- others ----------------------------------------------------------------------------------- */
@@ -33,27 +34,47 @@ static bool send_order(const struct pods *pods, int fd)
     return n && send(fd, line, (size_t) n, MSG_NOSIGNAL) == n;
 }
 
-/* A second call is for the session to judge: the host may have been replaced. */
-static void on_called(void *arg, const char *place, int take_fd)
+/* The number of hosts: it is none of them. */
+static int find_host(const struct pods *pods, const char *place)
 {
-    struct pods *pods = arg;
     const struct rg_plan *plan = pods->o.plan;
     int host = 0;
 
     while (host < plan->nhosts &&
            (host == pods->head || !pods->kind->is_place(place, plan, host)))
         host++;
-    if (host == plan->nhosts || (pods->kind->orders && !send_order(pods, take_fd)))
+    return host;
+}
+
+/* A second call is for the session to judge: the host may have been replaced. */
+static void on_called(void *arg, const char *place, int take_fd)
+{
+    struct pods *pods = arg;
+    int host = find_host(pods, place);
+
+    if (host == pods->o.plan->nhosts || (pods->kind->orders && !send_order(pods, take_fd))) {
         close(take_fd);
-    else
-        pods->o.events->on_connected(pods->o.arg, host, take_fd, take_fd);
+        return;
+    }
+    pods->heard[host] = true;
+    pods->o.events->on_connected(pods->o.arg, host, take_fd, take_fd);
+}
+
+/* What a stranger says is not to hide what a host has done. */
+static void on_refused(void *arg, const char *place)
+{
+    struct pods *pods = arg;
+    int host = find_host(pods, place);
+
+    if (host < pods->o.plan->nhosts && !pods->heard[host])
+        pods->o.events->on_phase(pods->o.arg, host, RG_PHASE_PENDING, RG_POD_WRONG_KEY);
 }
 
 static int listen_for_others(struct pods *pods, struct rg_error *err)
 {
     struct rg_listener_options listening = {
         .loop = pods->o.loop, .key = pods->o.key, .only = true, .on_linked = on_called,
-        .arg = pods,
+        .on_refused = on_refused, .arg = pods,
     };
     int port, r = pods->kind->port(&port, err);
 
@@ -131,11 +152,14 @@ int rg_pods_start(const struct rg_pods_kind *kind, const struct rg_driver_option
     pods->kind = kind;
     pods->o = *options;
     pods->head = -1;
+    pods->heard = calloc((size_t) plan->nhosts + 1, sizeof(*pods->heard));
+    if (!pods->heard)
+        r = rg_error_memory(err);
     for (int i = 0; i < plan->nhosts && pods->head < 0; i++) {
         if (kind->is_own(plan, i))
             pods->head = i;
     }
-    if (plan->nhosts > (pods->head >= 0))
+    if (r == 0 && plan->nhosts > (pods->head >= 0))
         r = listen_for_others(pods, err);
     for (int i = 0; r == 0 && i < plan->nhosts; i++) {
         if (i != pods->head)
@@ -185,5 +209,6 @@ void rg_pods_destroy(void *state)
     rg_listener_close(pods->listener);
     if (pods->local)
         rg_driver_local.destroy(pods->local);
+    free(pods->heard);
     free(pods);
 }

@@ -301,6 +301,15 @@ static void forget(char *text, size_t nbytes)
     free(text);
 }
 
+/* Other texts were taken until they could be guessed. */
+static int no_key(const char *variable, const char *path, struct rg_error *err)
+{
+    return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                             "%s%s: a key is 64 hexadecimal digits, as `" RG_TASKS_KEY_COMMAND
+                             "` prints them; no other text is taken, as it could be guessed",
+                             variable, path);
+}
+
 static int key_of_file(const char *path, uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err)
 {
     char *text = NULL;
@@ -309,13 +318,9 @@ static int key_of_file(const char *path, uint8_t ret_key[RG_KEY_NBYTES], struct 
 
     if (r < 0)
         return r;
-    r = rg_key_of_text(text, ret_key);
+    r = rg_key_parse(text, ret_key);
     forget(text, nbytes);
-    return r < 0 ? rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
-                                     "REIGEN_KEY_FILE %s: a key has 64 hexadecimal digits, or is "
-                                     "any text of %d characters or more",
-                                     path, RG_KEY_TEXT_MIN)
-                 : 0;
+    return r < 0 ? no_key("REIGEN_KEY_FILE ", path, err) : 0;
 }
 
 /* API v1's: PAI_JOB_NAME is "user~job" there, and in protocol v2 too, which has no such file. */
@@ -343,21 +348,18 @@ int rg_tasks_key(uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err)
 {
     const char *text = value_of("REIGEN_KEY"), *path = value_of("REIGEN_KEY_FILE");
 
-    if (text && rg_key_of_text(text, ret_key) < 0)
-        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
-                                 "REIGEN_KEY: a key has 64 hexadecimal digits, or is any text of "
-                                 "%d characters or more", RG_KEY_TEXT_MIN);
     if (text)
-        return 0;
+        return rg_key_parse(text, ret_key) < 0 ? no_key("REIGEN_KEY", "", err) : 0;
     if (path)
         return key_of_file(path, ret_key, err);
     if (key_of_ssh(ret_key) == 0)
         return 0;
     return rg_error_set_exit(err, ENOENT, RG_EXIT_USAGE,
                              "no key, by which the hosts of a job know each other: set REIGEN_KEY "
-                             "to the same secret of %d characters or more on all of them, or "
-                             "REIGEN_KEY_FILE to a file that has it; in OpenPAI's protocol v2, "
-                             "export REIGEN_KEY='<%% $secrets.reigenKey %%>'", RG_KEY_TEXT_MIN);
+                             "to the same 64 hexadecimal digits on all of them, as `"
+                             RG_TASKS_KEY_COMMAND "` prints them, or REIGEN_KEY_FILE to a file "
+                             "that has them; in OpenPAI's protocol v2, export "
+                             "REIGEN_KEY='<%% $secrets.reigenKey %%>'");
 }
 
 void rg_tasks_forget(const char *name)

@@ -57,7 +57,8 @@ int rg_tasks_port(int *ret_port, struct rg_error *err);
 /* The same with its address, as rg_agent_dial takes it. 0; -EINVAL with exit code 2. */
 int rg_tasks_head(char ret_address[RG_TASKS_ADDRESS_MAX], struct rg_error *err);
 
-/* The job's key: what REIGEN_KEY is or the file of REIGEN_KEY_FILE has (rg_key_of_text), else, with
+#define RG_TASKS_KEY_COMMAND "openssl rand -hex 32"
+/* The job's key: what REIGEN_KEY is or the file of REIGEN_KEY_FILE has (rg_key_parse), else, with
  * API v1, one derived from the ssh private key that the platform puts into each of the job's
  * containers (rg_key_extract), ~/.ssh/USER~JOB or /root/.ssh/USER~JOB, USER~JOB being PAI_JOB_NAME
  * and the derivation's info. 0; -errno with exit code 2: err names what there is to set. */
