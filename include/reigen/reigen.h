@@ -475,6 +475,15 @@ REIGEN_API const char *reigen_describe(void);
 #define REIGEN_MPI_THERE 4   /* this process had an MPI at init that was initialised, */
 #define REIGEN_MPI_THREADS 8 /* with MPI_THREAD_MULTIPLE */
 REIGEN_API int reigen_mpi(void);
+/*
+ * Ask for the same bits in each run of a job on the same hosts, or no longer (on: 1 or 0; -1 leaves
+ * it as it is): reductions that are submitted from now on, by any thread of this process, do not
+ * depend on what else is under way, nor on how quick the network is. REIGEN_DETERMINISTIC=1 asks
+ * for all; this adds to it. All ranks ask alike, else a reduction between hosts fails (-EINVAL).
+ * Ranks of one host get the same bits in any case. docs/planes.md says what it costs. 1 or 0, as
+ * this process asked before. Local; any thread, also without reigen_init; never blocks.
+ */
+REIGEN_API int reigen_deterministic(int on);
 /* The version of NCCL that operations on a GPU's memory would use, as NCCL counts it: 22105 is
  * 2.21.5. 0: none is found, or one that is older than 2.18. Local; it may load the library, and
  * never starts the driver. Needs no reigen_init. */

@@ -24,6 +24,10 @@ def test_huge_pages_are_asked_for_where_large_results_go(all_pass, asked):
     all_pass(2, 'pages.py', asked, env={'REIGEN_HUGE_PAGES': asked})
 
 
+def test_the_frameworks_switch_for_bits_that_repeat_is_seen(all_pass):
+    all_pass(2, 'switch.py', env={'REIGEN_PLANES': 'tcp'})
+
+
 @pytest.mark.parametrize('size', [2, 3])
 def test_failures_are_errors_on_every_rank_and_the_job_goes_on(all_pass, size):
     all_pass(size, 'failures.py')

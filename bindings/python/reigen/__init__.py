@@ -15,8 +15,9 @@ The operations on arrays load NumPy when the first of them is used, not before. 
 from typing import TYPE_CHECKING, Any, List
 
 from reigen._core import (Adasum, Average, Max, Min, Product, Sum, add_process_set, cross_rank,
-                          cross_size, describe, init, is_homogeneous, is_initialized, local_rank,
-                          local_size, rank, shutdown, size, stats, version)
+                          cross_size, describe, deterministic, init, is_homogeneous,
+                          is_initialized, local_rank, local_size, rank, shutdown, size, stats,
+                          version)
 from reigen._handles import poll, synchronize
 from reigen._objects import allgather_object, broadcast_object
 from reigen._observe import Diagnosis, diagnose, planes, start_timeline, stop_timeline
@@ -43,8 +44,8 @@ _ARRAYS = ['allgather', 'allgather_async', 'allreduce',
 
 __all__ = ['Adasum', 'Average', 'Diagnosis', 'HorovodInternalError', 'InvalidOperationError', 'Max',
            'Min', 'OperationError', 'Product', 'Sum', 'add_process_set', 'allgather_object',
-           'broadcast_object', 'cross_rank', 'cross_size', 'describe', 'diagnose', 'init',
-           'is_homogeneous', 'is_initialized', 'local_rank', 'local_size', 'planes', 'poll',
+           'broadcast_object', 'cross_rank', 'cross_size', 'describe', 'deterministic', 'diagnose',
+           'init', 'is_homogeneous', 'is_initialized', 'local_rank', 'local_size', 'planes', 'poll',
            'process_set_ids', 'process_set_included', 'process_set_rank', 'process_set_ranks',
            'process_set_size', 'rank', 'remove_process_set', 'shutdown', 'size', 'start_timeline',
            'stats', 'stop_timeline', 'synchronize', 'version', *_ARRAYS]

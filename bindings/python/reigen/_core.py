@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from reigen import _traceback
 from reigen._lib import InitOptions, Meeting, Stats, lib, quick
@@ -256,6 +256,23 @@ def cross_size() -> int:
 def is_homogeneous() -> bool:
     """True when all hosts have equally many ranks."""
     return _known(quick.reigen_is_homogeneous()) == 1
+
+
+#: Who asks for bits that are the same in each run.
+_determinism: Set[str] = set()
+
+
+def ask_for_determinism(who: str, on: bool) -> None:
+    """One of those who may ask for it does, or does no more; one is enough."""
+    (_determinism.add if on else _determinism.discard)(who)
+    quick.reigen_deterministic(bool(_determinism))
+
+
+def deterministic(on: bool = True) -> None:
+    """Ask for the same bits in each run of a job on the same hosts, of reductions that are
+    submitted from now on; or no longer. All ranks ask alike. REIGEN_DETERMINISTIC=1 and the
+    frameworks' own switches do the same. docs/planes.md says what it costs."""
+    ask_for_determinism('caller', bool(on))
 
 
 def version() -> str:

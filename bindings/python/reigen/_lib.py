@@ -54,6 +54,7 @@ _TENSOR = [c_int, c_void_p, c_int]  # dtype, shape, ndim
 _OPTIONS = POINTER(Options)
 _HANDLE = POINTER(c_int64)
 _PROTOTYPES = {
+    'reigen_deterministic': (c_int, [c_int]),
     'reigen_type_add': (c_int, [c_char_p, c_size_t, c_int, POINTER(c_int)]),
     'reigen_init': (c_int, [POINTER(InitOptions)]),
     'reigen_init_meeting': (c_int, [POINTER(Meeting), c_int]),

@@ -8,10 +8,10 @@ rg_observe_fn *const rg_api_observe = rg_observe;
 
 int rg_api_timeline_open(const struct rg_config *config, int rank, struct rg_error *err)
 {
-    if (!config->timeline[0])
+    if (!config->timeline.path[0])
         return 0;
-    return rg_timeline_start(config->timeline, rank, config->timeline_marks_cycles,
-                             config->timeline_all_ranks, err) < 0
+    return rg_timeline_start(config->timeline.path, rank, config->timeline.marks_cycles,
+                             config->timeline.all_ranks, err) < 0
                ? rg_error_prepend(err, "HOROVOD_TIMELINE")
                : 0;
 }
@@ -35,7 +35,7 @@ REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles)
         return rg_api_uninitialised();
     if (!path || !path[0])
         return rg_api_failf(EINVAL, "the timeline needs the path of a file");
-    if (rg_timeline_start(path, rt->team->rank, mark_cycles != 0, rt->config.timeline_all_ranks,
+    if (rg_timeline_start(path, rt->team->rank, mark_cycles != 0, rt->config.timeline.all_ranks,
                           &err) < 0)
         return rg_api_fail(&err);
     return 0;

@@ -78,6 +78,11 @@ REIGEN_API int reigen_type_add(const char *name, size_t nbytes, int parts, int *
     return rg_element_add(name, nbytes, parts, ret_dtype, &err) < 0 ? rg_api_fail(&err) : 0;
 }
 
+REIGEN_API int reigen_deterministic(int on)
+{
+    return rg_call_deterministic(on);
+}
+
 static struct rg_call one(int kind, const char *const *name, const void *const *in,
                           void *const *out, int dtype, const int64_t *const *shape,
                           const int *ndim, const struct reigen_options *options)

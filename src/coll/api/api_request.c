@@ -156,6 +156,7 @@ static int start(struct rg_progress *progress, struct reigen_request *request, c
         claim(progress, op) < 0)
         return in_use(request);
     hold(op);
+    rg_call_renew(progress, op);
     op->one.in = in;
     op->one.out = out;
     op->waits = waits;

@@ -11,7 +11,7 @@ rg_observe_fn *const rg_api_observe = NULL;
 int rg_api_timeline_open(const struct rg_config *config, int rank, struct rg_error *err)
 {
     (void) rank;
-    return config->timeline[0] ? rg_error_set(err, ENOTSUP, "HOROVOD_TIMELINE: " TEXT) : 0;
+    return config->timeline.path[0] ? rg_error_set(err, ENOTSUP, "HOROVOD_TIMELINE: " TEXT) : 0;
 }
 
 void rg_api_timeline_close(void) {}

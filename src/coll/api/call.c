@@ -14,9 +14,34 @@
 
 static const struct reigen_options default_options = REIGEN_OPTIONS_INIT;
 
+static _Atomic bool deterministic; /* asked for beside REIGEN_DETERMINISTIC */
+
 static bool reduces(int kind)
 {
     return kind == REIGEN_ALLREDUCE || kind == REIGEN_REDUCESCATTER;
+}
+
+int rg_call_deterministic(int on)
+{
+    return on < 0 ? atomic_load(&deterministic) : atomic_exchange(&deterministic, on > 0);
+}
+
+/* Ranks of one node add in their order, whatever happens. */
+static bool is_to_repeat(const struct rg_progress *progress, int kind)
+{
+    return reduces(kind) && progress->view.nnodes > 1 &&
+           (progress->config->deterministic ||
+            atomic_load_explicit(&deterministic, memory_order_relaxed));
+}
+
+void rg_call_renew(struct rg_progress *progress, struct rg_op *op)
+{
+    bool now = is_to_repeat(progress, op->kind);
+
+    if (__builtin_expect(op->sigs[0].repeats == now, 1))
+        return;
+    op->sigs[0].repeats = now;
+    op->digest = rg_signatures_digest(op->sigs, op->n);
 }
 
 /* The place of a rank of the world in the progress engine's team; -1: it is none of it. */
@@ -253,6 +278,7 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
                 struct rg_error *err)
 {
     const struct reigen_options *o = call->options ? call->options : &default_options;
+    bool repeats = is_to_repeat(progress, call->kind);
     int size = progress->team->size, r;
 
     op->element = rg_element_find(call->dtype);
@@ -268,8 +294,10 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
     op->waits = call->waits;
     for (int i = 0; r == 0 && i < call->n; i++) {
         r = fill_tensor(op, call, i, progress->team->rank, err);
-        if (r == 0)
-            fill_signature(&op->sigs[i], call, op->element, i, o, progress->process_set);
+        if (r < 0)
+            break;
+        fill_signature(&op->sigs[i], call, op->element, i, o, progress->process_set);
+        op->sigs[i].repeats = repeats;
     }
     if (r == 0 && call->kind == REIGEN_ALLTOALL)
         r = fill_splits(op, call, size, err);

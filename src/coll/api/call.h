@@ -44,6 +44,11 @@ int rg_call_record(struct rg_progress *progress, const struct rg_call *call, con
  * n. */
 int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
                    struct rg_op **ret_op, struct rg_error *err);
+/* As reigen_deterministic. */
+int rg_call_deterministic(int on);
+/* Of a persistent operation that is not in flight: have its signature say what this process asks
+ * for now. */
+void rg_call_renew(struct rg_progress *progress, struct rg_op *op);
 /* Why an operation has failed. */
 static inline const char *rg_call_cause(const struct rg_op *op)
 {

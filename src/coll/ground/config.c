@@ -62,11 +62,13 @@ static const struct knob {
     { "REIGEN_PLANES", NULL, TEXT, AT(config.planes), 0, ROOM(planes) },
     { "REIGEN_LOG_TIMESTAMP", "HOROVOD_LOG_TIMESTAMP", SWITCH, AT(config.log_time), 0, 0 },
     { "HOROVOD_LOG_HIDE_TIME", NULL, SWITCH, AT(hide_time), 0, 0 },
-    { "REIGEN_TIMELINE", "HOROVOD_TIMELINE", TEXT, AT(config.timeline), 0, ROOM(timeline) },
+    { "REIGEN_TIMELINE", "HOROVOD_TIMELINE", TEXT, AT(config.timeline.path), 0,
+      ROOM(timeline.path) },
     { "REIGEN_TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES", SWITCH,
-      AT(config.timeline_marks_cycles), 0, 0 },
+      AT(config.timeline.marks_cycles), 0, 0 },
     { "REIGEN_TIMELINE_ALL_RANKS", "HOROVOD_TIMELINE_ALL_RANKS", SWITCH,
-      AT(config.timeline_all_ranks), 0, 0 },
+      AT(config.timeline.all_ranks), 0, 0 },
+    { "REIGEN_DETERMINISTIC", NULL, SWITCH, AT(config.deterministic), 0, 0 },
     { "REIGEN_HUGE_PAGES", NULL, SWITCH, AT(config.huge_pages), 0, 0 },
     { "HOROVOD_AUTOTUNE", NULL, SWITCH, AT(config.autotune_ignored), 0, 0 },
     { "REIGEN_INSECURE", NULL, SWITCH, AT(config.insecure), 0, 0 },
@@ -215,8 +217,8 @@ static int settle(struct reading *reading, struct rg_error *err)
     /* Horovod's HIDE_TIME is the wrong way round, and unset means hidden here. */
     config->log_time = config->log_time || !reading->hide_time;
     /* Horovod wants this before it allows start_timeline, which is always allowed here. */
-    if (strcmp(config->timeline, "DYNAMIC") == 0)
-        config->timeline[0] = '\0';
+    if (strcmp(config->timeline.path, "DYNAMIC") == 0)
+        config->timeline.path[0] = '\0';
     return 0;
 }
 

@@ -22,6 +22,11 @@
  * (docs/architecture.md, "Agreement in a tree", has what was measured). */
 #define RG_TREE_DEGREE 16
 
+struct rg_config_timeline {
+    char path[4096]; /* "" when unset or "DYNAMIC" */
+    bool marks_cycles, all_ranks;
+};
+
 /* Which variables they are, the table in config.c says. */
 struct rg_config {
     uint64_t start_timeout_ms;   /* 300 s */
@@ -34,15 +39,14 @@ struct rg_config {
     int tree_degree;             /* of the leaders' tree (negotiate/tree_shape.h); 0: not set,
                                   * see rg_config_tree_degree */
     bool huge_pages;             /* asked for where large results go */
+    bool deterministic;          /* the same bits in each run, of all reductions */
     bool autotune_ignored;       /* it is asked for: nothing is tuned while a job runs */
     char planes[64];             /* names of planes, with commas; "": not set */
     int spin_us;                 /* how long a waiter stays awake; -1: chosen by cores and ranks */
     int log_level;               /* enum rg_log_level */
     bool log_time;               /* the time of day in front of records */
     bool insecure;
-    char timeline[4096];         /* a path; "" when unset or "DYNAMIC" */
-    bool timeline_marks_cycles;
-    bool timeline_all_ranks;
+    struct rg_config_timeline timeline;
     int affinity[RG_AFFINITY_MAX]; /* cores by local rank, or one for all */
     int naffinity;               /* 0: not set */
     int master_port;             /* 0: by MASTER_PORT + 1 ... + 16 */

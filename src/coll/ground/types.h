@@ -30,6 +30,14 @@ enum {
     RG_DIRECT_SHOTS_MAX = 16    /* leaders among which there are shots */
 };
 
+/* Whether and how a reduction is to give the same bits in each run, whatever it meets. */
+enum rg_repeat {
+    RG_REPEAT_NOT,
+    RG_REPEAT_SMALL,   /* at most RG_DIRECT_MAX bytes: its elements are added in an order that does
+                        * not depend on their places, so that it may go directly, or with others */
+    RG_REPEAT_BY_SIZE, /* by itself, in an order that depends on its size and the ranks alone */
+};
+
 /* What all ranks must agree on for one name. Lives in shared memory: no pointers. Of an allgather
  * and an alltoall shape[0] is this rank's own and is not compared; a barrier and a join have no
  * shape. */
@@ -39,6 +47,7 @@ struct rg_signature {
     uint8_t op;     /* enum reigen_op; allreduce and reducescatter, else 0 */
     uint8_t memory; /* enum rg_memory */
     uint8_t ndim;
+    bool repeats;   /* of a reduction between nodes: rg_signature_repeat */
     int32_t root;   /* broadcast, else 0 */
     int32_t process_set;
     int32_t group_size; /* of grouped operations, else 0 */
@@ -89,6 +98,7 @@ struct rg_coll {
     struct rg_scale scale;  /* allreduce, reduce, reducescatterv */
     /* alltoallv: elements that all members send together, equal on all; scores go by it */
     size_t total;
+    uint8_t repeat;         /* enum rg_repeat; equal on all members */
     uint8_t memory;         /* enum rg_memory, of in and out; equal on all members */
     void *stream;           /* of a device (CUDA: cudaStream_t): the operation is carried out in its
                              * order, see coll/planes/plane.h; NULL: none */

@@ -620,6 +620,7 @@ static bool fuses_with_next(struct rg_decider *decider, const struct record *rec
     /* Each rank has streams of its own, so what is in a device's memory goes by itself. */
     if (a->memory != RG_MEMORY_HOST || b->memory != RG_MEMORY_HOST || a->dtype != b->dtype ||
         a->op != b->op || a->process_set != b->process_set ||
+        !rg_signatures_repeat_together(a, b) ||
         memcmp(&a->prescale, &b->prescale, sizeof(double)) != 0 ||
         memcmp(&a->postscale, &b->postscale, sizeof(double)) != 0)
         return false;

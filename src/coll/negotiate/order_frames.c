@@ -22,8 +22,8 @@ enum {
     DECISIONS = 1024,
 };
 
-/* In a signature's dtype: the type was added. */
-enum { HAS_TYPE = 0x80 };
+/* In a signature's dtype: the type was added; and the signature's `repeats`. */
+enum { HAS_TYPE = 0x80, REPEATS = 0x40 };
 
 /* How numbers travel. */
 enum { RUNS = 0, BITS = 1 };
@@ -70,7 +70,8 @@ static double from_bits(uint64_t bits)
 static void put_signature(const struct rg_signature *sig, struct rg_buf *buf)
 {
     rg_buf_put_u8(buf, sig->kind);
-    rg_buf_put_u8(buf, sig->type[0] ? sig->dtype | HAS_TYPE : sig->dtype);
+    rg_buf_put_u8(buf, (uint8_t) (sig->dtype | (sig->type[0] ? HAS_TYPE : 0) |
+                                  (sig->repeats ? REPEATS : 0)));
     rg_buf_put_u8(buf, sig->op);
     rg_buf_put_u8(buf, sig->memory);
     rg_buf_put_u8(buf, sig->ndim);
@@ -96,7 +97,6 @@ static void get_type(struct rg_reader *reader, struct rg_signature *sig)
     const uint8_t *name;
     size_t nbytes = 0;
 
-    sig->dtype &= (uint8_t) ~HAS_TYPE;
     sig->nparts = rg_reader_u32(reader);
     name = rg_reader_span(reader, REIGEN_TYPE_NAME_MAX, &nbytes);
     if (name && nbytes)
@@ -107,8 +107,12 @@ static void get_type(struct rg_reader *reader, struct rg_signature *sig)
 
 static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
 {
+    uint8_t bits;
+
     sig->kind = rg_reader_u8(reader);
-    sig->dtype = rg_reader_u8(reader);
+    bits = rg_reader_u8(reader);
+    sig->dtype = bits & (uint8_t) ~(HAS_TYPE | REPEATS);
+    sig->repeats = bits & REPEATS;
     sig->op = rg_reader_u8(reader);
     sig->memory = rg_reader_u8(reader);
     sig->ndim = rg_reader_u8(reader);
@@ -117,7 +121,7 @@ static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
     sig->group_size = (int32_t) rg_reader_u32(reader);
     sig->prescale = from_bits(rg_reader_u64(reader));
     sig->postscale = from_bits(rg_reader_u64(reader));
-    if (sig->dtype & HAS_TYPE)
+    if (bits & HAS_TYPE)
         get_type(reader, sig);
     for (int i = 0; i < sig->ndim && i < REIGEN_NDIM_MAX; i++)
         sig->shape[i] = (int64_t) rg_reader_u64(reader);

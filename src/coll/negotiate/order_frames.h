@@ -5,11 +5,11 @@
  * name (u32 length, bytes), signature, text (u32 length, bytes), numbers, decisions. Integers are
  * little-endian. A signature is u8 kind, dtype, op, memory, ndim; u32 root, process set, group
  * size; the bits of two float64 (prescale, postscale); of a type that was added, which dtype says
- * by its highest bit, u32 parts and its name; ndim x u64 dimensions; of a group also u64
- * elements of all members and u64 digest of their shapes. Numbers are, whichever is shorter, u8 0,
- * u32 count of runs and of each u32 first, u32 length; or u8 1 and a bit vector: u32 the number of
- * bit 0, u32 length in bytes, bytes, the lowest bit first. Decisions are u32 count of runs and of
- * each u32 first id, u32 length, u32 seq, u8 flags.
+ * by its highest bit (the next one: bits are to repeat), u32 parts and its name; ndim x u64
+ * dimensions; of a group also u64 elements of all members and u64 digest of their shapes. Numbers
+ * are, whichever is shorter, u8 0, u32 count of runs and of each u32 first, u32 length; or u8 1 and
+ * a bit vector: u32 the number of bit 0, u32 length in bytes, bytes, the lowest bit first.
+ * Decisions are u32 count of runs and of each u32 first id, u32 length, u32 seq, u8 flags.
  *
  * Up the tree each frame says which node it speaks of, and leaders between pass it on as it is.
  * Down the tree all frames are for all.

@@ -155,6 +155,12 @@ static int compare(const struct rg_signature *a, int rank_a, const struct rg_sig
     r = compare_factors(a, rank_a, b, rank_b, err);
     if (r < 0)
         return r;
+    if (a->repeats != b->repeats)
+        return rg_error_set(err, EINVAL,
+                    "Mismatched determinism: One rank asked for the same bits in each run "
+                    "(REIGEN_DETERMINISTIC, or the framework's own switch), but another rank did "
+                    "not. (rank %d: %s, rank %d: %s)",
+                    rank_a, a->repeats ? "asked" : "not", rank_b, b->repeats ? "asked" : "not");
     if (a->root != b->root)
         return rg_error_set(err, EINVAL,
                     "Mismatched %s root ranks: One rank specified root rank %d, but another rank "
@@ -228,6 +234,21 @@ uint64_t rg_signature_nbytes(const struct rg_signature *sig)
     for (int i = 0; i < sig->ndim; i++)
         bad = bad || __builtin_mul_overflow(nbytes, (uint64_t) sig->shape[i], &nbytes);
     return bad ? UINT64_MAX : nbytes;
+}
+
+enum rg_repeat rg_signature_repeat(const struct rg_signature *sig)
+{
+    if (!sig->repeats)
+        return RG_REPEAT_NOT;
+    return rg_signature_nbytes(sig) <= RG_DIRECT_MAX ? RG_REPEAT_SMALL : RG_REPEAT_BY_SIZE;
+}
+
+bool rg_signatures_repeat_together(const struct rg_signature *a, const struct rg_signature *b)
+{
+    if (!a->repeats && !b->repeats)
+        return true;
+    return rg_signature_repeat(a) == RG_REPEAT_SMALL && rg_signature_repeat(b) == RG_REPEAT_SMALL &&
+           a->op != REIGEN_ADASUM;
 }
 
 bool rg_signature_is_direct(const struct rg_signature *sig)

@@ -19,9 +19,9 @@
 /* 0 when a (of rank_a) and b (of rank_b) agree in everything that their kind compares; else -EINVAL
  * with the sentence and both values by rank. name is the operation's name and goes in front
  * ("allreduce.grad: Mismatched ..."); NULL or "" leaves it out. The first difference of this order
- * is told: kind, type, reduction, factors, root, process set, group, shape. Of an allgather and an
- * alltoall dimension 0 is free; a barrier and a join compare only the kind and the process set. The
- * factors compare bit by bit, so that a NaN agrees with itself. */
+ * is told: kind, type, reduction, factors, bits that repeat, root, process set, group, shape. Of an
+ * allgather and an alltoall dimension 0 is free; a barrier and a join compare only the kind and the
+ * process set. The factors compare bit by bit, so that a NaN agrees with itself. */
 int rg_signature_compare(const char *name, const struct rg_signature *a, int rank_a,
                          const struct rg_signature *b, int rank_b, struct rg_error *err);
 
@@ -36,6 +36,11 @@ const char *rg_join_refusal(int kind);
 uint64_t rg_signature_nbytes(const struct rg_signature *sig);
 /* How an allreduce of this signature is scaled among so many ranks. */
 struct rg_scale rg_signature_scale(const struct rg_signature *sig, int size);
+/* How a reduction of this signature is to repeat its bits, by the bytes of all members of a
+ * group. */
+enum rg_repeat rg_signature_repeat(const struct rg_signature *sig);
+/* Whether two allreduces that are ready together may be carried out as one, as far as this goes. */
+bool rg_signatures_repeat_together(const struct rg_signature *a, const struct rg_signature *b);
 /* Whether several nodes may carry such an operation out directly, without agreeing on each use
  * (negotiate/order.h): allreduces in host memory of at most RG_DIRECT_MAX bytes, and barriers. */
 bool rg_signature_is_direct(const struct rg_signature *sig);

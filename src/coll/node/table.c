@@ -33,7 +33,7 @@ uint64_t rg_signatures_digest(const struct rg_signature *sigs, int n)
 {
     const struct rg_signature *s = sigs;
     uint64_t small = (uint32_t) s->kind | (uint32_t) s->dtype << 8 | (uint32_t) s->op << 16 |
-                     (uint32_t) s->memory << 24;
+                     (uint32_t) s->memory << 24 | (uint32_t) s->repeats << 31;
     uint64_t h = mix((uint64_t) n, small | (uint64_t) (uint32_t) s->root << 32);
 
     h = mix(h, (uint64_t) (uint32_t) s->process_set << 32 | (uint32_t) s->group_size);

@@ -203,6 +203,7 @@ static int post(struct rg_adasum *adasum, enum phase phase, struct rg_coll coll)
 
     coll.scale = (struct rg_scale){ 1.0, 1.0, 1 };
     coll.op = REIGEN_SUM;
+    coll.repeat = adasum->colls[0].repeat;
     adasum->phase = phase;
     r = rg_exec_post(adasum->exec, &coll);
     return r < 0 ? r : 1;

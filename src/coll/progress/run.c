@@ -275,6 +275,7 @@ static int collect(struct rg_progress *progress)
         for (int t = 0; t < tensors_of(progress, i); t++, k++) {
             run->colls[k] = op ? coll_of(op, &op->tensors[t], RG_COLL_ALLREDUCE)
                                : zeros_of(progress, entry, t);
+            run->colls[k].repeat = (uint8_t) rg_signature_repeat(&entry->sig);
             run->ncount += run->colls[k].count;
             prepare_out(progress, &run->colls[k],
                         run->colls[k].count * rg_dtype_nbytes(run->colls[k].dtype));
@@ -515,8 +516,10 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
 {
     struct rg_run *run = progress->run;
     int64_t rows = t->shape[0], size = progress->team->size, mine = 0;
+    const struct rg_signature *sig = &progress->view.entries[run->items[0].id].sig;
     struct rg_coll coll = coll_of(op, t, RG_COLL_REDUCESCATTERV);
 
+    coll.repeat = sig->repeats ? RG_REPEAT_BY_SIZE : RG_REPEAT_NOT;
     for (int64_t i = 0; i < size; i++) {
         int64_t part = rows / size + (i < rows % size);
 

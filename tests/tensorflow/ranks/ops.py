@@ -10,6 +10,8 @@ import tensorflow as tf
 import horovod.tensorflow as hvd
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import mpi_ops as ops
+from reigen import _core
+from tensorflow.python.framework import config as tf_config
 
 # Fewer threads than collectives in flight.
 tf.config.threading.set_inter_op_parallelism_threads(2)
@@ -272,6 +274,15 @@ def check_join(r, n):
     same(ops._allreduce(tf.ones([4])), [n] * 4)
 
 
+def check_op_determinism_is_told_to_the_runtime(r, n):
+    tf.config.experimental.enable_op_determinism()
+    same(ops._allreduce(tf.ones([3])), [n] * 3)
+    assert _core._determinism == {'tensorflow'}
+    tf_config.disable_op_determinism()
+    same(tf.function(ops._allreduce)(tf.ones([3])), [n] * 3)
+    assert not _core._determinism
+
+
 def check_sets(r, n):
     """n >= 3: two sets that overlap."""
     some, all_but = ProcessSet([0, n - 1]), ProcessSet(list(range(1, n)))
@@ -338,7 +349,8 @@ def main():
     hvd.init(process_sets='dynamic')
     r, n = hvd.rank(), hvd.size()
     for check in (check_types, check_shapes, check_reductions, check_buffers, check_gradients,
-                  check_sessions, check_order, check_errors, check_join):
+                  check_sessions, check_order, check_errors, check_join,
+                  check_op_determinism_is_told_to_the_runtime):
         check(r, n)
     if n >= 3:
         check_sets(r, n)

@@ -19,6 +19,7 @@ from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun, num_rank_is_power_2
 from horovod.tensorflow import _library
+from reigen import _core
 from reigen._operations import set_id
 
 MPI_LIB = _library.load()
@@ -73,6 +74,23 @@ def _factors(prescale: float, postscale: float) -> tuple:
     return ('prescale_factor', prescale, 'postscale_factor', postscale, 'factors', exact)
 
 
+try:
+    # tf.config.experimental.enable_op_determinism()
+    from tensorflow.python.framework.config import is_op_determinism_enabled as _asks
+except ImportError:
+    def _asks() -> bool:
+        return False
+
+#: What the runtime was told of it.
+_told = False
+
+
+def _tell() -> None:
+    global _told
+    _told = _asks()
+    _core.ask_for_determinism('tensorflow', _told)
+
+
 def _run(kind: str, name: Optional[str], ignore_name_scope: bool, process_set: Any, tensors: Any,
          inputs: tuple, attrs: tuple = ()) -> Any:
     """Execute the operation Horovod<kind>, or add it to the graph; its outputs.
@@ -80,6 +98,8 @@ def _run(kind: str, name: Optional[str], ignore_name_scope: bool, process_set: A
     tensors: one, or the list of a group; inputs: what comes behind; attrs: names and values. Raises
     NotImplementedError where XLA compiles, which has no such operations.
     """
+    if _asks() is not _told:
+        _tell()
     if process_set is not global_process_set:
         attrs += ('process_set_id', set_id(process_set))
     if tf.executing_eagerly():

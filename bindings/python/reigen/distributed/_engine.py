@@ -18,7 +18,7 @@ from reigen._lib import Options, lib, quick
 from reigen._observe import diagnose
 from reigen.distributed import _work
 from reigen.distributed._work import failure
-from reigen.torch import _cores, _device
+from reigen.torch import _cores, _device, _switch
 from reigen.torch._device import HOST
 
 #: Names that the operations of a kind take turns at; a power of two.
@@ -57,6 +57,8 @@ class Engine:
             keep: Any) -> None:
         """An allreduce or broadcast of count elements, and wait. how: (reduction, prescale), or a
         broadcast's root, a place in the group. keep: what the memory is."""
+        if _switch.asks() is not _switch.told:
+            _switch.tell()
         key = (next(self._turns[kind]) & (RING - 1), kind, code, count, how)
         request = self._requests.get(key) or self._create(key)
         try:
@@ -187,6 +189,8 @@ class Engine:
         return self._submit(ALLTOALL, turn, call, handle, index)
 
     def _submit(self, kind: int, turn: int, call: Any, handle: ctypes.c_int64, index: int) -> int:
+        if _switch.asks() is not _switch.told:
+            _switch.tell()
         if _work._orphans or _stuck:
             _work.sweep()
             _sweep_stuck()

@@ -14,7 +14,7 @@ import torch
 
 from reigen import _core, _handles, _lib
 from reigen._core import AGAIN, EXISTS, SLICE_MS
-from reigen.torch import _device, _tensor
+from reigen.torch import _device, _switch, _tensor
 
 #: Names that operations without a name take turns at; a power of two.
 RING = 128
@@ -28,6 +28,7 @@ _table = _handles.table
 _numbers = _handles.numbers
 _deferred = _handles.deferred
 _empty_like = torch.empty_like
+_asks = _switch.asks
 #: In the key of a request that the fast path does not find.
 _MARKS = 'marks'
 
@@ -295,6 +296,8 @@ def _retire_turn(slot) -> None:
 def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str], op: int,
               prescale: float, postscale: float, process_set: int = 0) -> torch.Tensor:
     """Reduce over all ranks and wait. out: where to (may be tensor itself), None: a new tensor."""
+    if _asks() is not _switch.told:
+        _switch.tell()
     try:
         key: Any = (_turn(process_set) if name is None else
                     name if name.__class__ is str else str(name),
@@ -341,6 +344,8 @@ def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
 def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str],
                     op: int, prescale: float, postscale: float, process_set: int = 0) -> int:
     """As allreduce, but gives a handle at once."""
+    if _asks() is not _switch.told:
+        _switch.tell()
     try:
         key: Any = (_turn(process_set) if name is None else
                     name if name.__class__ is str else str(name),

@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 
 from reigen import _handles, _lib
-from reigen.torch import _device, _operations, _tensor
+from reigen.torch import _device, _operations, _switch, _tensor
 
 _grouped = _lib.lib.reigen_grouped_async
 _wait_all = _lib.lib.reigen_wait_all
@@ -37,6 +37,8 @@ class Bucket:
 
     def start(self, tensors: List[torch.Tensor]) -> int:
         """Submit, and give a handle for synchronize(). The tensors are kept until then."""
+        if _switch.asks() is not _switch.told:
+            _switch.tell()
         started = _Started(self, tensors)
         if started.device == _device.HOST:
             return _handles.submit(started)

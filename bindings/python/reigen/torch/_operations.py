@@ -10,7 +10,7 @@ from reigen import _core, _handles, _lib, _operations
 from reigen._core import EXISTS
 from reigen._handles import ALLGATHER, ALLREDUCE, REDUCESCATTER
 from reigen._operations import Group, Parts, Source, set_size
-from reigen.torch import _device, _tensor
+from reigen.torch import _device, _switch, _tensor
 
 #: Names that groups without a name take turns at.
 GROUP_RING = 16
@@ -97,6 +97,8 @@ def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str]
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, prescale: float,
                         postscale: float, process_set: int = 0) -> int:
     """Reduce, and keep this rank's part of the first dimension."""
+    if _switch.asks() is not _switch.told:
+        _switch.tell()
     source = _tensor.row_major(tensor)
     address, code, device = _tensor.describe(source)
     return _operations.reducescatter(
@@ -228,6 +230,8 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
     """Submit all or nothing. outs: where allreduces go; None for kinds whose result C allocates."""
     if not tensors:
         raise ValueError('A group needs at least one tensor.')
+    if _switch.asks() is not _switch.told:
+        _switch.tell()
     dense = _all_dense(tensors) and (
         outs is None or outs is tensors
         or all([out.is_cpu and _plain(out) for out in outs]))

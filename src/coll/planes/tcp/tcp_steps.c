@@ -508,7 +508,7 @@ int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *colls, int ncoll
     op->scale_at_end = false;
     op->send_step = NULL;
     op->recv_step = NULL;
-    choice = rg_tcp_way_choose(way, coll->kind, op->total);
+    choice = rg_tcp_way_choose(way, coll->kind, op->total, (enum rg_repeat) coll->repeat);
     op->algorithm = choice.algorithm;
     op->chunk_nbytes = choice.chunk_nbytes;
     set_chunks(op);

@@ -105,7 +105,7 @@ void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *opti
 {
     int n = options->group.nmembers, nnodes = options->team->nnodes;
 
-    *way = (struct rg_tcp_way){ .model = options->config->model,
+    *way = (struct rg_tcp_way){ .model = options->config->model, .first = options->config->model,
                                 .scope = options->group.scope,
                                 .given = options->config->model_given,
                                 .knows_rate = options->config->model_given };
@@ -125,18 +125,29 @@ void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *opti
     way->job_ranks_per_host = (options->team->size + nnodes - 1) / nnodes;
 }
 
+/* An allreduce whose elements must be added alike wherever they stand, as they may stand elsewhere
+ * in the next run, and may have gone directly before. */
+static enum rg_algorithm wanted(const struct rg_tcp_way *way, enum rg_coll_kind kind,
+                                enum rg_repeat repeat)
+{
+    return repeat == RG_REPEAT_SMALL && kind == RG_COLL_ALLREDUCE ? RG_ALGORITHM_DOUBLING
+                                                                 : way->wanted[kind];
+}
+
 struct rg_model_choice rg_tcp_way_choose(struct rg_tcp_way *way, enum rg_coll_kind kind,
-                                         size_t nbytes)
+                                         size_t nbytes, enum rg_repeat repeat)
 {
     const struct rg_model_task task = { (enum rg_model_kind) kind, way->nhosts,
                                         way->ranks_per_host, nbytes };
 
+    const struct rg_model *model = repeat == RG_REPEAT_NOT ? &way->model : &way->first;
     uint64_t hash = ((uint64_t) nbytes + (uint64_t) kind) * UINT64_C(0x9e3779b97f4a7c15);
     struct rg_tcp_known *known = &way->known[(hash >> 32) % RG_TCP_NKNOWN];
 
-    if (!known->known || known->kind != kind || known->nbytes != nbytes)
+    if (!known->known || known->kind != kind || known->nbytes != nbytes || known->repeat != repeat)
         *known = (struct rg_tcp_known){
-            true, kind, nbytes, rg_model_choose(&way->model, &task, way->wanted[kind]) };
+            true, kind, repeat, nbytes,
+            rg_model_choose(model, &task, wanted(way, kind, repeat)) };
     return known->choice;
 }
 
@@ -339,7 +350,7 @@ void rg_tcp_way_print(struct rg_tcp_way *way, struct rg_buf *text)
             continue;
         for (size_t i = 0; i < rg_array_len(sizes); i++) {
             struct rg_model_choice choice =
-                rg_tcp_way_choose(way, (enum rg_coll_kind) kind, sizes[i]);
+                rg_tcp_way_choose(way, (enum rg_coll_kind) kind, sizes[i], RG_REPEAT_NOT);
 
             rg_buf_printf(text, "%-14s %10zu  %-10s %9u %9llu us%s\n",
                           rg_model_kind_name((enum rg_model_kind) kind), sizes[i],

@@ -39,7 +39,7 @@ enum rg_tcp_fact {
 enum { RG_TCP_NKNOWN = 64, RG_TCP_SOCKETS_MAX = RG_SOCKETS_PER_PAIR_MAX };
 
 struct rg_tcp_way {
-    struct rg_model model;                   /* as all members know it */
+    struct rg_model model, first;            /* as all members know it, and did at first */
     enum rg_algorithm wanted[RG_MODEL_NKINDS];
     int nhosts, ranks_per_host;              /* of the members */
     int job_ranks_per_host;
@@ -60,6 +60,7 @@ struct rg_tcp_way {
     struct rg_tcp_known {
         bool known;
         enum rg_coll_kind kind;
+        enum rg_repeat repeat;
         size_t nbytes;
         struct rg_model_choice choice;
     } known[RG_TCP_NKNOWN];                  /* operations repeat; by a hash */
@@ -71,8 +72,10 @@ int rg_tcp_way_offer(const struct rg_config *config, int rank, int size, bool al
                      struct rg_buf *offer, struct rg_error *err);
 int rg_tcp_way_agree(const struct rg_plane_options *options, struct rg_error *err);
 void rg_tcp_way_init(struct rg_tcp_way *way, const struct rg_plane_options *options);
+/* repeat: of a reduction; by what was assumed or given at first, and small ones by doubling, which
+ * adds all elements alike. */
 struct rg_model_choice rg_tcp_way_choose(struct rg_tcp_way *way, enum rg_coll_kind kind,
-                                         size_t nbytes);
+                                         size_t nbytes, enum rg_repeat repeat);
 /* Count an operation. Whether a survey comes before it. */
 bool rg_tcp_way_due(struct rg_tcp_way *way);
 /* How many sockets a pair should have, which has nsockets now, where data came at this rate (bytes
