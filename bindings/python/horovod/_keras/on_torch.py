@@ -9,6 +9,7 @@ import horovod.torch as hvd
 from horovod._keras.optimizer import batch_counter
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
+from reigen.torch import _untraced
 
 Average = hvd.Average
 size, rank = hvd.size, hvd.rank
@@ -196,3 +197,6 @@ def average_metrics(values: Dict[str, float], name: str) -> Dict[str, float]:
 
 #: The module with run() and KerasState of this framework.
 ELASTIC = 'horovod._keras.elastic_torch'
+
+
+_untraced.hide('horovod')

@@ -35,6 +35,7 @@ from horovod.torch.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allg
                                    synchronize)
 from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
+from reigen.torch import _untraced
 
 __all__ = [name for name in dir() if not name.startswith('_')]
 
@@ -47,3 +48,6 @@ for _name, _value in vars(autograd).items():
 def _check_has_gpu() -> bool:
     import torch
     return torch.cuda.is_available()
+
+
+_untraced.hide('horovod')

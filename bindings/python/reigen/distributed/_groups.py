@@ -20,6 +20,7 @@ from reigen.distributed import _world
 from reigen.distributed._collectives import Collectives
 from reigen.distributed._engine import Engine
 from reigen.distributed._work import Many
+from reigen.torch import _untraced
 
 _DEVICES = torch.device('cpu'), torch.device('cuda')
 _count = itertools.count()
@@ -204,3 +205,6 @@ def create(options: Any, backend_options: Any = None) -> Any:
         raise RuntimeError('"cpu:reigen" beside another backend needs PyTorch 2.14 or newer; this '
                            f'is PyTorch {torch.__version__}. Give init_process_group "reigen".')
     return _backend_class()(options)
+
+
+_untraced.hide('reigen.distributed')

@@ -16,7 +16,7 @@ from reigen._core import Average, Sum
 from reigen._handles import poll, synchronize
 from reigen._operations import join as join_async
 from reigen._operations import set_id
-from reigen.torch import _allreduce, _device, _operations
+from reigen.torch import _allreduce, _device, _operations, _untraced
 from reigen.torch._operations import (allgather_async, alltoall_async, barrier_async,
                                       broadcast_async)
 from reigen.torch._tensor import like
@@ -121,3 +121,6 @@ def join(device: int = -1) -> int:
     if device >= 0:
         _device.suggest(device)
     return synchronize(join_async())
+
+
+_untraced.hide('reigen')
