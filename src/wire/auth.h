@@ -67,8 +67,8 @@ size_t rg_auth_wanted(const struct rg_auth *auth);
 
 /* Take the peer's next message, nbytes of it, and get what to write now (perhaps nothing).
  * 0; -EACCES when the peer does not know the key or has another label in mind; -EPROTO when nbytes
- * is not what is wanted. The object is wiped after a failure; close the socket, but write what there
- * is first (*ret_nbytes is then 0, or that of a refusal, whose loss harms nobody). */
+ * is not what is wanted. The object is wiped after a failure; close the socket, but first write
+ * what there is: *ret_nbytes is then 0, or that of a refusal, whose loss harms nobody. */
 int rg_auth_receive(struct rg_auth *auth, const void *message, size_t nbytes,
                     uint8_t *ret_message, size_t *ret_nbytes);
 

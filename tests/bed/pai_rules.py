@@ -228,9 +228,13 @@ def protocol(version):
             'shmMB': NUMBER, 'infiniband': {'type': 'boolean'}}},
         'resourcePerInstance': closed({
             'cpu': NUMBER, 'memoryMB': NUMBER, 'gpu': NUMBER,
-            'ports': {'type': 'object', 'minProperties': 1, 'values': NUMBER}},
+            'ports': {'type': 'object', 'minProperties': 1, 'names': ROLE_NAME,
+                      'values': NUMBER}},
             ['cpu', 'memoryMB', 'gpu']),
         'commands': TEXTS}, ['dockerImage', 'resourcePerInstance', 'commands'])
+    if version == 'v0.14':
+        role['properties']['completion']['properties'].update(
+            minFailedTaskCount=ANY, minSucceededTaskCount=ANY)
     if version == 'v1.8':
         role['properties']['prerequisites'] = {'type': 'array', 'items': TEXT}
     hooks = {'type': 'object', 'values': closed({'preCommands': TEXTS, 'postCommands': TEXTS})}

@@ -138,6 +138,15 @@ WRONG_V2 = [
     (RESOURCE + 'memoryMB', GONE, 'required'), (RESOURCE + 'gpu', GONE, 'required'),
     (RESOURCE + 'cpu', '2', INTEGER), (RESOURCE + 'memory', 1, 'does not know'),
     (RESOURCE + 'ports', {}, 'at least one'), (RESOURCE + 'ports.web', 'x', INTEGER),
+    (RESOURCE + 'ports.a-b', 1, '[a-zA-Z_][a-zA-Z0-9_]*'),
+    (RESOURCE + 'ports.1st', 1, '[a-zA-Z_][a-zA-Z0-9_]*'),
+    (RESOURCE + 'ports.x~y', 1, '[a-zA-Z_][a-zA-Z0-9_]*'),
+    ('version', [1], 'a text or a number'), ('version', True, 'a text or a number'),
+    ('version', None, 'a text or a number'), ('prerequisites.0.version', {}, 'a text or a number'),
+    ('prerequisites.0.require', ['x'], 'a dockerimage has none'),
+    ('prerequisites.0.plugin', 'x', 'a dockerimage has none'),
+    ('deployments', [], 'at least one'), (MASTER + 'instances', 10001, 'which is 10000'),
+    ('taskRoles.' + 'r' * 64, 'COPY', 'at most 63'),
     (MASTER + 'commands', GONE, 'required'), (MASTER + 'commands', [], 'at least one'),
     (MASTER + 'commands', 'ls', 'a list'), (MASTER + 'commands.0', 1, 'a text'),
     (MASTER + 'commands.0', 'a <% $parameters.rat %>', 'names nothing'),
@@ -223,7 +232,15 @@ def test_a_job_that_is_right_has_no_errors(pai):
     (2, 'taskRoles.master.commands', ['sleep 9', 'ls'], 'waits blindly'),
     (2, 'taskRoles.master.completion.minFailedInstances', 2, 'never fails'),
     (2, 'taskRoles.psServer', 'COPY', 'shortens it'),
-    (2, 'deployments.0.taskRoles.other', {}, 'no role of this name')])
+    (2, 'deployments.0.taskRoles.other', {}, 'no role of this name'),
+    (1, 'jobEnvs.BIG', 2 ** 70, 'makes it 1.1805916207174113e+21'),
+    (1, 'jobEnvs.ODD', 2 ** 53 + 1, 'makes it 9007199254740992'),
+    (2, 'parameters.BIG', -10 ** 20 - 1, 'makes it -100000000000000000000'),
+    (2, 'taskRoles.master.completion.minSucceededTaskCount', 1, 'does nothing'),
+    (2, 'taskRoles.master.completion.minFailedTaskCount', 1, 'does nothing'),
+    (2, 'taskRoles.master.taskRetryCount', -1, 'at least 0'),
+    (2, 'taskRoles.master.resourcePerInstance.ports.web', 0, 'at least 1'),
+    (2, 'taskRoles.master.commands', ['echo "#" # one', 'ls'], 'joins commands into one line')])
 def test_what_the_server_takes_and_is_a_trap_is_warned_of(pai, version, path, value, rule):
     job, _ = of_case(EXAMPLE if version == 1 else V2, (path, value))
     said = [f for f in findings(pai, job, version=version) if f['severity'] == 'warning']
@@ -531,15 +548,17 @@ def test_all_that_v2_cannot_say_is_told_and_the_rest_comes_back(pai):
                gpuType='K80', retryCount=-2, killAllOnCompletedTaskNumber=1, extras={'note': [1]})
     job['taskRoles'][0].update(name='ps_server', portList=[
         {'label': 'web', 'beginAt': 8080, 'portNumber': 2}], minSucceededTaskCount=None)
-    job['taskRoles'][1].update(name='psServer', command='wait-for ps_server-0')
+    job['taskRoles'][1].update(name='psServer', command='wait-for ps_server-0 ps_server')
     there, said = convert(pai, job, 'v2')
     for word in ('name: a.b becomes a-b', 'authFile: left out', 'dataDir: left out', 'codeDir: ',
                  'outputDir: left out', 'gpuType: left out', 'retryCount: -2 becomes 0',
                  'killAllOnCompletedTaskNumber: left out', 'the role ps_server becomes psserver',
                  'the role psServer becomes psserver2', 'a command of psServer has ps_server in it',
+                 'a command of psServer: names of hosts and variables in it follow',
                  'taskRoles[0].portList[0].beginAt: left out'):
         assert word in said, (word, said)
     assert list(there['taskRoles']) == ['psserver', 'psserver2']
+    assert there['taskRoles']['psserver2']['commands'] == ['wait-for psserver-0 ps_server']
     assert there['taskRoles']['psserver']['resourcePerInstance']['ports'] == {'web': 2}
     assert not [f for f in findings(pai, there, version=2) if f['severity'] == 'error']
     assert there['extras']['note'] == [1]
@@ -554,7 +573,8 @@ def test_all_that_v1_cannot_say_is_told_and_templates_are_filled_in(pai):
     job['taskRoles']['worker'].update(taskRetryCount=2, extraContainerOptions={
         'infiniband': True, 'gpuDirect': 1})
     job['taskRoles']['master']['commands'] += [
-        '# all', 'if a; then b; fi', 'ls &', 'mpirun \\\n  x']
+        '# all', 'if a; then b; fi', 'ls &', 'mpirun \\\n  x',
+        "echo '#' a#b ${#x} # it's the end"]
     job.update(contributor='me', extras={
         'a-b': 1, 'gangAllocation': False,
         'com.microsoft.pai.runtimeplugin': [{'plugin': 'tensorboard'}]})
@@ -568,21 +588,121 @@ def test_all_that_v1_cannot_say_is_told_and_templates_are_filled_in(pai):
                  'parameters.rate: left out', 'with ; between them'):
         assert word in said, (word, said)
     assert there['taskRoles'][0]['command'] == (
-        'date; python train.py --rate 0.5 /two; if a; then b; fi; ls & mpirun   x')
+        'date; python train.py --rate 0.5 /two; if a; then b; fi; ls & mpirun   x; '
+        "echo '#' a#b ${#x}")
     assert (there['image'], there['virtualCluster']) == ('train:1', 'default')
     assert there['retryCount'] == 1
     assert there['taskRoles'][1]['shmMB'] == 512 and there['jobEnvs'] == {'paiAzRDMA': True}
     assert [f['severity'] for f in findings(pai, there)] == []
 
 
+#: A command with a role ps_server, whose port is 1st, and what becomes of it.
+RENAMED = [
+    ('ssh ps_server-0 ls', 'ssh psserver-0 ls'),
+    ('echo $PAI_TASK_ROLE_ps_server_HOST_LIST', 'echo $PAI_TASK_ROLE_psserver_HOST_LIST'),
+    ('echo ${PAI_HOST_IP_ps_server_0}', 'echo ${PAI_HOST_IP_psserver_0}'),
+    ('for i in 0 1; do ssh ps_server-$i; done', 'for i in 0 1; do ssh psserver-$i; done'),
+    ('mpirun -H ps_server-0,ps_server-{1,2}', 'mpirun -H psserver-0,psserver-{1,2}'),
+    ('echo $PAI_TASK_ROLE_TASK_COUNT_ps_server', 'echo $PAI_TASK_ROLE_TASK_COUNT_psserver'),
+    ('echo $PAI_PORT_LIST_ps_server_0_1st', 'echo $PAI_PORT_LIST_psserver_0__1st'),
+    ('eval echo \\$PAI_ps_server_${i}_1st_PORT', 'eval echo \\$PAI_psserver_${i}__1st_PORT'),
+    ('echo $PAI_CONTAINER_HOST_1st_PORT_LIST', 'echo $PAI_CONTAINER_HOST__1st_PORT_LIST'),
+    ('echo $PAI_RESOURCE_ps_server', 'echo $PAI_RESOURCE_psserver'),
+    ('echo ps_server my_ps_server-0 $PAI_RESOURCE_ps_server_x', None),
+    ('python ps_server.py --ps_server-port 1', None)]
+
+
+@pytest.mark.parametrize('command, wanted', RENAMED)
+def test_hosts_and_variables_follow_the_names_of_roles_and_ports(pai, command, wanted):
+    job = changed(EXAMPLE, 'taskRoles.1.command', command)
+    job['taskRoles'][0].update(name='ps_server', portList=[{'label': '1st'}])
+    there, said = convert(pai, job, 'v2')
+    assert there['taskRoles']['worker']['commands'] == [wanted or command], said
+    assert ('follow those of roles' in said) == bool(wanted)
+    assert ('ps_server in it, and stays so: look' in said) == (not wanted)
+
+
+@pytest.mark.parametrize('label, wanted', [
+    ('a.b', 'a_b'), ('1st', '_1st'), ('x~y', 'x_y'), ('a_b', 'a_b'), ('web', 'web')])
+def test_ports_get_names_that_v2_takes(pai, label, wanted):
+    job = changed(EXAMPLE, 'taskRoles.0.portList', [{'label': label}])
+    there, said = convert(pai, job, 'v2')
+    assert there['taskRoles']['master']['resourcePerInstance']['ports'] == {wanted: 1}
+    assert (f'the port {label} of master becomes {wanted}' in said) == (label != wanted)
+    assert not [f for f in findings(pai, there, version=2) if f['severity'] == 'error']
+    assert convert(pai, job, 'v1', version=1)[0]['taskRoles'][0]['portList'][0]['label'] == label
+
+
+def test_two_ports_do_not_become_one(pai):
+    job = changed(EXAMPLE, 'taskRoles.0.portList', [{'label': x} for x in ('a.b', 'a~b', 'a_b')])
+    there, _ = convert(pai, job, 'v2')
+    assert list(there['taskRoles']['master']['resourcePerInstance']['ports']) == [
+        'a_b_', 'a_b__', 'a_b']
+    bad = changed(V2, 'taskRoles.master.resourcePerInstance.ports', {'a-b': 2})
+    for to in ('v1', 'v2'):
+        assert 'a-b of master becomes a_b' in convert(pai, bad, to, version=2)[1]
+
+
+def test_v1s_counts_in_v2s_completion_are_dropped(pai):
+    job = changed(V2, 'taskRoles.master.completion.minSucceededTaskCount', 1)
+    assert pai('check', job, version=2).returncode == 0
+    for to, version in (('v1', 2), ('v2', 2)):
+        there, said = convert(pai, job, to, version=version)
+        assert 'completion.minSucceededTaskCount: left out' in said
+        assert to == 'v1' or there['taskRoles']['master']['completion'] == {
+            'minFailedInstances': 1, 'minSucceededInstances': 1}
+
+
+COMMENTED = '''// by hand
+{
+  "jobName": "commented", // the name
+  /* "image": "old", {
+   */ "image": "host/a//b:1", /**/
+  "taskRoles": [{"name": "main", "command": "echo \\"// /* \\" http://one/*"}] // "end
+}
+'''
+
+
+def test_comments_in_json_are_read_as_the_web_portal_reads_them(pai, reigen, tmp_path):
+    found, = findings(pai, COMMENTED)
+    assert (found['severity'], found['line'], found['column']) == ('warning', 1, 1), found
+    assert found['converting_repairs'] and 'comments' in found['what']
+    for to in ('v1', 'v2'):
+        there, said = convert(pai, COMMENTED, to, version=1)
+        assert 'comments are left out' in said
+        assert commands(there) == ['echo "// /* " http://one/*']
+    done = reigen('run', '--config', 'job', '--image', 'none', '--dry-run', cwd=tmp_path)
+    assert done.returncode == 0 and 'main-0' in done.stdout, done
+    # What is broken has its own place still.
+    wrong = pai('check', COMMENTED.replace('"image": "host', 'image": "host'))
+    assert wrong.returncode == 2 and 'job:5:' in wrong.stdout, wrong
+    assert pai('check', COMMENTED.replace('commented', 'a b')).stdout.count('job:3:14: error') == 1
+    # In YAML two slashes are none.
+    flow = ('{protocolVersion: 2, name: a, type: job, prerequisites: [{name: i, type: dockerimage, '
+            'uri: http://h//x}], taskRoles: {m: {dockerImage: i, commands: [ls], '
+            'resourcePerInstance: {cpu: 1, gpu: 0, memoryMB: 9}}}}')
+    assert findings(pai, flow) == []
+
+
+def test_numbers_are_javascripts(pai):
+    job = {**EXAMPLE, 'jobEnvs': {'BIG': 2 ** 80, 'TWO': 2.0, 'SMALL': 1e-9, 'LONG': 1.5e20}}
+    text = json.dumps(job).replace('1000 &&', 'x' + '1' * 30 + ' &&')
+    there, _ = convert(pai, text, 'v2')
+    assert float(there['parameters']['BIG']) == 2.0 ** 80
+    names = ' '.join(f'<% $parameters.{name} %>' for name in job['jobEnvs'])
+    back, _ = convert(pai, changed(there, 'taskRoles.master.commands', [f'echo {names}']), 'v1')
+    assert back['taskRoles'][0]['command'].endswith(
+        'echo 1.2089258196146292e+24 2 1e-9 150000000000000000000')
+
+
 @pytest.mark.parametrize('path, value, word', [
     ('taskRoles.master.commands.0', 'a <% $secrets.token %>', 'a secret is not written'),
-    ('taskRoles.master.commands', ['for i in 1 2; do', 'echo', 'done'], 'whole commands'),
-    ('taskRoles.master.commands', ['cat <<E', 'x', 'E'], 'whole commands'),
+    ('taskRoles.master.commands', ['ls', 'for i in 1 2; do', 'echo', 'done'],
+     'commands[1]: API v1 takes one line, and "for i in 1 2; do" is no whole command'),
+    ('taskRoles.master.commands', ['cat <<E', 'x', 'E'], 'commands[0]: API v1'),
     ('taskRoles.master.commands', ["echo 'a\nb'"], 'whole commands'),
     ('prerequisites', [{'name': n, 'type': 'dockerimage', 'uri': n} for n in ('image', 'b')] +
      [{'name': 'digits', 'type': 'data', 'uri': ['a', 'b']}], ''),
-    ('taskRoles.master.resourcePerInstance.ports.a-b', 1, 'no label'),
     ('prerequisites.0.uri', '', 'the image has no address')])
 def test_what_would_mean_something_else_in_v1_is_refused(pai, path, value, word):
     job = changed(V2, path, value)

@@ -2,14 +2,19 @@
 /* From one version to another, or to the same with its traps repaired. Nothing is dropped in
  * silence: what changes is a sentence, and what would change the job's meaning is refused. */
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/exitcode.h"
 #include "spec/pai/pai_internal.h"
 
 #define NAME_MAX_V2 255
+#define SHORT_NAME_MAX 60 /* so that a number fits behind it */
+#define INT_MAX_JS (INT64_C(1) << 53)
+#define DIGITS_MAX 17 /* tell any number from all others */
 
 void rg_pai_word(struct rg_pai_convert *c, const char *fmt, ...)
 {
@@ -35,12 +40,46 @@ int rg_pai_refuse(struct rg_pai_convert *c, const char *fmt, ...)
 
 /* --- values in commands ----------------------------------------------------------------------- */
 
+bool rg_pai_is_rounded(const json_t *value)
+{
+    double real = json_real_value(value);
+    json_int_t n = json_integer_value(value);
+
+    return n > INT_MAX_JS || n < -INT_MAX_JS ||
+           (real == floor(real) && (real > INT_MAX_JS || real < -INT_MAX_JS));
+}
+
+/* As JavaScript writes it: with as few digits as tell it from all others. */
+static char *number_text(double real)
+{
+    char digits[40], *dot = digits + (real < 0) + 1;
+    int precision = 0;
+
+    do {
+        snprintf(digits, sizeof digits, "%.*e", precision, real);
+    } while (strtod(digits, NULL) != real && ++precision < DIGITS_MAX);
+    char *e = strchr(digits, 'e');
+    if (!e || real == 0)
+        return strdup(e ? "0" : digits);
+    int power = atoi(e + 1);
+    *e = '\0';
+    if (power < -7 || power > 20)
+        return rg_strf("%se%+d", digits, power);
+    if (power <= precision)
+        return rg_strf("%.*f", precision - power, real);
+    if (*dot)
+        memmove(dot, dot + 1, strlen(dot));
+    return rg_strf("%s%0*d", digits, power - precision, 0);
+}
+
 char *rg_pai_value_text(const json_t *value)
 {
     if (json_is_string(value))
         return strlen(json_string_value(value)) == json_string_length(value)
                    ? strdup(json_string_value(value)) : NULL;
-    if (json_is_boolean(value) || json_is_integer(value) || json_is_real(value))
+    if (json_is_real(value) || rg_pai_is_rounded(value))
+        return number_text(json_number_value(value));
+    if (json_is_boolean(value) || json_is_integer(value))
         return json_dumps(value, JSON_ENCODE_ANY);
     return NULL;
 }
@@ -91,6 +130,8 @@ static bool is_kept(const struct rg_pai *job, const char *name, const struct rg_
 static char *new_name(const struct rg_pai_convert *c, const struct rg_pai_role *role)
 {
     rg_autofree char *brief = rg_pai_short_name(role->name);
+    if (brief && strlen(brief) > SHORT_NAME_MAX + 3)
+        brief[SHORT_NAME_MAX] = '\0';
     char *name = brief ? rg_strf("%s%s", isalpha((unsigned char) *brief) ? "" : "role", brief)
                        : NULL;
 
@@ -107,14 +148,104 @@ static void tell_name(struct rg_pai_convert *c, const struct rg_pai_role *from, 
         return;
     rg_pai_word(c, "taskRoles: the role %.80s becomes %.80s: so its hosts are %.80s-0 and so on, "
                 "and its variables are called so", from->name, name, name);
-    for (size_t i = 0; i < c->from->nroles; i++) {
-        const struct rg_strv *commands = &c->from->roles[i].commands;
-        for (size_t k = 0; k < commands->count; k++) {
-            if (strstr(commands->v[k], from->name))
-                rg_pai_word(c, "taskRoles: a command of %.80s has %.80s in it, and stays as it is: "
-                            "look whether that is the role", c->from->roles[i].name, from->name);
-        }
+}
+
+/* Whether a name stands there as a word of its own. */
+static bool has_word(const char *text, const char *name)
+{
+    for (const char *p = text; (p = strstr(p, name)); p++) {
+        char after = p[strlen(name)];
+        if ((p == text || !isalnum((unsigned char) p[-1])) && !isalnum((unsigned char) after))
+            return true;
     }
+    return false;
+}
+
+/* What may be a role, and may be another word. */
+static void tell_uses(struct rg_pai_convert *c, const char *whose, const char *command)
+{
+    for (size_t i = 0; i < c->from->nroles; i++) {
+        const char *name = c->from->roles[i].name;
+        if (strcmp(name, c->to->roles[i].name) != 0 && has_word(command, name))
+            rg_pai_word(c, "taskRoles: a command of %.80s has %.80s in it, and stays so: look "
+                        "whether that is the role", whose, name);
+    }
+}
+
+int rg_pai_rename_in(struct rg_pai_convert *c, const char *whose, char **text)
+{
+    char *now = rg_pai_rename(c->from, c->to, *text);
+
+    if (!now)
+        return -ENOMEM;
+    if (strcmp(now, *text) != 0)
+        rg_pai_word(c, "taskRoles: a command of %.80s: names of hosts and variables in it follow "
+                    "those of roles and ports", whose);
+    free(*text);
+    *text = now;
+    tell_uses(c, whose, now);
+    return 0;
+}
+
+static int rename_commands(struct rg_pai_convert *c)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < c->to->nroles; i++) {
+        struct rg_strv *commands = &c->to->roles[i].commands;
+        for (size_t k = 0; r == 0 && k < commands->count; k++)
+            r = rg_pai_rename_in(c, c->from->roles[i].name, &commands->v[k]);
+    }
+    return r;
+}
+
+/* What a port is called in v2: [a-zA-Z_][a-zA-Z0-9_]*, and as no other. On the heap, or NULL. */
+static char *new_label(const struct rg_pai_role *from, const struct rg_pai_role *to,
+                       const char *label)
+{
+    char *name = rg_strf("%s%s", isdigit((unsigned char) *label) ? "_" : "", label);
+
+    for (char *p = name; name && *p; p++)
+        *p = isalnum((unsigned char) *p) ? *p : '_';
+    for (bool taken = name; taken;) {
+        taken = false;
+        for (size_t i = 0; i < from->nports && !taken; i++)
+            taken = strcmp(from->ports[i].label, name) == 0 ||
+                    (i < to->nports && strcmp(to->ports[i].label, name) == 0);
+        char *longer = taken ? rg_strf("%s_", name) : NULL;
+        if (!taken)
+            break;
+        free(name);
+        name = longer;
+        taken = name;
+    }
+    return name;
+}
+
+static int copy_port(struct rg_pai_convert *c, const struct rg_pai_role *from,
+                     struct rg_pai_role *to, const struct rg_pai_port *port)
+{
+    bool keeps = rg_pai_is_port_v2(port->label) || (c->from->version == 1 && c->to->version == 1);
+    rg_autofree char *label = keeps ? strdup(port->label) : new_label(from, to, port->label);
+
+    if (!label || !rg_pai_add_port(to, label, port->begin, port->count))
+        return -ENOMEM;
+    if (!keeps)
+        rg_pai_word(c, "taskRoles: the port %.80s of %.80s becomes %.80s, as a name in protocol v2 "
+                    "is [a-zA-Z_][a-zA-Z0-9_]*", port->label, from->name, label);
+    return 0;
+}
+
+/* v1's counts, which no server of v2 looks at. */
+static void drop_counts(struct rg_pai_convert *c, struct rg_pai_role *role)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(json_object_get(role->rest, "completion"), name, value)
+        rg_pai_word(c, "taskRoles.%.80s.completion.%.40s: left out: it is a field of API v1, and "
+                    "did nothing", role->name, name);
+    json_object_del(role->rest, "completion");
 }
 
 static int set_name(struct rg_pai_convert *c)
@@ -158,12 +289,13 @@ static int copy_role(struct rg_pai_convert *c, const struct rg_pai_role *from)
     to->image = from->image ? strdup(from->image) : NULL;
     to->rest = from->rest ? json_deep_copy(from->rest) : NULL;
     for (size_t i = 0; i < from->nports; i++) {
-        if (!rg_pai_add_port(to, from->ports[i].label, from->ports[i].begin, from->ports[i].count))
+        if (copy_port(c, from, to, &from->ports[i]) < 0)
             return -ENOMEM;
     }
     for (size_t i = 0; i < from->commands.count; i++)
         rg_strv_add(&to->commands, from->commands.v[i]);
     tell_name(c, from, name);
+    drop_counts(c, to);
     return rg_strv_status(&to->commands) < 0 || (from->image && !to->image) ||
                    (from->rest && !to->rest) ? -ENOMEM : 0;
 }
@@ -184,14 +316,18 @@ static int mend_v1(struct rg_pai_convert *c)
             continue;
         int r = rg_pai_one_line(*command, &line);
         if (r == -EINVAL)
-            return rg_pai_refuse(c, "taskRoles[%zu].command: API v1 loses its line breaks, and it "
-                                 "is not made of whole commands, one in each line; write it in one "
-                                 "line, or put it into a script in the image", i);
+            rg_pai_refuse(c, "taskRoles[%zu].command: API v1 loses its line breaks, and it is not "
+                          "made of whole commands, one in each line%s%.80s%s; write it in one "
+                          "line, or put it into a script in the image", i,
+                          *line ? ", as \"" : "", line, *line ? "\" is none" : "");
+        if (r == -EINVAL)
+            free(line);
         if (r < 0)
             return r;
         free(*command);
         *command = line;
-        rg_pai_word(c, "taskRoles[%zu].command: its lines become one, with ; between them", i);
+        rg_pai_word(c, "taskRoles[%zu].command: its lines become one, with ; between them, without "
+                    "comments", i);
     }
     return 0;
 }
@@ -206,6 +342,25 @@ static const char *renamed(const struct rg_pai_convert *c, const char *name)
     return NULL;
 }
 
+/* A deployment's commands, which name roles as others do. */
+static int rename_hooks(struct rg_pai_convert *c, const char *role, json_t *hooks)
+{
+    const char *which;
+    json_t *list, *item;
+    size_t i;
+    int r = 0;
+
+    json_object_foreach(hooks, which, list) {
+        json_array_foreach(list, i, item) {
+            char *text = strdup(json_string_value(item) ?: "");
+            r |= !text || rg_pai_rename_in(c, role, &text) < 0 ||
+                 json_array_set_new(list, i, json_string(text)) < 0;
+            free(text);
+        }
+    }
+    return r;
+}
+
 /* A deployment's roles with their new names. */
 static int rename_deployed(struct rg_pai_convert *c, json_t *deployment)
 {
@@ -215,6 +370,7 @@ static int rename_deployed(struct rg_pai_convert *c, json_t *deployment)
 
     json_object_foreach(json_object_get(deployment, "taskRoles"), name, value) {
         const char *now = renamed(c, name);
+        r |= rename_hooks(c, name, value);
         if (now || !is_taken(c->to, name))
             r |= json_object_set(roles, now ? now : name, value);
         else
@@ -273,8 +429,12 @@ int rg_pai_convert(const struct rg_pai *job, int version, struct rg_pai *ret_job
     ret_job->cluster = job->cluster ? strdup(job->cluster) : NULL;
     if (job->cluster && !ret_job->cluster)
         r = -ENOMEM;
+    if (job->commented)
+        rg_pai_word(&c, "comments are left out, as the server's JSON has none");
     for (size_t i = 0; r == 0 && i < job->nroles; i++)
         r = copy_role(&c, &job->roles[i]);
+    if (r == 0 && (job->version == version || version == 2))
+        r = rename_commands(&c);
     if (r == 0)
         r = job->version == version ? to_same(&c) : version == 1 ? rg_pai_to_v1(&c)
                                                                  : rg_pai_to_v2(&c);

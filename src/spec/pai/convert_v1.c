@@ -158,6 +158,22 @@ static int put_all(struct rg_pai_convert *c, const struct rg_pai_role *role, con
     return r;
 }
 
+/* take_line is the one that is in the way, or "". */
+static int refuse_line(struct rg_pai_convert *c, const struct rg_pai_role *role, char *take_line)
+{
+    rg_autofree char *line = take_line;
+    char which[32] = "";
+
+    for (size_t k = 0; *line && k < role->commands.count && !*which; k++) {
+        if (strstr(role->commands.v[k], line))
+            snprintf(which, sizeof which, "[%zu]", k);
+    }
+    return rg_pai_refuse(c, "taskRoles.%.80s.commands%s: API v1 takes one line, and %s%.80s%s; put "
+                         "them into a script in the image", role->name, which,
+                         *line ? "\"" : "these are ", line,
+                         *line ? "\" is no whole command" : "not whole commands, one in each line");
+}
+
 static int convert_commands(struct rg_pai_convert *c, size_t i, const struct rg_strv *exports)
 {
     const struct rg_pai_role *role = &c->from->roles[i];
@@ -175,14 +191,16 @@ static int convert_commands(struct rg_pai_convert *c, size_t i, const struct rg_
         return -ENOMEM;
     r = rg_pai_one_line(rg_buf_text(&text), &line);
     if (r == -EINVAL)
-        return rg_pai_refuse(c, "taskRoles.%.80s.commands: API v1 takes one line, and these are "
-                             "not whole commands, one in each line; put them into a script in the "
-                             "image", role->name);
+        r = refuse_line(c, role, line);
     if (r < 0)
         return r;
     if (strcmp(line, rg_buf_text(&text)) != 0)
-        rg_pai_word(c, "taskRoles.%.80s.commands: they become one line, with ; between them",
-                    role->name);
+        rg_pai_word(c, "taskRoles.%.80s.commands: they become one line, with ; between them, "
+                    "without comments", role->name);
+    if (rg_pai_rename_in(c, role->name, &line) < 0) {
+        free(line);
+        return -ENOMEM;
+    }
     rg_strv_fini(&c->to->roles[i].commands);
     return rg_strv_take(&c->to->roles[i].commands, line);
 }
@@ -222,12 +240,6 @@ static int convert_role(struct rg_pai_convert *c, size_t i, bool *rdma)
     }
     role->min_failed = count(c, role, "minFailedInstances", role->min_failed);
     role->min_succeeded = count(c, role, "minSucceededInstances", role->min_succeeded);
-    for (size_t k = 0; k < role->nports; k++) {
-        if (!is_label(role->ports[k].label))
-            return rg_pai_refuse(c, "taskRoles.%.80s.resourcePerInstance.ports: %.80s is no label "
-                                 "in API v1, where it is [A-Za-z0-9._~]+", role->name,
-                                 role->ports[k].label);
-    }
     *rdma = json_is_true(json_object_get(extra, "infiniband"));
     json_object_foreach(extra, name, value) {
         if (strcmp(name, "infiniband") != 0)

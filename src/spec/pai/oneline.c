@@ -8,16 +8,43 @@
 /* What one line is about outside of quotes, so that another one may follow it. */
 struct seen {
     int parens, braces;
-    bool here_document, comment;
+    bool here_document;
 };
 
-/* Take the text apart at line breaks outside of quotes; a backslash at an end takes it away. */
+/* Whether what begins at p, outside of quotes, is a comment up to the end of its line. */
+static bool is_comment(const char *text, const char *p)
+{
+    return *p == '#' && (p == text || strchr(" \t\r\n;&|()", p[-1]));
+}
+
+bool rg_pai_ends_in_comment(const char *text)
+{
+    char quote = 0;
+
+    for (const char *p = text; *p; p++) {
+        if (!quote && is_comment(text, p)) {
+            p += strcspn(p, "\n");
+            if (!*p)
+                return true;
+        } else if (*p == '\\' && quote != '\'' && p[1]) {
+            p++;
+        } else if (*p == '\'' || *p == '"') {
+            quote = quote == *p ? 0 : quote ? quote : *p;
+        }
+    }
+    return false;
+}
+
+/* Take the text apart at line breaks outside of quotes; a backslash at an end takes it away.
+ * Comments are left out. */
 static int split(const char *text, struct rg_strv *lines)
 {
     rg_autobuf struct rg_buf line = RG_BUF_INIT;
     char quote = 0;
 
     for (const char *p = text;; p++) {
+        if (!quote && is_comment(text, p))
+            p += strcspn(p, "\n");
         bool carriage = p[0] == '\r' && p[1] == '\n';
         if ((quote && (*p == '\n' || !*p)) || (*p == '\r' && !carriage))
             return -EINVAL;
@@ -60,7 +87,6 @@ static struct seen look(const char *line)
             seen.parens += (*p == '(') - (*p == ')');
             seen.braces += (*p == '{') - (*p == '}');
             seen.here_document |= p[0] == '<' && p[1] == '<';
-            seen.comment |= *p == '#' && (p == line || strchr(" \t;&|()", p[-1]));
         }
     }
     return seen;
@@ -80,7 +106,7 @@ static bool is_whole(const char *line)
     while (at && !strchr(" \t;", line[at - 1]))
         at--;
     rg_str_word(line + at, last, sizeof last);
-    if (seen.parens || seen.braces || seen.here_document || seen.comment ||
+    if (seen.parens || seen.braces || seen.here_document ||
         rg_str_has_word(within, first))
         return false;
     if (rg_str_has_word(begins, first) && !rg_str_has_word(ends, last))
@@ -94,6 +120,7 @@ int rg_pai_one_line(const char *text, char **ret_line)
     rg_autostrv struct rg_strv lines = RG_STRV_INIT;
     rg_autobuf struct rg_buf all = RG_BUF_INIT;
 
+    *ret_line = NULL;
     int r = strpbrk(text, "\r\n") ? split(text, &lines) : rg_strv_add(&lines, text);
     bool alone = lines.count == 1;
 
@@ -102,16 +129,20 @@ int rg_pai_one_line(const char *text, char **ret_line)
         size_t n = strlen(line);
         while (!alone && n && strchr(" \t", line[n - 1]))
             line[--n] = '\0';
-        if (!alone && (!n || *line == '#'))
+        if (!alone && !n)
             continue;
-        if (!alone && !is_whole(line))
-            return -EINVAL;
+        if (!alone && !is_whole(line)) {
+            *ret_line = strdup(line);
+            return *ret_line ? -EINVAL : -ENOMEM;
+        }
         size_t before = rg_buf_nbytes(&all);
         char end = before ? rg_buf_text(&all)[before - 1] : ' ';
         rg_buf_printf(&all, "%s%s", !before ? "" : strchr(";&", end) ? " " : "; ", line);
     }
+    if (r == -EINVAL)
+        *ret_line = strdup("");
     if (r < 0)
-        return r;
+        return r == -EINVAL && !*ret_line ? -ENOMEM : r;
     char *line = strdup(rg_buf_text(&all));
     if (!line || rg_buf_status(&all) < 0) {
         free(line);

@@ -144,6 +144,23 @@ static int64_t rule_v2(const json_t *completion, const char *name, int64_t absen
     return n == RG_PAI_NONE || n == 0 ? absent : n < 0 ? RG_PAI_NONE : n;
 }
 
+/* What is v1's in v2's completion is told of when it goes. */
+static bool keep_counts(json_t *rest, const json_t *completion)
+{
+    const char *name;
+    json_t *value, *counts = json_object();
+    int r = counts ? 0 : -1;
+
+    json_object_foreach((json_t *) completion, name, value) {
+        if (rg_str_has_word(RG_PAI_COUNTS_V1, name))
+            r |= json_object_set(counts, name, value);
+    }
+    if (json_object_size(counts))
+        r |= json_object_set(rest, "completion", counts);
+    json_decref(counts);
+    return r == 0;
+}
+
 static bool read_role_v2(struct rg_pai_role *role, const char *name, const json_t *from)
 {
     static const char *const known[] = { "instances", "completion", "dockerImage", "commands",
@@ -168,6 +185,7 @@ static bool read_role_v2(struct rg_pai_role *role, const char *name, const json_
     json_array_foreach(json_object_get(from, "commands"), i, item)
         failed |= rg_strv_add(&role->commands, json_string_value(item)) < 0;
     role->rest = without(from, known);
+    failed |= !keep_counts(role->rest, completion);
     json_t *extra = json_object_get(role->rest, "extraContainerOptions");
     if (extra && json_object_del(extra, "shmMB") == 0 && !json_object_size(extra))
         json_object_del(role->rest, "extraContainerOptions");
@@ -208,6 +226,7 @@ static int read_tree(struct rg_pai_check *check, struct rg_pai *job, struct rg_e
     bool fits = true;
 
     job->version = check->version;
+    job->commented = check->commented;
     if (check->tree) {
         rg_pai_judge_fields(check);
         if (json_is_object(check->tree))
@@ -317,10 +336,14 @@ static json_t *role_v2(const struct rg_pai_role *role, bool *failed)
     put_number(to, "instances", role->tasks, failed);
     put_rule_v2(completion, "minFailedInstances", role->min_failed, failed);
     put_rule_v2(completion, "minSucceededInstances", role->min_succeeded, failed);
+    json_object_foreach(json_object_get(role->rest, "completion"), name, value)
+        put_copy(completion, name, value, failed);
     put(to, "completion", completion, failed);
     put_text(to, "dockerImage", role->image, failed);
-    json_object_foreach(role->rest, name, value)
-        put_copy(to, name, value, failed);
+    json_object_foreach(role->rest, name, value) {
+        if (strcmp(name, "completion") != 0)
+            put_copy(to, name, value, failed);
+    }
     if (role->shm_mb != RG_PAI_NONE) {
         json_t *extra = json_object_get(to, "extraContainerOptions");
         if (!extra) {

@@ -60,12 +60,14 @@ struct rg_pai_role {
     size_t nports, ports_capacity;
     struct rg_strv commands; /* v1: one */
     char *image;             /* v2: the name of its prerequisite; NULL in v1 */
-    json_t *rest;            /* an object: v2's other fields, as they stand in the file */
+    json_t *rest;            /* an object: v2's other fields, as they stand in the file; of
+                              * completion what is v1's */
 };
 
 /* A job. Texts that are NULL are not said. */
 struct rg_pai {
     int version;      /* 1 or 2: whose rules it keeps */
+    bool commented;   /* its JSON has comments, which servers do not read */
     char *name;       /* v1: jobName */
     char *image;      /* v1 */
     char *cluster;    /* the virtual cluster; v2: of its defaults */

@@ -14,6 +14,7 @@
 
 #define RG_PAI_PLUGINS "com.microsoft.pai.runtimeplugin"
 #define RG_PAI_RDMA "paiAzRDMA"
+#define RG_PAI_COUNTS_V1 "minFailedTaskCount minSucceededTaskCount" /* v1's, of a role */
 #define RG_PAI_SHM_V1 64
 #define RG_PAI_SHM_V2 512
 #define RG_PAI_MEMORY_V1 100
@@ -24,6 +25,7 @@ struct rg_pai_check {
     struct fy_document *places; /* the text once more, for where things stand; NULL: not YAML */
     char *masked;               /* what places was made of, which it keeps looking at */
     json_t *tree;               /* the file's values, NULL: it could not be read */
+    bool commented;             /* it is JSON with comments */
     int version;
 };
 
@@ -72,6 +74,8 @@ void rg_pai_judge_fields(struct rg_pai_check *check);
 /* Fields together, and what the server takes though it will not do. */
 void rg_pai_judge_traps(struct rg_pai_check *check);
 
+/* Whether v2 takes it for the name of a port. */
+bool rg_pai_is_port_v2(const char *label);
 /* Whether a text is not empty and consists of these characters alone. */
 bool rg_pai_is_of(const char *text, const char *characters);
 #define RG_PAI_LOWER "abcdefghijklmnopqrstuvwxyz"
@@ -139,17 +143,34 @@ void rg_pai_word(struct rg_pai_convert *c, const char *fmt, ...) rg_printf(2, 3)
 /* What cannot be done: -EINVAL, exit_code 2. */
 int rg_pai_refuse(struct rg_pai_convert *c, const char *fmt, ...) rg_printf(2, 3);
 
+/* rg_pai_rename for one command of the role `whose`: *text, on the heap, is replaced, and people
+ * are told. 0 or -ENOMEM. */
+int rg_pai_rename_in(struct rg_pai_convert *c, const char *whose, char **text);
+
 /* What is left to do for the other version: c->to has copies of the name, the cluster, the roles
  * and their numbers, with names repaired. Each as rg_pai_convert. */
 int rg_pai_to_v1(struct rg_pai_convert *c);
 int rg_pai_to_v2(struct rg_pai_convert *c);
-/* A text of several lines as one line that does the same, on the heap, in *ret_line. 0; -EINVAL:
- * that cannot be said safely; -ENOMEM. */
+/* A text of several lines as one line that does the same, without comments, on the heap, in
+ * *ret_line. 0; -EINVAL: that cannot be said safely, and *ret_line is the line that is in the way,
+ * "" where there is none; -ENOMEM. */
 int rg_pai_one_line(const char *text, char **ret_line);
+/* Whether a comment is the end of a command, so that what is joined to its line is lost. */
+bool rg_pai_ends_in_comment(const char *text);
+/* Put blanks in the place of JSON's comments, which begin with two slashes, or a slash and a star,
+ * outside of texts. How many there were. */
+size_t rg_pai_blank_comments(char *text, size_t nbytes);
+/* A command with the names that roles and ports have in to, where it has had those of from in its
+ * hosts and variables: "ps_server-0", "$PAI_HOST_IP_ps_server_0". Roles and their ports have the
+ * same order in both. On the heap, or NULL: out of memory. */
+char *rg_pai_rename(const struct rg_pai *from, const struct rg_pai *to, const char *text);
 /* "export NAME=...", on the heap, for a parameter of the job; NULL: it is no name of a shell's, or
  * no single value, or looks like a template. Out of memory is NULL, too. */
 char *rg_pai_export(const char *name, const json_t *value);
-/* A single value as the server writes it into a command, on the heap; NULL: it is none. */
+/* A single value as the server writes it into a command, on the heap; NULL: it is none. Numbers are
+ * JavaScript's: 2 for 2.0, 1e+21. */
 char *rg_pai_value_text(const json_t *value);
+/* Whether it is a whole number that JavaScript does not know for certain. */
+bool rg_pai_is_rounded(const json_t *value);
 
 #endif

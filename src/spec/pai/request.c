@@ -28,6 +28,8 @@ static bool is_pai(const char *path, const char *text, size_t nbytes)
 
     if (rg_manifest_read(path, "a job file", text, nbytes, &tree, &ignored) < 0 || !tree)
         is = strstr(text, "taskRoles") != NULL;
+    else if (text[strspn(text, " \t\r\n")] == '{' || text[strspn(text, " \t\r\n")] == '/')
+        is = strstr(text, "\"taskRoles\"") != NULL; /* JSON with comments is other YAML */
     for (size_t i = 0; tree && i < rg_array_len(names); i++)
         is |= json_object_get(tree, names[i]) != NULL;
     json_decref(tree);

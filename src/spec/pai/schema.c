@@ -19,6 +19,7 @@ enum kind {
     FIELDS,  /* the table inside, and no others */
     OPEN,    /* the table inside, and others */
     CHOICE,  /* one of the words of rule->names->characters */
+    VERSION, /* a text or a number */
     URI,     /* a text or a list of texts */
     TWO,     /* 2 or "2" */
 };
@@ -29,6 +30,7 @@ struct names {
     const char *characters; /* NULL: any */
     const char *one_of;     /* at least one of these is in it; NULL: none need be */
     size_t max;             /* characters; 0: any number */
+    bool mends;             /* converting repairs it */
     const char *rule, *remedy;
 };
 
@@ -48,27 +50,32 @@ struct rule {
 /* --- names ------------------------------------------------------------------------------------ */
 
 static const struct names job_v1 = {
-    NULL, RG_PAI_WORD "-._", NULL, 0, "a job's name in API v1 is [A-Za-z0-9._-]+",
+    NULL, RG_PAI_WORD "-._", NULL, 0, false, "a job's name in API v1 is [A-Za-z0-9._-]+",
     "use letters, digits, dots, dashes and underscores",
 };
 static const struct names job_v2 = {
-    NULL, RG_PAI_WORD "-_", NULL, 255, "a job's name in protocol v2 is [a-zA-Z0-9_-]+, at most 255 "
-    "characters, without a dot", "use letters, digits, dashes and underscores",
+    NULL, RG_PAI_WORD "-_", NULL, 255, false, "a job's name in protocol v2 is [a-zA-Z0-9_-]+, at "
+    "most 255 characters, without a dot", "use letters, digits, dashes and underscores",
 };
 static const struct names role_v1 = {
-    NULL, RG_PAI_WORD "._~", NULL, 0, "this name in API v1 is [A-Za-z0-9._~]+, without a dash",
+    NULL, RG_PAI_WORD "._~", NULL, 0, false, "this name in API v1 is [A-Za-z0-9._~]+, without a "
+    "dash",
     "use small letters and digits",
 };
 static const struct names role_v2 = {
-    LETTERS "_", RG_PAI_WORD "_", NULL, 0, "a role's name in protocol v2 is "
+    LETTERS "_", RG_PAI_WORD "_", NULL, 0, false, "a role's name in protocol v2 is "
     "[a-zA-Z_][a-zA-Z0-9_]*", "use small letters and digits, a letter first",
 };
+static const struct names port_v2 = {
+    LETTERS "_", RG_PAI_WORD "_", NULL, 0, true, "a port's name in protocol v2 is "
+    "[a-zA-Z_][a-zA-Z0-9_]*", "use letters, digits and underscores, no digit first",
+};
 static const struct names variable = {
-    NULL, NULL, RG_PAI_WORD "_", 0, "a name in jobEnvs has a letter, a digit or _ in it",
+    NULL, NULL, RG_PAI_WORD "_", 0, false, "a name in jobEnvs has a letter, a digit or _ in it",
     "give it a name",
 };
 static const struct names extra_v1 = {
-    NULL, RG_PAI_WORD "._", NULL, 0, "a name in extras is [A-Za-z0-9._]+ in API v1",
+    NULL, RG_PAI_WORD "._", NULL, 0, false, "a name in extras is [A-Za-z0-9._]+ in API v1",
     "use letters, digits, dots and underscores",
 };
 static const struct names job_type = { .characters = "job" };
@@ -131,7 +138,7 @@ static const struct rule prerequisite_fields[] = {
     { "protocolVersion", .kind = TWO },
     { "name", .kind = TEXT, .required = true },
     { "type", .kind = CHOICE, .required = true, .names = &prerequisite_type },
-    { "version", .kind = ANY },
+    { "version", .kind = VERSION },
     { "contributor", .kind = TEXT },
     { "description", .kind = TEXT },
     { "uri", .kind = URI },
@@ -147,7 +154,7 @@ static const struct rule resource_fields[] = {
     { "cpu", .kind = INTEGER, .required = true, .least = ANY_INT },
     { "memoryMB", .kind = INTEGER, .required = true, .least = ANY_INT },
     { "gpu", .kind = INTEGER, .required = true, .least = ANY_INT },
-    { "ports", .kind = MAPPING, .least = 1, .inside = one_port },
+    { "ports", .kind = MAPPING, .least = 1, .names = &port_v2, .inside = one_port },
     { .kind = ANY }
 };
 static const struct rule completion_fields[] = {
@@ -198,7 +205,7 @@ static const struct rule fields_v2[] = {
     { "protocolVersion", .kind = TWO, .required = true },
     { "name", .kind = TEXT, .required = true, .least = 1, .names = &job_v2 },
     { "type", .kind = CHOICE, .required = true, .names = &job_type },
-    { "version", .kind = ANY },
+    { "version", .kind = VERSION },
     { "contributor", .kind = TEXT },
     { "description", .kind = TEXT },
     { "prerequisites", .kind = LIST, .inside = prerequisites },
@@ -207,7 +214,7 @@ static const struct rule fields_v2[] = {
     { "jobRetryCount", .kind = INTEGER, .least = 0 },
     { "taskRoles", .kind = MAPPING, .required = true, .least = 1, .names = &role_v2,
       .inside = roles_v2 },
-    { "deployments", .kind = LIST, .inside = deployments },
+    { "deployments", .kind = LIST, .least = 1, .inside = deployments },
     { "defaults", .kind = OPEN, .inside = default_fields },
     { "extras", .kind = MAPPING, .inside = any },
     { .kind = ANY }
@@ -228,6 +235,11 @@ static bool is_named(const struct names *names, const char *text)
            (!names->first || strchr(names->first, *text)) &&
            (!names->one_of || strpbrk(text, names->one_of)) &&
            (!names->max || strlen(text) <= names->max);
+}
+
+bool rg_pai_is_port_v2(const char *label)
+{
+    return is_named(&port_v2, label);
 }
 
 static void wrong(struct rg_pai_check *check, const struct rg_pai_at *at, const char *rule,
@@ -320,6 +332,20 @@ static bool judge_default(struct rg_pai_check *check, const struct rg_pai_at *up
     return true;
 }
 
+/* Version 0.14 takes v1's names of the counts in v2's completion, and does nothing about them. */
+static bool judge_count(struct rg_pai_check *check, const struct rg_pai_at *up, const char *name)
+{
+    struct rg_pai_at at = { up, name, 0, NULL };
+
+    if (check->version != 2 || !up->key || strcmp(up->key, "completion") != 0 ||
+        !rg_str_has_word(RG_PAI_COUNTS_V1, name))
+        return false;
+    rg_pai_report(check, &at, RG_PAI_BETTERED, "a field of API v1",
+                  "OpenPAI 0.14 takes it and does nothing; later servers refuse it",
+                  "write minFailedInstances or minSucceededInstances, or take it out");
+    return true;
+}
+
 static void judge_unknown(struct rg_pai_check *check, const struct rg_pai_at *up, const char *name,
                           const struct rule *table)
 {
@@ -354,7 +380,7 @@ static void judge_fields(struct rg_pai_check *check, const struct rg_pai_at *at,
         const struct rule *r = rule->inside;
         while (r->name && strcmp(r->name, name) != 0)
             r++;
-        if (!r->name && !judge_default(check, at, name))
+        if (!r->name && !judge_default(check, at, name) && !judge_count(check, at, name))
             judge_unknown(check, at, name, rule->inside);
     }
 }
@@ -373,8 +399,8 @@ static void judge_each(struct rg_pai_check *check, const struct rg_pai_at *at,
     json_object_foreach(at->value, name, value) {
         struct rg_pai_at item = { at, name, 0, NULL };
         if (rule->names && !is_named(rule->names, name))
-            rg_pai_report(check, &item, RG_PAI_ERROR, "the name", rule->names->rule,
-                          rule->names->remedy);
+            rg_pai_report(check, &item, rule->names->mends ? RG_PAI_MENDED : RG_PAI_ERROR,
+                          "the name", rule->names->rule, rule->names->remedy);
         item.value = value;
         judge(check, &item, rule->inside);
     }
@@ -393,6 +419,10 @@ static void judge(struct rg_pai_check *check, const struct rg_pai_at *at, const 
     case LOOSE: judge_integer(check, at, rule); break;
     case CHOICE: judge_choice(check, at, rule); break;
     case URI: judge_uri(check, at); break;
+    case VERSION:
+        if (!json_is_string(at->value) && !json_is_number(at->value))
+            wrong(check, at, "it is a text or a number", "write it in quotes");
+        break;
     case BOOLEAN:
         if (!json_is_boolean(at->value))
             wrong(check, at, "it is true or false", "write it without quotes");

@@ -8,6 +8,8 @@
 #include "spec/pai/pai_internal.h"
 
 #define PORT_MAX 65535
+#define TASKS_MAX_V2 10000    /* of a role, and letters of its short name: frameworkcontroller's */
+#define SHORT_NAME_MAX 63
 
 /* --- words of commands ------------------------------------------------------------------------ */
 
@@ -153,6 +155,26 @@ static void judge_range(struct rg_pai_check *check, const struct rg_pai_at *up, 
                   n < least ? "write how many it needs" : "make one smaller, or the other larger");
 }
 
+/* The server has numbers as JavaScript has them. */
+static void judge_values(struct rg_pai_check *check, const struct rg_pai_at *root,
+                         const char *field)
+{
+    struct rg_pai_at all = rg_pai_at_key(root, field);
+    const char *name;
+    json_t *value;
+    char rule[160];
+
+    json_object_foreach(all.value, name, value) {
+        struct rg_pai_at at = { &all, name, 0, value };
+        rg_autofree char *text = rg_pai_value_text(value);
+        if (!text || !rg_pai_is_rounded(value))
+            continue;
+        snprintf(rule, sizeof rule, "a whole number beyond 2^53 is rounded: the server makes it %s",
+                 text);
+        rg_pai_report(check, &at, RG_PAI_WARNING, NULL, rule, "write it in quotes");
+    }
+}
+
 /* --- API v1 ----------------------------------------------------------------------------------- */
 
 static void judge_counts_v1(struct rg_pai_check *check, const struct rg_pai_at *role)
@@ -240,6 +262,7 @@ static void judge_v1(struct rg_pai_check *check, const struct rg_pai_at *root)
                       "the field is obsolete: the server answers with a warning and does nothing",
                       "write minSucceededTaskCount in the role whose end is the job's end");
     judge_rdma(check, root);
+    judge_values(check, root, "jobEnvs");
     judge_twice(check, &roles, "name", RG_PAI_ERROR,
                 "another role has this name; the server takes it, and the roles' tasks cannot be "
                 "told apart");
@@ -267,6 +290,7 @@ static const json_t *prerequisite(const json_t *tree, const char *type, const ch
 
 static void judge_prerequisite(struct rg_pai_check *check, const struct rg_pai_at *at)
 {
+    static const char *const others[] = { "plugin", "require" };
     struct rg_pai_at uri = rg_pai_at_key(at, "uri"), auth = rg_pai_at_key(at, "auth");
     struct rg_pai_at name_at = rg_pai_at_key(at, "name");
     const char *type = json_string_value(json_object_get(at->value, "type")) ?: "";
@@ -281,6 +305,13 @@ static void judge_prerequisite(struct rg_pai_check *check, const struct rg_pai_a
                       is_data ? "write it in [ ]" : "write one text");
     if (auth.value && !is_image)
         rg_pai_report(check, &auth, RG_PAI_ERROR, NULL, "only a dockerimage has it", "take it out");
+    for (size_t i = 0; is_image && i < rg_array_len(others); i++) {
+        struct rg_pai_at other = rg_pai_at_key(at, others[i]);
+        if (other.value)
+            rg_pai_report(check, &other, RG_PAI_ERROR, NULL,
+                          "a dockerimage has none; only script, output and data have",
+                          "take it out");
+    }
     const json_t *first = prerequisite(check->tree, type, name);
     if (first && first != at->value)
         rg_pai_report(check, &name_at, RG_PAI_ERROR, NULL,
@@ -342,6 +373,17 @@ static void judge_uses(struct rg_pai_check *check, const struct rg_pai_at *role)
     }
 }
 
+static void judge_comments(struct rg_pai_check *check, const struct rg_pai_at *commands)
+{
+    for (size_t i = 0; i + 1 < json_array_size(commands->value); i++) {
+        struct rg_pai_at at = rg_pai_at_index(commands, i);
+        if (rg_pai_ends_in_comment(json_string_value(at.value) ?: ""))
+            rg_pai_report(check, &at, RG_PAI_WARNING, NULL,
+                          "OpenPAI 0.14 joins commands into one line, by &&: those behind a "
+                          "comment are part of it, and do not run", "take the comment out");
+    }
+}
+
 static void judge_role_v2(struct rg_pai_check *check, const struct rg_pai_at *roles,
                           const struct rg_pai_at *role)
 {
@@ -351,6 +393,9 @@ static void judge_role_v2(struct rg_pai_check *check, const struct rg_pai_at *ro
     struct rg_pai_at commands = rg_pai_at_key(role, "commands");
     int64_t instances = rg_pai_at_int(role, "instances", 1);
 
+    judge_range(check, role, "instances", RG_PAI_ERROR, RG_PAI_NONE, TASKS_MAX_V2,
+                "what Kubernetes' controller takes");
+    judge_range(check, role, "taskRetryCount", RG_PAI_WARNING, 0, INT64_MAX, "");
     judge_range(check, &resource, "cpu", RG_PAI_WARNING, 1, INT64_MAX, "");
     judge_range(check, &resource, "memoryMB", RG_PAI_WARNING, 1, INT64_MAX, "");
     judge_range(check, &resource, "gpu", RG_PAI_WARNING, 0, INT64_MAX, "");
@@ -362,6 +407,7 @@ static void judge_role_v2(struct rg_pai_check *check, const struct rg_pai_at *ro
                 "instances (or the role never fails)");
     judge_uses(check, role);
     judge_templates(check, &commands, role->value);
+    judge_comments(check, &commands);
     size_t ncommands = json_array_size(commands.value);
     if (ncommands) {
         struct rg_pai_at first = rg_pai_at_index(&commands, 0);
@@ -369,6 +415,11 @@ static void judge_role_v2(struct rg_pai_check *check, const struct rg_pai_at *ro
         judge_sleep(check, roles, role, &first, ncommands > 1);
         judge_end(check, roles, role, &last);
     }
+    struct rg_pai_at ports = rg_pai_at_key(&resource, "ports");
+    const char *label;
+    json_t *value;
+    json_object_foreach(ports.value, label, value)
+        judge_range(check, &ports, label, RG_PAI_WARNING, 1, INT64_MAX, "");
 }
 
 /* The names that the server gives the roles are one each. */
@@ -390,6 +441,10 @@ static void judge_role_names(struct rg_pai_check *check, const struct rg_pai_at 
             rg_pai_report(check, &at, RG_PAI_MENDED, "the name",
                           "the server shortens it to small letters and digits, and then no name is "
                           "left", "begin it with a letter");
+        else if (strlen(brief) > SHORT_NAME_MAX)
+            rg_pai_report(check, &at, RG_PAI_MENDED, "the name",
+                          "it has at most 63 letters and digits, as it is part of names in "
+                          "Kubernetes", "make it shorter");
         else if (strcmp(brief, name) != 0)
             rg_pai_report(check, &at, RG_PAI_WARNING, "the name",
                           "the server shortens it to small letters and digits, but variables keep "
@@ -454,6 +509,7 @@ static void judge_v2(struct rg_pai_check *check, const struct rg_pai_at *root)
         struct rg_pai_at at = rg_pai_at_index(&list, i);
         judge_prerequisite(check, &at);
     }
+    judge_values(check, root, "parameters");
     judge_role_names(check, &roles);
     json_object_foreach(roles.value, name, value) {
         struct rg_pai_at at = { &roles, name, 0, value };

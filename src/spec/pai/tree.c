@@ -13,6 +13,7 @@
 #define REAL_MAX 9007199254740991.0 /* the last whole number that JavaScript knows for certain */
 #define VALUES_MAX 16384 /* of one file, where aliases count as often as they stand there */
 #define BYTE_MARK "\xef\xbb\xbf" /* some editors begin a file with this mark */
+#define LARGE_DIGITS 16 /* of a number that may have more than 64 bits */
 #define WHAT_MAX 60      /* characters of a value that a finding shows */
 
 /* --- places ----------------------------------------------------------------------------------- */
@@ -196,14 +197,14 @@ void rg_pai_suggest(struct rg_pai_check *check, const struct rg_pai_at *at, cons
 }
 
 /* The same of a place that has no value, in a file that is not read to the end. */
-static void report_here(struct rg_pai_check *check, int line, int column, const char *what,
-                        const char *rule, const char *remedy)
+static void report_here(struct rg_pai_check *check, enum rg_pai_weight weight, int line, int column,
+                        const char *what, const char *rule, const char *remedy)
 {
     struct rg_pai_finding one = { .line = line, .column = column, .path = strdup(""),
                                   .what = strdup(what), .rule = strdup(rule),
                                   .remedy = strdup(remedy) };
 
-    add(check->found, RG_PAI_ERROR, one);
+    add(check->found, weight, one);
 }
 
 static void report_node(struct rg_pai_check *check, struct fy_node *node, const char *what,
@@ -212,7 +213,7 @@ static void report_node(struct rg_pai_check *check, struct fy_node *node, const 
     int line, column;
 
     rg_yaml_place(node, NULL, &line, &column);
-    report_here(check, line, column, what, rule, remedy);
+    report_here(check, RG_PAI_ERROR, line, column, what, rule, remedy);
 }
 
 static void report_much(struct rg_pai_check *check, struct fy_node *node)
@@ -241,6 +242,8 @@ static json_t *plain(const char *text)
     errno = 0;
     bool octal = *digits == '0' && n > 1 && !digits[strspn(digits, "01234567")];
     long long number = strtoll(text, &end, octal ? 8 : 10);
+    if (n && !digits[n] && errno == ERANGE && *digits != '0')
+        return json_real(strtod(text, NULL));
     if (n && !digits[n] && errno == 0 && (octal || *digits != '0' || n == 1))
         return json_integer(number);
     if (strspn(digits, RG_PAI_DIGITS ".eE+-") != strlen(digits) || !strpbrk(digits, ".eE"))
@@ -317,14 +320,9 @@ static json_t *tree_of(struct rg_pai_check *check, struct fy_node *node, int dep
 /* --- a file ----------------------------------------------------------------------------------- */
 
 /* JSON as libfyaml takes it too, with everything in its place: it may have tabs and escapes that
- * YAML has not. On the heap. */
-static char *mask(const char *text, size_t nbytes)
+ * YAML has not. */
+static void mask(char *copy, size_t nbytes)
 {
-    char *copy = malloc(nbytes + 1);
-
-    if (!copy)
-        return NULL;
-    memcpy(copy, text, nbytes);
     copy[nbytes] = '\0';
     for (size_t i = 0; i < nbytes; i++) {
         if (copy[i] == '\t')
@@ -332,9 +330,58 @@ static char *mask(const char *text, size_t nbytes)
         else if (copy[i] == '\\' && i + 1 < nbytes)
             copy[i] = copy[i + 1] = 'x', i++;
     }
-    return copy;
 }
 
+size_t rg_pai_blank_comments(char *text, size_t nbytes)
+{
+    size_t count = 0;
+    bool quoted = false;
+
+    for (size_t i = 0; i < nbytes; i++) {
+        char next = i + 1 < nbytes ? text[i + 1] : '\0';
+        if (quoted && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        if (quoted || text[i] != '/' || (next != '/' && next != '*'))
+            continue;
+        size_t end = i + 2;
+        while (end < nbytes && (next == '/' ? text[end] != '\n'
+                                            : text[end - 1] != '*' || text[end] != '/' ||
+                                                  end == i + 2))
+            end++;
+        end += next == '*' && end < nbytes;
+        for (count++; i < end; i++)
+            text[i] = strchr("\r\n", text[i]) ? text[i] : ' ';
+        i--;
+    }
+    return count;
+}
+
+/* jansson takes no integer of more than 64 bits; the servers take it for a real number. */
+static json_t *load_large(const char *text, size_t nbytes, json_error_t *ret_at)
+{
+    rg_autobuf struct rg_buf copy = RG_BUF_INIT;
+    bool quoted = false;
+
+    for (size_t i = 0, n; i < nbytes; i += n) {
+        char before = i ? text[i - 1] : ' ';
+        n = quoted || strchr(RG_PAI_DIGITS, text[i]) == NULL || !text[i]
+                ? 1 : strspn(text + i, RG_PAI_DIGITS);
+        if (quoted && text[i] == '\\' && i + 1 < nbytes)
+            n = 2;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        rg_buf_put(&copy, text + i, n);
+        if (n >= LARGE_DIGITS && !strchr(".eE+", before) && !strchr(".eE", text[i + n]))
+            rg_buf_put(&copy, "e0", 2);
+    }
+    if (rg_buf_status(&copy) < 0)
+        return NULL;
+    return json_loadb(rg_buf_text(&copy), rg_buf_nbytes(&copy), JSON_REJECT_DUPLICATES, ret_at);
+}
+
+/* text has a NUL at its end. */
 static json_t *load_json(const char *text, size_t nbytes, json_error_t *ret_at)
 {
     size_t blank = 0;
@@ -345,7 +392,46 @@ static json_t *load_json(const char *text, size_t nbytes, json_error_t *ret_at)
     if (blank == nbytes || text[blank] != '{')
         return NULL;
     ret_at->line = 1; /* it was begun */
-    return json_loadb(text, nbytes, JSON_REJECT_DUPLICATES, ret_at);
+    json_t *tree = json_loadb(text, nbytes, JSON_REJECT_DUPLICATES, ret_at);
+
+    if (!tree && json_error_code(ret_at) == json_error_numeric_overflow)
+        tree = load_large(text, nbytes, ret_at);
+    return tree;
+}
+
+/* The first one begins where the copy without them differs. */
+static void report_comment(struct rg_pai_check *check, const char *text, const char *copy)
+{
+    int line = 1, column = 1;
+
+    for (size_t i = 0; text[i] == copy[i]; i++) {
+        line += text[i] == '\n';
+        column = text[i] == '\n' ? 1 : column + 1;
+    }
+    report_here(check, RG_PAI_BETTERED, line, column, "comments",
+                "the web portal takes them out of JSON, and the server refuses them",
+                "take them out; reigen pai convert leaves them out");
+}
+
+/* As the web portal reads it. The copy is freed where it is no JSON. */
+static json_t *load_commented(struct rg_pai_check *check, const char *text, size_t nbytes,
+                              json_error_t *ret_at)
+{
+    rg_autofree char *copy = malloc(nbytes + 1);
+
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, nbytes);
+    copy[nbytes] = '\0';
+    size_t ncomments = rg_pai_blank_comments(copy, nbytes);
+    json_t *tree = load_json(copy, nbytes, ret_at);
+
+    check->commented = tree && ncomments;
+    if (check->commented) {
+        report_comment(check, text, copy);
+        memcpy(check->masked, copy, nbytes);
+    }
+    return tree;
 }
 
 static int load_yaml(struct rg_pai_check *check, const char *text, size_t nbytes,
@@ -356,7 +442,7 @@ static int load_yaml(struct rg_pai_check *check, const char *text, size_t nbytes
     int r = rg_yaml_parse(WHAT, text, nbytes, &check->places, &fault);
 
     if (r == -EINVAL)
-        report_here(check, fault.line, fault.column, fault.text,
+        report_here(check, RG_PAI_ERROR, fault.line, fault.column, fault.text,
                     "a job of protocol v2 is YAML, and one of API v1 is JSON",
                     "make it one of them");
     if (r < 0)
@@ -385,7 +471,8 @@ static void report_json(struct rg_pai_check *check, const json_error_t *at)
 {
     bool twice = json_error_code(at) == json_error_duplicate_key;
 
-    report_here(check, at->line > 0 ? at->line : 1, at->column > 0 ? at->column : 1, at->text,
+    report_here(check, RG_PAI_ERROR, at->line > 0 ? at->line : 1, at->column > 0 ? at->column : 1,
+                at->text,
                 twice ? "a field stands there once; the server would take the last one"
                       : "a job of API v1 is JSON",
                 twice ? "keep one of them" : "write it as JSON, or convert it to protocol v2");
@@ -403,10 +490,12 @@ int rg_pai_tree_load(struct rg_pai_check *check, const char *path, const char *t
     }
     if (nbytes > RG_YAML_NBYTES_MAX)
         return rg_yaml_load(path, WHAT, text, nbytes, &check->places, err);
-    check->masked = mask(text, nbytes);
+    check->masked = malloc(nbytes + 1);
     if (!check->masked)
         return rg_error_memory(err);
-    check->tree = load_json(text, nbytes, &at);
+    memcpy(check->masked, text, nbytes);
+    check->tree = load_commented(check, text, nbytes, &at);
+    mask(check->masked, nbytes);
     if (check->tree && !is_small(check->tree, 0, &left))
         report_much(check, NULL);
     if (check->tree) {

@@ -26,7 +26,9 @@ static void lines_become_one_only_where_each_is_a_whole_command(void **state)
         { "a ||\nb", NULL }, { "a &&\nb", NULL }, { "a |\nb", NULL },
         { "if a\nthen b\nfi", NULL }, { "for i in 1; do\na\ndone", NULL },
         { "(\na\n)", NULL }, { "f() {\na\n}", NULL }, { "cat <<E\nx\nE", NULL },
-        { "echo 'a\nb'", NULL }, { "echo \"a\nb\"", NULL }, { "a # b\nc", NULL },
+        { "echo 'a\nb'", NULL }, { "echo \"a\nb\"", NULL },
+        { "a # b\nc", "a; c" }, { "a # it's\nb", "a; b" }, { "a # x \\\nb", "a; b" },
+        { "a#b $# ${#c}\nd", "a#b $# ${#c}; d" }, { "echo '# a'\nb;# c", "echo '# a'; b;" },
         { "a\rb", NULL }, { "", NULL }, { "\n", NULL }, { "# only\n", NULL },
         { "case a in\na) b;;\nesac", NULL }, { "a\n&& b", NULL },
     };
