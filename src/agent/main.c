@@ -19,6 +19,7 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "cmd/common/command.h"
+#include "cmd/common/terminal.h"
 #include "cmd/head/head.h"
 #include "cmd/wait/wait.h"
 #include "launch/drivers/drivers.h"
@@ -156,11 +157,17 @@ static int command_contain(char **argv)
     return rg_contain_main();
 }
 
+/* 0 where all that was printed has gone out. A stream may have failed before it is flushed. */
+static int printed(void)
+{
+    return fflush(stdout) == 0 && !ferror(stdout) ? 0 : RG_EXIT_OUTPUT_LOST;
+}
+
 static int command_version(char **argv)
 {
     (void) argv;
     printf("reigen-agent %s (protocol %d)\n", RG_VERSION, RG_PROTOCOL_VERSION);
-    return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
+    return printed();
 }
 
 /* What killed agents have left on this host; their number. */
@@ -168,7 +175,7 @@ static int command_clean(char **argv)
 {
     (void) argv;
     printf("%d\n", rg_jobdir_sweep());
-    return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
+    return printed();
 }
 
 static const struct {
@@ -192,7 +199,7 @@ static int wait_workers(int argc, char **argv)
     printf("usage: reigen-agent wait-workers [--hosts HOSTS | --hostfile FILE | --head HOST[:PORT]]"
            "\n       [--ssh | --no-ssh] [--name NAME] [--port PORT] [--start-timeout SECONDS] "
            "[--quiet]\n");
-    return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
+    return printed();
 }
 
 /* Links of these names lie in the job's directory. */
@@ -207,6 +214,9 @@ static bool is_rsh(const char *name)
 
 int main(int argc, char **argv)
 {
+    bool open[3];
+
+    rg_stdio_ensure(open);
     if (is_rsh(argv[0]))
         return rg_rsh_main(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "rsh") == 0)

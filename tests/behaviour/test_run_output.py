@@ -13,10 +13,12 @@ import struct
 import subprocess
 import termios
 import time
+from pathlib import Path
 
 import pytest
 
 from built import environment
+from processes import wait_for
 
 
 def test_lines_are_tagged_with_more_than_one_rank(reigen):
@@ -121,6 +123,37 @@ def test_closed_standard_streams_do_no_harm(programs):
         assert done.returncode == 0, (closing, done.stderr)
 
 
+@pytest.mark.parametrize('lost', ['>&-', '>/dev/full'])
+def test_what_standard_output_does_not_take_goes_nowhere_else(programs, lost):
+    """Not to standard error, where a line of one rank would pass for something said to the user."""
+    for arguments in ("-np 2 -- sh -c 'echo line $RANK'", "--json -np 2 -- true",
+                      "--timestamp-output -np 1 -- sh -c 'echo line; echo line'"):
+        done = subprocess.run(['sh', '-c', f'{programs.reigen} run {arguments} {lost}'],
+                              env=environment(), timeout=60, capture_output=True, text=True)
+        assert done.returncode == 74, done
+        assert 'reigen: cannot write to standard output: ' in done.stderr
+        assert all(line.startswith('reigen: ') for line in done.stderr.splitlines()), done.stderr
+
+
+@pytest.mark.parametrize('closing, code', [('>&-', 74), ('>/dev/full', 74), ('2>&-', 0),
+                                           ('<&-', 0)])
+def test_the_agents_own_answers_are_not_lost_silently(programs, closing, code):
+    done = subprocess.run(['sh', '-c', f'{programs.agent} version {closing}'], env=environment(),
+                          timeout=60, capture_output=True)
+    assert done.returncode == code, done
+
+
+@pytest.mark.parametrize('arguments', [['agent'], ['wait-workers', '--no-ssh', '--hosts', 'x']],
+                         ids=lambda arguments: arguments[0])
+def test_no_descriptor_of_the_agents_takes_the_place_of_a_closed_one(start, programs, arguments):
+    """The first that it opens would get the number, and a line of a log would go into a link."""
+    child = start('sh', '-c', 'exec "$@" >&- 2>&-', 'sh', programs.agent, *arguments,
+                  stdin=subprocess.PIPE, env=environment(REIGEN_KEY='00' * 32))
+    fds = Path(f'/proc/{child.pid}/fd')
+    wait_for(lambda: [os.readlink(fds / n) for n in '12' if (fds / n).is_symlink()] ==
+               ['/dev/null'] * 2, 'descriptors 1 and 2')
+
+
 def test_events_are_json_lines_of_schema_1(reigen):
     done = reigen('run', '-np', 2, '--json', 'sh', '-c',
                   r'echo out $RANK; printf "\377" >&2; '
@@ -149,7 +182,7 @@ def test_ranks_that_fail_by_the_same_error_are_named_together(reigen):
     verdict = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 7 and verdict['first'] in (0, 1, 2), verdict
     assert verdict['same'] == [0, 1, 2], verdict
-    done = reigen('run', '-np', 2, '--', 'cat', '/nonexistent/file')
+    done = reigen('run', '-np', 2, '--', 'cat', '/rg-not-there/file')
     assert 'reigen: both ranks failed with the same error: exit code 1, ' in done.stderr
     assert 'died of it' not in done.stderr and 'also failed' not in done.stderr, done.stderr
     done = reigen('run', '-np', 2, '--', 'sh', '-c', 'echo $RANK >&2; exit 1')

@@ -129,8 +129,9 @@ void rg_stdio_ensure(bool ret_was_open[3])
     for (int fd = 0; !done && fd < 3; fd++) {
         was_open[fd] = fcntl(fd, F_GETFD) >= 0;
         /* open() returns the lowest free number: exactly this one. Not for writing: what is written
-         * to a descriptor that was closed is lost, and whoever writes must hear of that. */
-        if (!was_open[fd] && open("/dev/null", O_RDONLY) < 0)
+         * to a descriptor that was closed is lost, and whoever writes must hear of that. An image
+         * of nothing but a program has no /dev/null. */
+        if (!was_open[fd] && open("/dev/null", O_RDONLY) < 0 && open("/", O_RDONLY) < 0)
             abort();
     }
     done = true;

@@ -181,16 +181,23 @@ static void send(struct rg_output *output, int stream, const void *data, size_t 
     on_change(output);
 }
 
+/* A sink that fails is told of while this sends, and what is said then is composed anew: lines for
+ * the one place must not go to the other. */
 static void send_text(struct rg_output *output, int stream)
 {
-    if (rg_buf_status(&output->text) < 0)
+    rg_autobuf struct rg_buf text = output->text;
+
+    output->text = (struct rg_buf) RG_BUF_INIT;
+    if (rg_buf_status(&text) < 0)
         output->o.on_lost(output->o.arg, "out of memory for output", false);
     else
-        send(output, stream, rg_buf_bytes(&output->text), rg_buf_nbytes(&output->text));
+        send(output, stream, rg_buf_bytes(&text), rg_buf_nbytes(&text));
     /* Sticky errors and memory that one huge burst needed go together. */
-    if (rg_buf_status(&output->text) < 0 || output->text.capacity > (4u << 20))
-        rg_buf_fini(&output->text);
-    rg_buf_clear(&output->text);
+    if (rg_buf_status(&text) < 0 || text.capacity > (4u << 20) || output->text.capacity)
+        return;
+    rg_buf_clear(&text);
+    output->text = text;
+    text = (struct rg_buf) RG_BUF_INIT;
 }
 
 /* A line of this rank has been printed. */
