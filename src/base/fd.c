@@ -14,6 +14,10 @@
 #include "base/exitcode.h"
 #include "base/time.h"
 
+/* Editors of other systems put it in front of a text in UTF-8. */
+static const char byte_order_mark[] = "\xef\xbb\xbf";
+#define MARK_NBYTES (sizeof(byte_order_mark) - 1)
+
 #define READ_NBYTES 4000 /* of most files all, and a first buffer of 4 KiB */
 
 int rg_fd_set_nonblock(int fd, bool on)
@@ -158,10 +162,21 @@ int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *r
 int rg_read_named(const char *what, const char *path, size_t max_nbytes, char **ret_data,
                   size_t *ret_nbytes, struct rg_error *err)
 {
-    int rc = rg_read_file(path, max_nbytes, ret_data, ret_nbytes);
+    rg_autofree char *text = NULL;
+    size_t nbytes = 0;
+    int rc = rg_read_file(path, max_nbytes, &text, &nbytes);
 
-    return rc < 0 ? rg_error_set_exit(err, -rc, RG_EXIT_USAGE, "cannot read %s %s: %s", what, path,
-                                      strerror(-rc)) : rc;
+    if (rc < 0)
+        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE, "cannot read %s %s: %s", what, path,
+                                 strerror(-rc));
+    if (nbytes >= MARK_NBYTES && memcmp(text, byte_order_mark, MARK_NBYTES) == 0) {
+        nbytes -= MARK_NBYTES;
+        memmove(text, text + MARK_NBYTES, nbytes + 1);
+    }
+    *ret_data = rg_steal_ptr(&text);
+    if (ret_nbytes)
+        *ret_nbytes = nbytes;
+    return 0;
 }
 
 int rg_read_regular(const char *path, bool follow, size_t max_nbytes, char **ret_data,

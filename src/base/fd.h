@@ -63,8 +63,8 @@ bool rg_accept_pauses(const struct rg_acceptor *acceptor);
 /* Read a whole file, at most max_nbytes (-EFBIG beyond). *ret_data is NUL-terminated and the
  * caller's. ret_nbytes may be NULL. 0 or -errno. Works on /proc files. */
 int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *ret_nbytes);
-/* The same of one that the user has named; what says in the error what it is ("host file"), whose
- * exit_code is 2. */
+/* The same of a text that the user has named, without a byte order mark in front; what says in the
+ * error what it is ("host file"), whose exit_code is 2. */
 int rg_read_named(const char *what, const char *path, size_t max_nbytes, char **ret_data,
                   size_t *ret_nbytes, struct rg_error *err);
 /* The same for a path where somebody else may have put anything: -EINVAL for what is no regular

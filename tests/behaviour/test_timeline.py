@@ -137,7 +137,7 @@ def test_every_rank_writes_where_that_is_asked_for(tmp_path):
     assert [s[0] for s in spans(json.loads((tmp_path / 't.1').read_bytes()), 'allreduce.large')]
 
 
-@pytest.mark.parametrize('path, code', [('/', errno.EISDIR), ('/nonexistent/t', errno.ENOENT),
+@pytest.mark.parametrize('path, code', [('/', errno.EISDIR), ('/rg-not-there/t', errno.ENOENT),
                                         ('/dev/full', errno.ENOSPC)])
 def test_a_path_that_cannot_be_written_is_refused_by_name(path, code):
     line = run('traced', 'refused', path, size=1)[0].lines[0]

@@ -25,10 +25,10 @@ def run(code, env=None, limit=60):
 
 
 def test_a_missing_library_is_an_import_error_that_says_what_to_do():
-    done = run(['-c', 'import reigen'], {'REIGEN_LIBRARY': '/nonexistent/libreigen.so'})
+    done = run(['-c', 'import reigen'], {'REIGEN_LIBRARY': '/rg-not-there/libreigen.so'})
     assert done.returncode == 1
     assert 'ImportError: libreigen.so was not found' in done.stderr
-    assert '/nonexistent/libreigen.so' in done.stderr and 'run make' in done.stderr.lower()
+    assert '/rg-not-there/libreigen.so' in done.stderr and 'run make' in done.stderr.lower()
 
 
 def test_a_foreign_library_is_an_import_error_that_names_it():

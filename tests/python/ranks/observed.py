@@ -48,7 +48,7 @@ def timeline(path):
         hvd.stop_timeline()
     hvd.stop_timeline()
     if hvd.rank() == 0:
-        checks.raises(OSError, lambda: hvd.start_timeline('/nonexistent/timeline'))
+        checks.raises(OSError, lambda: hvd.start_timeline('/rg-not-there/timeline'))
 
 
 def diagnosis():

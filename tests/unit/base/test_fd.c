@@ -85,9 +85,28 @@ static void whole_file_is_read_up_to_its_cap(void **state)
     assert_int_equal(nbytes, 5);
     assert_string_equal(text, "hello");
     assert_int_equal(rg_read_file(path, 4, &untouched, &nbytes), -EFBIG);
-    assert_int_equal(rg_read_file("/nonexistent", 4, &untouched, NULL), -ENOENT);
+    assert_int_equal(rg_read_file("/rg-not-there", 4, &untouched, NULL), -ENOENT);
     assert_int_equal(rg_read_file(*state, 4, &untouched, NULL), -EISDIR);
     assert_ptr_equal(untouched, (char *) 1);
+}
+
+static void a_byte_order_mark_is_no_part_of_a_text(void **state)
+{
+    static const char *const texts[][2] = { { "\xef\xbb\xbfhost\r\n", "host\r\n" },
+                                            { "\xef\xbb\xbf", "" }, { "\xef\xbb", "\xef\xbb" },
+                                            { "a\xef\xbb\xbf", "a\xef\xbb\xbf" } };
+    rg_autofree char *path = rg_strf("%s/named", (char *) *state);
+    struct rg_error err = RG_ERROR_INIT;
+
+    for (size_t i = 0; i < rg_array_len(texts); i++) {
+        rg_autofree char *text = NULL;
+        size_t nbytes;
+        write_text(path, texts[i][0]);
+        assert_int_equal(rg_read_named("host file", path, 100, &text, &nbytes, &err), 0);
+        assert_string_equal(text, texts[i][1]);
+        assert_int_equal(nbytes, strlen(texts[i][1]));
+    }
+    unlink(path);
 }
 
 static void nothing_but_a_regular_file_is_opened(void **state)
@@ -109,7 +128,7 @@ static void nothing_but_a_regular_file_is_opened(void **state)
     assert_int_equal(rg_read_regular(path, false, 2, &untouched, &nbytes), -EFBIG);
     assert_int_equal(rg_read_regular(fifo, true, 3, &untouched, NULL), -EINVAL);
     assert_int_equal(rg_read_regular(*state, true, 3, &untouched, NULL), -EINVAL);
-    assert_int_equal(rg_read_regular("/nonexistent", true, 3, &untouched, NULL), -ENOENT);
+    assert_int_equal(rg_read_regular("/rg-not-there", true, 3, &untouched, NULL), -ENOENT);
     assert_null(untouched);
     unlink(path);
     unlink(link);
@@ -220,6 +239,8 @@ int main(void)
         cmocka_unit_test(pipes_and_pairs_close_on_exec),
         cmocka_unit_test(read_all_reports_an_early_end),
         cmocka_unit_test_setup_teardown(whole_file_is_read_up_to_its_cap, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_byte_order_mark_is_no_part_of_a_text, make_dir,
+                                        remove_dir),
         cmocka_unit_test_setup_teardown(nothing_but_a_regular_file_is_opened, make_dir, remove_dir),
         cmocka_unit_test(files_without_a_size_are_read),
         cmocka_unit_test_setup_teardown(large_file_is_read_whole, make_dir, remove_dir),

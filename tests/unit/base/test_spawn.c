@@ -140,7 +140,7 @@ static void missing_interpreter_is_told_apart(void **state)
     struct rg_spawn spec = { .fds = { -1, -1, -1 } };
 
     (void) state;
-    spec.argv = ARGV(make_file("script", "#!/nonexistent/python\n", 0700));
+    spec.argv = ARGV(make_file("script", "#!/rg-not-there/python\n", 0700));
     check_failure(&spec, ENOENT, 127, "interpreter");
 }
 
@@ -149,15 +149,15 @@ static void bad_working_directory_is_named(void **state)
     struct rg_spawn spec = { .argv = ARGV("true"), .fds = { -1, -1, -1 } };
 
     (void) state;
-    spec.cwd = "/nonexistent";
-    check_failure(&spec, ENOENT, 2, "working directory /nonexistent");
+    spec.cwd = "/rg-not-there";
+    check_failure(&spec, ENOENT, 2, "working directory /rg-not-there");
     spec.cwd = "/dev/null";
     check_failure(&spec, ENOTDIR, 2, "/dev/null");
 }
 
 static void path_is_that_of_the_childs_environment(void **state)
 {
-    rg_autofree char *path = rg_strf("PATH=/nonexistent:%s:/bin:/usr/bin", dir);
+    rg_autofree char *path = rg_strf("PATH=/rg-not-there:%s:/bin:/usr/bin", dir);
     char *env[] = { path, (char *) "X=1", NULL };
     struct rg_spawn spec = { .argv = ARGV("mine"), .envp = env, .fds = { -1, -1, -1 } };
     int status;
@@ -441,7 +441,7 @@ static void all_that_a_program_says_is_asked_for(void **state)
     assert_int_equal(rg_spawn_ask(ARGV("sh", "-c", "echo 1234; exit 5"), 10000, 5, &text), 5);
     assert_string_equal(text, "1234\n");
     assert_int_equal(rg_spawn_ask(ARGV("echo", "12345"), 10000, 5, NULL), -EFBIG);
-    assert_int_equal(rg_spawn_ask(ARGV("/nonexistent"), 10000, 5, NULL), -ENOENT);
+    assert_int_equal(rg_spawn_ask(ARGV("/rg-not-there"), 10000, 5, NULL), -ENOENT);
     assert_int_equal(rg_spawn_ask(ARGV("sleep", "60"), 10, 5, NULL), -ETIMEDOUT);
 }
 

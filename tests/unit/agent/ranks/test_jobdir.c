@@ -126,7 +126,7 @@ static void a_given_one_stays_and_is_emptied(void **state)
     assert_int_equal(rg_jobdir_make(given, &hosts, &dir, NULL), 0);
     rg_jobdir_remove(&dir);
     assert_int_equal(rmdir(given), 0);
-    assert_int_equal(rg_jobdir_make("/nonexistent/x", &hosts, &dir, NULL), -ENOENT);
+    assert_int_equal(rg_jobdir_make("/rg-not-there/x", &hosts, &dir, NULL), -ENOENT);
     assert_string_equal(dir.path, "");
 }
 

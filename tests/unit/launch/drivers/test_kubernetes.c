@@ -431,7 +431,8 @@ static void wrong_values_are_refused_before_anything_is_made(void **state)
         { "--namespace", "A" }, { "--name", "1a" }, { "--cpu", "two" }, { "--memory", "8GB" },
         { "--resource", "x" }, { "--rdma", "=1" }, { "--node-selector", "x" },
         { "--toleration", "k:Never" }, { "--toleration", ":NoSchedule" }, { "--gang", "x" },
-        { "--affinity", "/nonexistent" }, { "--pod-template", "/nonexistent" }, { "--ttl", "soon" },
+        { "--affinity", "/rg-not-there" }, { "--pod-template", "/rg-not-there" },
+        { "--ttl", "soon" },
         { "--queue", "Q" }, { "--gpus", "all" }, { "--container-option", "--x" }, { "-H", "a" },
         { "--user", "nobody" }, { "--volume", "claim" }, { "--network", "bridge" },
     };

@@ -398,7 +398,7 @@ static void missing_agent_is_unavailable(void **state)
 
     (void) state;
     snprintf(before, sizeof(before), "%s", getenv("REIGEN_AGENT"));
-    setenv("REIGEN_AGENT", "/nonexistent/agent", 1);
+    setenv("REIGEN_AGENT", "/rg-not-there/agent", 1);
     run_job(h);
     setenv("REIGEN_AGENT", before, 1);
     assert_int_equal(h->create_result, -ENOENT);

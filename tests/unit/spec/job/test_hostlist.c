@@ -135,9 +135,9 @@ static void a_missing_host_file_is_a_usage_error_that_names_it(void **state)
 
     (void) state;
     rg_job_init(&job);
-    assert_int_equal(rg_hostfile_read(&job, "/nonexistent/hosts", &err), -ENOENT);
+    assert_int_equal(rg_hostfile_read(&job, "/rg-not-there/hosts", &err), -ENOENT);
     assert_int_equal(err.exit_code, 2);
-    assert_contains(err.text, "/nonexistent/hosts");
+    assert_contains(err.text, "/rg-not-there/hosts");
 }
 
 static void only_names_of_this_computer_are_local(void **state)
