@@ -253,6 +253,12 @@ APPLY(controller)
     return exclude(&run->controller, option, what, err);
 }
 
+APPLY(mpi_args)
+{
+    UNUSED(option);
+    return rg_hvd_take_mpi_args(run, what, value, err);
+}
+
 APPLY(jsrun)
 {
     UNUSED(run), UNUSED(option), UNUSED(value);
@@ -402,10 +408,11 @@ static const struct rg_hvd_option options[] = {
      RG_HVD_SHARE, "SHARE", NULL, "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", NONE, NO_TUNING,
      "Accepted, as above."},
 
-    {"host-discovery-script", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_TEXT, "FILE", "@file", NULL,
+    {"host-discovery-script", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_TEXT, "COMMAND", "@file", NULL,
      BY(where), NULL,
-     "A program that prints the hosts there are now, one HOST or HOST:SLOTS per line. It is asked "
-     "until there is room for -np ranks, or --start-timeout passes."},
+     "A script, perhaps with arguments, that prints the hosts there are now, one HOST or "
+     "HOST:SLOTS per line. The shell runs it, as with Horovod, until there is room for -np "
+     "ranks, or --start-timeout passes."},
     {"min-num-proc", "min-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
      INT(elastic.min_np, 1, RG_JOB_RANKS_MAX), NULL,
      "Refused, unless N is that of -np."},
@@ -448,9 +455,11 @@ static const struct rg_hvd_option options[] = {
     {"no-mpi-threads-disable", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_OFF, NULL, NULL,
      "HOROVOD_MPI_THREADS_DISABLE", NONE, NO_MPI, "Accepted, as above."},
     {"mpi-args", NULL, "library_options.mpi_args", RG_HVD_LIBRARY, RG_HVD_TEXT, "ARGUMENTS", NULL,
-     NULL, NONE, NO_MPI, "Accepted; there is no mpirun that could take them."},
-    {"binding-args", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_TEXT, "ARGUMENTS", NULL, NULL, NONE,
-     "reigen run --bind-to binds ranks; this does nothing", "Accepted, as above."},
+     NULL, BY(mpi_args), NULL,
+     "Options of mpirun's: those that reigen run has are obeyed (-x, --oversubscribe, --bind-to), "
+     "and a remark names each of the others."},
+    {"binding-args", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_TEXT, "ARGUMENTS", NULL, NULL,
+     BY(mpi_args), NULL, "As --mpi-args."},
     {"tcp", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_ON, NULL, NULL, "NCCL_IB_DISABLE", NONE,
      "between hosts TCP is what is used; this does nothing", "Accepted, as above."},
     {"num-nccl-streams", NULL, "library_options.num_nccl_streams", RG_HVD_LIBRARY, RG_HVD_COUNT,

@@ -115,6 +115,12 @@ bool rg_horovodrun_is_elastic(const struct rg_horovodrun *run);
 int rg_hvd_apply(struct rg_horovodrun *run, const struct rg_hvd_option *option, const char *what,
                  const char *value, struct rg_error *err);
 
+/* The value of --mpi-args or --binding-args, which what names: options of mpirun's, in words as a
+ * shell's. Those that reigen run takes are obeyed; the others are remarks. 0; -EINVAL: a quote is
+ * open, a word is no option, or a value is wrong; -ENOMEM. */
+int rg_hvd_take_mpi_args(struct rg_horovodrun *run, const char *what, const char *text,
+                         struct rg_error *err);
+
 /* The file: a mapping of sections, each a mapping of keys to single values. Unknown keys and wrong
  * values are errors with path:line:column. 0; -EINVAL, -EFBIG (exit_code 2); -ENOMEM. */
 int rg_hvd_file_parse(struct rg_horovodrun *run, const char *path, const char *text, size_t nbytes,

@@ -51,6 +51,7 @@ struct walk {
     char *pair;                         /* owned: two values as one */
     const char *value;
     char what[NAME_MAX_LEN + 4];        /* the flag as the user wrote it */
+    bool exact;                         /* "--" stood in front of the command */
 };
 
 /* The one flag whose long name begins so. 0 without one, -EINVAL when there are several. */
@@ -167,6 +168,7 @@ static int next_flag(struct walk *walk, struct rg_error *err)
 
     if (strcmp(arg, "--") == 0) {
         walk->next++;
+        walk->exact = true;
         return 0;
     }
     if (arg[0] != '-' || !arg[1])
@@ -317,18 +319,23 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
 {
     struct rg_job *job = &run->request.job;
 
-    if (walk->next >= walk->argc)
+    int nwords = walk->argc - walk->next;
+
+    if (nwords <= 0 && !run->request.programs)
         return rg_error_set(err, EINVAL, "no command: say what to run, for example horovodrun "
                             "-np 4 python train.py");
-    if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
+    if (nwords > 0 && rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
         return rg_error_memory(err);
-    int rc = read_environment(run, err);
+    int rc = rg_request_settle_programs(&run->request, nwords, walk->exact, err);
+
+    rc = rc < 0 ? rc : read_environment(run, err);
 
     rc = rc < 0 ? rc : check_elastic(run, err);
     if (rc == 0 && !rg_horovodrun_is_elastic(run))
         rc = rg_discovery_settle(&run->request, rg_mpijob_slots(&run->request), err);
     rc = rc < 0 ? rc : rg_mpijob_settle(&run->request, err);
     rc = rc < 0 ? rc : rg_foreign_settle(&run->request, err);
+    rc = rc < 0 ? rc : rg_request_check_caller_env(&run->request, err);
     rc = rc < 0 ? rc : finish_remote(run, err);
     if (rc == 0 && !job->np && !job->nhosts && !job->ranks_per_host &&
         !rg_horovodrun_is_elastic(run))

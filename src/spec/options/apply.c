@@ -191,19 +191,68 @@ APPLY(host_discovery_script)
     return rg_parse_text(what, path ? path : value, &request->discovery, err);
 }
 
-/* ppr:2:node */
+/* What may stand behind the object, and what of it has no meaning here. */
+static int apply_modifier(struct rg_request *request, const char *what, const char *value,
+                          const char *word, const char *object, struct rg_error *err)
+{
+    static const char ignored[] = "span inherit noinherit hwtcpus corecpus display displaydevel "
+                                  "displaytopo displayalloc ordered";
+    rg_autofree char *lower = strdup(word);
+    int64_t n;
+
+    for (char *p = lower; p && *p; p++)
+        *p = *p >= 'A' && *p <= 'Z' ? (char) (*p - 'A' + 'a') : *p;
+    if (!lower)
+        return rg_error_memory(err);
+    if (strcmp(lower, "oversubscribe") == 0 || strcmp(lower, "nooversubscribe") == 0) {
+        request->job.oversubscribe = *lower == 'o';
+        return 0;
+    }
+    bool cores = rg_str_starts(lower, "pe=");
+    if (cores && rg_parse_int("PE", lower + 3, 1, RG_JOB_SLOTS_MAX, &n, NULL) < 0)
+        return rg_error_set(err, EINVAL, "%s %s: %s: PE is a number of cores, such as PE=2", what,
+                            value, word);
+    if (cores || rg_str_has_word(ignored, lower))
+        return rg_request_note(request, "%s %s: taken for %s; %s%s", what, value, object, word,
+                               cores ? " means nothing here: --bind-to says which cores a rank gets"
+                                     : " means nothing here") < 0 ? rg_error_memory(err) : 0;
+    return rg_error_set(err, EINVAL, "%s %s: %s behind the object means nothing here; PE=N, "
+                        "OVERSUBSCRIBE, NOOVERSUBSCRIBE and SPAN may stand there", what, value,
+                        word);
+}
+
+/* rest: ":PE=2:SPAN", or ":PE=2,SPAN", or "". */
+static int apply_modifiers(struct rg_request *request, const char *what, const char *value,
+                           const char *object, const char *rest, struct rg_error *err)
+{
+    rg_autofree char *copy = strdup(rest);
+    char *save = NULL;
+    int rc = copy ? 0 : rg_error_memory(err);
+
+    for (char *word = copy ? strtok_r(copy, ":,", &save) : NULL; rc == 0 && word;
+         word = strtok_r(NULL, ":,", &save))
+        rc = apply_modifier(request, what, value, word, *object ? object : "slot", err);
+    return rc;
+}
+
+/* ppr:2:node, and what may follow it */
 static int apply_ppr(struct rg_request *request, const char *what, const char *value,
                      struct rg_error *err)
 {
     const char *count = value + strcspn(value, ":") + (strchr(value, ':') != NULL);
-    const char *unit = strchr(count, ':');
+    const char *unit = count + strcspn(count, ":") + (strchr(count, ':') != NULL);
+    size_t length = strcspn(unit, ":");
 
-    if (!unit || strcmp(unit, ":node") != 0)
+    if (length != 4 || strncasecmp(unit, "node", length) != 0)
         return rg_error_set(err, EINVAL, "%s %s: ranks are counted by host; use --ranks-per-host "
                             "N, and --bind-to for what each is bound to", what, value);
-    rg_autofree char *number = strndup(count, (size_t) (unit - count));
+    rg_autofree char *number = strndup(count, strcspn(count, ":"));
+    rg_autofree char *object = strndup(value, (size_t) (unit + length - value));
 
-    return number ? rg_apply_ranks_per_host(request, what, number, err) : rg_error_memory(err);
+    if (!number || !object)
+        return rg_error_memory(err);
+    int rc = rg_apply_ranks_per_host(request, what, number, err);
+    return rc < 0 ? rc : apply_modifiers(request, what, value, object, unit + length, err);
 }
 
 APPLY(map_by)
@@ -214,24 +263,26 @@ APPLY(map_by)
     rg_autofree char *object = strndup(value, strcspn(value, ":"));
     const char *rest = value + strcspn(value, ":");
 
+    for (char *p = object; p && *p; p++)
+        *p = *p >= 'A' && *p <= 'Z' ? (char) (*p - 'A' + 'a') : *p;
     if (!object)
         return rg_error_memory(err);
     if (strcmp(object, "ppr") == 0)
         return apply_ppr(request, what, value, err);
-    int i = rg_apply_choice(what, object, words, err);
+    /* Modifiers alone are those of what is usual. */
+    int i = !*object && *rest ? 0 : rg_apply_choice(what, object, words, err);
 
     if (i < 0)
         return i;
-    request->job.map = i == 1 ? RG_MAP_NODE : RG_MAP_SLOT;
-    if (strcasestr(rest, ":oversubscribe"))
-        request->job.oversubscribe = true;
+    if (*object)
+        request->job.map = i == 1 ? RG_MAP_NODE : RG_MAP_SLOT;
     if (i > 1 &&
         rg_request_note(request,
                         "%s %s: ranks are placed by slot; which cores they get is "
                         "--bind-to's", what,
              object) < 0)
         return rg_error_memory(err);
-    return 0;
+    return apply_modifiers(request, what, value, object, rest, err);
 }
 
 APPLY(bind_to)

@@ -41,6 +41,15 @@ int rg_request_settle_shared(struct rg_request *request, struct rg_error *err);
 /* Whether the platform takes the options of platforms that were given. 0 or -EINVAL. */
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err);
 
+/* Whether the caller has the variables that are handed on by name: one that is not set is noted
+ * and dropped, as mpirun does; a shared one is an error. 0 or -errno. */
+int rg_request_check_caller_env(struct rg_request *request, struct rg_error *err);
+
+/* Whether there are several programs, once the command is known, which has nwords words on the
+ * command line; exact: "--" stood in front of it. 0 or -errno. */
+int rg_request_settle_programs(struct rg_request *request, int nwords, bool exact,
+                               struct rg_error *err);
+
 /* What is left of the container's options when --container-runtime is none, and whether they go
  * together. 0 or -EINVAL. */
 int rg_request_settle_container(struct rg_request *request, struct rg_error *err);

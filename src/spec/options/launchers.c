@@ -3,6 +3,7 @@
  * with the remedy. */
 #include "spec/options/launchers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "spec/options/apply.h"
@@ -71,6 +72,10 @@ HANDLER(env_pair)
     rg_autofree char *text = rg_strf("%s=%s", value, second);
 
     UNUSED(flag);
+    if (strcmp(what, "-env") == 0 &&
+        rg_request_note(request, "-env %s %s: taken for mpiexec's, --env %s=%s; reigen's --env has "
+                        "two dashes, or NAME=VALUE", value, second, value, second) < 0)
+        return rg_error_memory(err);
     return text ? rg_apply_env(request, what, text, err) : rg_error_memory(err);
 }
 
@@ -90,6 +95,14 @@ HANDLER(env_list)
             return rc;
     }
     return 0;
+}
+
+/* Once the whole command line is read. */
+HANDLER(app)
+{
+    UNUSED(flag), UNUSED(second);
+    snprintf(request->programs_what, sizeof(request->programs_what), "%s", what);
+    return rg_parse_text(what, value, &request->programs, err);
 }
 
 HANDLER(launcher)
@@ -151,8 +164,9 @@ static const struct rg_foreign flags[] = {
     {"iface", "network-interface", 1, NULL, NULL},
     {"include num-cores", NULL, 1, NULL, "name the hosts and their slots with -H or --hostfile"},
     {"gpu-ids", NULL, 1, NULL, "use --env CUDA_VISIBLE_DEVICES=LIST"},
-    {"app configfile multi-prog", NULL, 1, NULL, "all ranks run one command; let a script choose "
-     "by REIGEN_RANK"},
+    {"app configfile", NULL, 1, app, NULL},
+    {"multi-prog", NULL, 1, NULL, "write the programs one after the other, -np 1 loader : -np 3 "
+     "trainer, or let a script choose by REIGEN_RANK"},
     {"relative r", NULL, 1, NULL, "torchrun's -r is --output-dir here, srun's --nodelist"},
 
     /* how ranks meet, and who watches them */
@@ -213,7 +227,8 @@ static const struct rg_foreign flags[] = {
     {"merge-stderr-to-stdout", NULL, 0, NULL, "write 2>&1 behind the command line"},
     {"unbuffered u demux outproxy", NULL, 0, ignored, "output is shown as it comes"},
     {"print-all-exitcodes info report-state silent-abort show-progress display-allocation "
-     "report-uri get-stack-traces save-pid debug", NULL, 0, ignored, ITS_OWN},
+     "get-stack-traces save-pid debug", NULL, 0, ignored, ITS_OWN},
+    {"report-uri", NULL, 1, ignored, ITS_OWN},
     {"print-rank-map", "display-map", 0, NULL, "true"},
 
     /* Slurm's own */
@@ -271,6 +286,11 @@ static bool find_glued(const char *arg, struct rg_flag *flag)
     flag->attached = arg + 2;
     flag->name_nbytes = 2;
     return true;
+}
+
+bool rg_flag_is_env_pair(int argc, char *const *argv, int at)
+{
+    return at + 2 < argc && strcmp(argv[at], "-env") == 0 && !strchr(argv[at + 1], '=');
 }
 
 bool rg_flag_find(const char *arg, struct rg_flag *ret_flag)

@@ -41,6 +41,10 @@ struct rg_flag {
 /* Find out. arg: borrowed, not "-" and not "--". */
 bool rg_flag_find(const char *arg, struct rg_flag *ret_flag);
 
+/* Whether argv[at] is mpiexec's `-env NAME VALUE`, and not our `--env NAME=VALUE` or
+ * `--env NAME`. */
+bool rg_flag_is_env_pair(int argc, char *const *argv, int at);
+
 /* Carry out a flag of theirs. value and second: as many as nvalues says, else NULL. 0 or -errno
  * with err. */
 int rg_foreign_apply(struct rg_request *request, const struct rg_foreign *flag, const char *what,

@@ -52,7 +52,7 @@ struct rg_request {
     char *config;         /* the job file, or NULL */
     rg_request_reader *read_other; /* for --config; NULL: our own job files alone */
     struct rg_request_share share; /* what such a file asks for, of the platform */
-    char *discovery;      /* the program that names hosts, or NULL (spec/options/discovery.h) */
+    char *discovery;      /* the command that names hosts, or NULL (spec/options/discovery.h) */
     int discovery_slots;  /* of a host for which it names none; 0: not said */
     /* Called while parsing waits for something, with what it waits for, unless quiet; or NULL */
     void (*tell)(const char *sentence);
@@ -71,6 +71,8 @@ struct rg_request {
     /* Other launchers' flags whose meaning depends on the rest (spec/options/launchers.h); 0:
      * not given */
     int per_host_or_nodes, nnodes;
+    char *programs;       /* the file of --app, or NULL (spec/options/programs.h), and what the */
+    char programs_what[16]; /* user called the option */
 };
 
 enum rg_option_group {

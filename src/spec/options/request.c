@@ -10,6 +10,7 @@
 #include "spec/options/discovery.h"
 #include "spec/options/mpijob.h"
 #include "spec/options/options.h"
+#include "spec/options/programs.h"
 #include "spec/options/roles.h"
 #include "spec/job/hostlist.h"
 #include "spec/job/platform.h"
@@ -33,6 +34,7 @@ void rg_request_fini(struct rg_request *request)
     free(request->config);
     free(request->write_plan);
     free(request->discovery);
+    free(request->programs);
     *request = (struct rg_request){ 0 };
 }
 
@@ -46,6 +48,7 @@ struct walk {
     const char *value, *second;
     char what[NAME_MAX_LEN + 4];    /* the option as the user wrote it */
     const char *unknown;            /* the argument that is no option */
+    bool exact;                     /* what follows is one command, whatever is in it */
 };
 
 static int unknown_option(const char *arg, const char *name, struct rg_error *err)
@@ -110,8 +113,12 @@ static int take_value(struct walk *walk, const char *inline_value, struct rg_err
 /* Take what was found at walk->next. 1 or -EINVAL. */
 static int take_flag(struct walk *walk, const struct rg_flag *flag, struct rg_error *err)
 {
+    bool pair = rg_flag_is_env_pair(walk->argc, walk->argv, walk->next);
     const char *arg = walk->argv[walk->next++];
+    struct rg_flag genv;
 
+    if (pair && rg_flag_find("-genv", &genv))
+        flag = &genv;
     walk->option = flag->option;
     walk->foreign = flag->foreign;
     snprintf(walk->what, sizeof walk->what, "%.*s", (int) flag->name_nbytes, arg);
@@ -139,6 +146,7 @@ static int next_option(struct walk *walk, struct rg_error *err)
 
     if (strcmp(arg, "--") == 0) {
         walk->next++;
+        walk->exact = true;
         return 0;
     }
     if (arg[0] != '-' || !arg[1])
@@ -195,7 +203,7 @@ static int walk_options(struct rg_request *request, bool config_only, struct wal
 
 /* A variable to hand on that the caller does not have: mpirun warns and goes on, and so do we; a
  * secret that is missing would fail the job later and less clearly. */
-static int check_caller_env(struct rg_request *request, struct rg_error *err)
+int rg_request_check_caller_env(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
 
@@ -277,6 +285,18 @@ static int take_usual_hosts(struct rg_job *job, struct rg_error *err)
     return rc < 0 ? rg_error_prepend(err, "%s", name) : 0;
 }
 
+int rg_request_settle_programs(struct rg_request *request, int nwords, bool exact,
+                               struct rg_error *err)
+{
+    if (!request->programs)
+        return exact || !nwords ? 0 : rg_programs_settle(request, err);
+    if (nwords || request->job.nroles)
+        return rg_error_set(err, EINVAL, "%s %s: it says what runs, and so does %s; leave one of "
+                            "them out", request->programs_what, request->programs,
+                            nwords ? "the command line" : request->config);
+    return rg_programs_read(request, request->programs_what, request->programs, err);
+}
+
 static int finish(struct rg_request *request, struct walk *walk, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
@@ -294,6 +314,9 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
         if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
             return rg_error_memory(err);
     }
+    rc = rg_request_settle_programs(request, nwords, walk->exact, err);
+    if (rc < 0)
+        return rc;
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
     bool others = rg_platform_of(job)->finds_hosts;
     rc = rg_discovery_settle(request, rg_mpijob_slots(request), err);
@@ -306,7 +329,7 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
         return rc;
     if (job->np && !job->nhosts && !others && !job->ranks_per_host && job->bind != RG_BIND_CORE)
         job->oversubscribe = true;
-    rc = check_caller_env(request, err);
+    rc = rg_request_check_caller_env(request, err);
     if (rc == 0)
         rc = rg_request_settle_container(request, err);
     if (rc == 0)

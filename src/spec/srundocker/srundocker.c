@@ -7,6 +7,7 @@
 
 #include "container/container.h"
 #include "spec/job/envfile.h"
+#include "spec/job/shellwords.h"
 
 #define APPLY(name)                                                                        \
     static int apply_##name(void *object, const char *what, const char *value,             \
@@ -225,44 +226,10 @@ int rg_srundocker_settle_sshd(struct rg_srundocker *s, const char *home, struct 
                 : rg_error_memory(err);
 }
 
-/* One word from *text on, into word, which has room for all of it. False: a quote is open. */
-static bool take_word(const char **text, char *word)
-{
-    const char *p = *text;
-    char quote = '\0';
-
-    for (; *p && (quote || !strchr(" \t\n", *p)); p++) {
-        bool escapes = quote == '"' ? p[1] && strchr("\"\\$`", p[1]) : !quote && p[1];
-        if (*p == '\\' && escapes)
-            *word++ = *++p;
-        else if (quote && *p == quote)
-            quote = '\0';
-        else if (!quote && (*p == '\'' || *p == '"'))
-            quote = *p;
-        else
-            *word++ = *p;
-    }
-    *word = '\0';
-    *text = p;
-    return !quote;
-}
-
 int rg_srundocker_split(const char *what, const char *text, struct rg_strv *words,
                         struct rg_error *err)
 {
-    rg_autofree char *word = malloc(strlen(text) + 1);
-    const char *rest = text;
-    int rc = word ? 0 : -ENOMEM;
-
-    for (rest += strspn(rest, " \t\n"); rc == 0 && *rest; rest += strspn(rest, " \t\n")) {
-        if (!take_word(&rest, word))
-            return rg_error_set(err, EINVAL, "%s: a quote is open in: %.300s", what, text);
-        if (words->count >= RG_CONTAINER_LISTED_MAX)
-            return rg_error_set(err, EINVAL, "%s: more than %d words", what,
-                                RG_CONTAINER_LISTED_MAX);
-        rc = rg_strv_add(words, word);
-    }
-    return rc < 0 ? rg_error_set(err, -rc, "out of memory") : 0;
+    return rg_shell_split(what, text, RG_CONTAINER_LISTED_MAX, words, err);
 }
 
 /* --- the line -------------------------------------------------------------------------------- */

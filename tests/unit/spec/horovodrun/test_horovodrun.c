@@ -133,7 +133,7 @@ static void wrong_values_are_refused_with_horovods_words(void **state)
 static void what_has_no_meaning_here_is_accepted_with_a_note(void **state)
 {
     static const char *const flags[] = {
-        "--gloo", "--mpi", "--tcp", "--mpi-args=--map-by", "--binding-args=-x",
+        "--gloo", "--mpi", "--tcp",
         "--num-nccl-streams 2", "--mpi-threads-disable", "--cycle-time-ms 5",
         "--hierarchical-allgather",
     };
@@ -146,6 +146,69 @@ static void what_has_no_meaning_here_is_accepted_with_a_note(void **state)
         must_parse(line, &run);
         assert_int_equal(run.request.notes.count, 1);
         assert_contains(run.request.notes.v[0], "this does nothing");
+        rg_horovodrun_fini(&run);
+    }
+}
+
+static int take_mpi_args(struct rg_horovodrun *run, const char *text, struct rg_error *err)
+{
+    rg_horovodrun_init(run);
+    return rg_hvd_apply(run, rg_hvd_option_find("mpi-args"), "--mpi-args", text, err);
+}
+
+static void mpi_args_mean_what_they_mean_to_mpirun(void **state)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_horovodrun run;
+    const struct rg_job *job = &run.request.job;
+
+    (void) state;
+    assert_int_equal(take_mpi_args(&run, "-x A='b c'\n -x \"D=e f\" --oversubscribe --bind-to core "
+                                         "-map-by node --tag-output --allow-run-as-root -genv G H "
+                                         "-env I J", &err), 0);
+    assert_string_equal(rg_env_get(&job->env, "A"), "b c");
+    assert_string_equal(rg_env_get(&job->env, "D"), "e f");
+    assert_string_equal(rg_env_get(&job->env, "G"), "H");
+    assert_string_equal(rg_env_get(&job->env, "I"), "J");
+    assert_true(job->oversubscribe);
+    assert_int_equal(job->bind, RG_BIND_CORE);
+    assert_int_equal(job->map, RG_MAP_NODE);
+    assert_int_equal(job->tag, RG_TAG_ON);
+    assert_int_equal(run.request.notes.count, 1); /* on -env, which could be ours */
+    rg_horovodrun_fini(&run);
+}
+
+static void what_of_mpi_args_has_no_meaning_is_named(void **state)
+{
+    static const char *const ignored[][2] = {
+        { "-mca pml ob1 -x A=B", "-mca pml ob1: ignored" },
+        { "--mca=btl ^openib -x A=B", "--mca=btl ^openib: ignored" },
+        { "--rankfile f -x A=B", "--rankfile f: ignored; a rank's place" },
+        { "--merge-stderr-to-stdout -x A=B", "--merge-stderr-to-stdout: ignored" },
+        { "--frobnicate 1 2 -x A=B", "--frobnicate 1 2: ignored" },
+        { "--report-uri - -x A=B", "--report-uri: ignored" },
+        { "--map-by slot:PE=2 -x A=B", "--map-by slot:PE=2: taken for slot" },
+    };
+    static const char *const wrong[][2] = {
+        { "echo x", "\"echo\" is no option" }, { "-x A=B : -n 1 x", "\":\" is no option" },
+        { "-x 'A", "a quote is open" }, { "--bind-to foo", "--bind-to foo" },
+        { "-x", "needs a value" }, { "-- x", "\"--\" is no option" },
+    };
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_horovodrun run;
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(ignored); i++) {
+        assert_int_equal(take_mpi_args(&run, ignored[i][0], &err), 0);
+        assert_int_equal(run.request.notes.count, 1);
+        assert_contains(run.request.notes.v[0], ignored[i][1]);
+        assert_string_equal(rg_env_get(&run.request.job.env, "A"), "B");
+        rg_horovodrun_fini(&run);
+    }
+    for (size_t i = 0; i < rg_array_len(wrong); i++) {
+        assert_int_equal(take_mpi_args(&run, wrong[i][0], &err), -EINVAL);
+        assert_contains(err.text, "--mpi-args: ");
+        assert_contains(err.text, wrong[i][1]);
         rg_horovodrun_fini(&run);
     }
 }
@@ -214,13 +277,14 @@ static void the_file_means_what_the_flags_mean(void **state)
     static const char text[] =
         "controller: gloo\nparams:\n  fusion_threshold_mb: 1\n  torus_allreduce: no\n"
         "autotune: {enabled: True, warmup_samples: 2}\ntimeline:\n  filename: t.json\n"
-        "stall_check:\n  enabled: false\nlibrary_options:\n  mpi_args: -x\n  num_nccl_streams:\n"
+        "stall_check:\n  enabled: false\n"
+        "library_options:\n  mpi_args: -x A=B\n  num_nccl_streams:\n"
         "logging: {level: info, with_timestamp: false}\n";
     static const char *const want[][2] = {
         {"HOROVOD_FUSION_THRESHOLD", "1048576"}, {"HOROVOD_TORUS_ALLREDUCE", "0"},
         {"HOROVOD_AUTOTUNE", "1"}, {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "2"},
         {"HOROVOD_TIMELINE", "t.json"}, {"HOROVOD_STALL_CHECK_DISABLE", "1"},
-        {"HOROVOD_LOG_LEVEL", "INFO"}, {"HOROVOD_LOG_HIDE_TIME", "1"},
+        {"HOROVOD_LOG_LEVEL", "INFO"}, {"HOROVOD_LOG_HIDE_TIME", "1"}, {"A", "B"},
     };
     struct rg_error err = RG_ERROR_INIT;
     struct rg_horovodrun run;
@@ -288,6 +352,8 @@ int main(void)
         cmocka_unit_test(flags_set_the_variables_that_ranks_read),
         cmocka_unit_test(wrong_values_are_refused_with_horovods_words),
         cmocka_unit_test(what_has_no_meaning_here_is_accepted_with_a_note),
+        cmocka_unit_test(mpi_args_mean_what_they_mean_to_mpirun),
+        cmocka_unit_test(what_of_mpi_args_has_no_meaning_is_named),
         cmocka_unit_test(elastic_flags_are_checked_fully),
         cmocka_unit_test(nothing_is_checked_with_help_version_or_check_build),
         cmocka_unit_test(the_file_means_what_the_flags_mean),

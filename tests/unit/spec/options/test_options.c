@@ -205,8 +205,8 @@ static void broken_files_of_variables_are_refused_by_line(void **state)
     }
     rg_autostrv struct rg_strv entries = RG_STRV_INIT;
     struct rg_error err = RG_ERROR_INIT;
-    assert_int_equal(rg_envfile_read("/nonexistent/vars", &entries, &err), -ENOENT);
-    assert_contains(err.text, "/nonexistent/vars");
+    assert_int_equal(rg_envfile_read("/rg-not-there/vars", &entries, &err), -ENOENT);
+    assert_contains(err.text, "/rg-not-there/vars");
     assert_int_equal(rg_envfile_parse("vars", "A=\0", 3, &entries, &err), -EINVAL);
 }
 
@@ -292,6 +292,74 @@ static void a_variable_that_is_not_set_is_noted_as_mpirun_does(void **state)
     rg_request_fini(&request);
 }
 
+static void a_colon_stands_between_programs(void **state)
+{
+    struct rg_request request;
+
+    (void) state;
+    must_parse("-n 1 -H a p x : -n 3 -x A=1 -H b:2,c q : -env B 2 --wdir / -n 2 -H d:2 r",
+               &request);
+    const struct rg_job *job = &request.job;
+    const struct rg_strv *words = &job->command;
+
+    assert_int_equal(job->np, 6);
+    assert_int_equal(job->nhosts, 4);
+    assert_int_equal(job->hosts[0].nslots, 1);
+    assert_int_equal(job->hosts[2].nslots, 1);
+    assert_string_equal(words->v[0], "sh");
+    assert_string_equal(words->v[4], "1");
+    assert_string_equal(words->v[5], "2");
+    assert_string_equal(words->v[6], "p");
+    assert_string_equal(words->v[8], "3");
+    assert_string_equal(words->v[11], "A=1");
+    assert_string_equal(words->v[12], "q");
+    assert_string_equal(words->v[words->count - 2], "/");
+    assert_string_equal(words->v[words->count - 1], "r");
+    rg_request_fini(&request);
+}
+
+static void a_colon_is_an_argument_where_one_command_is_meant(void **state)
+{
+    static const char *const lines[] = { "-np 1 -- p : q", "-np 2 mpirun -n 1 p : -n 1 q",
+                                         "-np 2 --engine script p : q", "-np 1 p :x", "-np 1 p x:",
+                                         "-np 1 p ::" };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(lines); i++) {
+        struct rg_request request;
+        must_parse(lines[i], &request);
+        assert_string_not_equal(request.job.command.v[0], "sh");
+        rg_request_fini(&request);
+    }
+}
+
+static void what_may_follow_an_object_of_map_by(void **state)
+{
+    static const struct { const char *value; int per_host, map, oversubscribe, notes; } cases[] = {
+        { "ppr:2:node", 2, RG_MAP_SLOT, 0, 0 },
+        { "ppr:2:node:PE=2", 2, RG_MAP_SLOT, 0, 1 },
+        { "PPR:3:Node:pe=2:SPAN", 3, RG_MAP_SLOT, 0, 2 },
+        { "slot:PE=2", 0, RG_MAP_SLOT, 0, 1 },
+        { "node:PE=2,OVERSUBSCRIBE", 0, RG_MAP_NODE, 1, 1 },
+        { "node:oversubscribe", 0, RG_MAP_NODE, 1, 0 },
+        { ":OVERSUBSCRIBE", 0, RG_MAP_SLOT, 1, 0 },
+        { "Node", 0, RG_MAP_NODE, 0, 0 },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        struct rg_request request;
+        char line[80];
+        snprintf(line, sizeof line, "-H a:9 --map-by %s x", cases[i].value);
+        must_parse(line, &request);
+        assert_int_equal(request.job.ranks_per_host, cases[i].per_host);
+        assert_int_equal(request.job.map, cases[i].map);
+        assert_int_equal(request.job.oversubscribe, cases[i].oversubscribe);
+        assert_int_equal(request.notes.count, cases[i].notes);
+        rg_request_fini(&request);
+    }
+}
+
 static void help_wins_over_everything_else(void **state)
 {
     struct rg_request request;
@@ -373,6 +441,9 @@ int main(void)
         cmocka_unit_test(without_hosts_any_number_of_ranks_is_meant),
         cmocka_unit_test(usual_hosts_are_for_ssh_and_give_way),
         cmocka_unit_test(a_variable_that_is_not_set_is_noted_as_mpirun_does),
+        cmocka_unit_test(a_colon_stands_between_programs),
+        cmocka_unit_test(a_colon_is_an_argument_where_one_command_is_meant),
+        cmocka_unit_test(what_may_follow_an_object_of_map_by),
         cmocka_unit_test(help_wins_over_everything_else),
         cmocka_unit_test(options_override_the_file_wherever_they_stand),
     };
