@@ -218,6 +218,10 @@ def test_a_script_that_is_wrong_is_told(discover, reigen, tmp_path):
         return reigen('run', '-np', 2, '--host-discovery-script', script, '--', 'true')
     done = run(discover('echo a; echo b:two'))
     assert done.returncode == 2 and 'discover_hosts.sh:2' in done.stderr, done
+    done = run('nosuch-command --slots 2')
+    assert done.returncode == 127 and 'nosuch-command --slots 2: cannot run it' in done.stderr, done
+    done = run(f'{tmp_path}/none --slots 2')
+    assert done.returncode == 2 and f'{tmp_path}/none: No such file' in done.stderr, done
     broken = tmp_path / 'broken'
     broken.write_text('#!/no/such/shell\n')
     broken.chmod(0o755)
@@ -228,6 +232,27 @@ def test_a_script_that_is_wrong_is_told(discover, reigen, tmp_path):
     broken.chmod(0o644)
     done = run(broken)
     assert done.returncode == 2 and 'chmod +x' in done.stderr, done
+
+
+def test_the_shell_runs_the_script(reigen, tmp_path):
+    """As with Horovod: without a #! line, with arguments, and as a pipeline."""
+    script = tmp_path / "a user's $HOME; hosts.sh"
+    script.write_text('echo localhost:${1-2}\n')
+    script.chmod(0o755)
+    plain = tmp_path / 'hosts.sh'
+    plain.write_text('echo localhost:${1-2}\n')
+    plain.chmod(0o755)
+    for command in (script, plain, f'{plain} 2', f'{plain} 1 | sed s/1/2/', f'sh {plain} "2"',
+                    'echo localhost:2', f'X=2; {plain} $X'):
+        for program in ('run', 'horovodrun'):
+            done = reigen(program, '-np', 2, '--host-discovery-script', command, 'sh', '-c',
+                          'echo $RANK')
+            assert done.returncode == 0 and len(done.stdout.split()) >= 2, (command, done)
+    # A file of this name here is meant, and not what PATH has.
+    (tmp_path / 'echo').write_text('#!/bin/sh\necho localhost:2\n')
+    (tmp_path / 'echo').chmod(0o755)
+    done = reigen('run', '-np', 2, '--host-discovery-script', 'echo', 'true', cwd=tmp_path)
+    assert done.returncode == 0, done
 
 
 def test_elastic_ranges_are_refused_and_the_script_is_not_asked(discover, reigen):

@@ -179,16 +179,24 @@ APPLY(hostfile)
     return rg_hostfile_read(&request->job, value, err);
 }
 
+/* A command for the shell. The name of a file alone is this file, whatever is in its name and in
+ * PATH. */
 APPLY(host_discovery_script)
 {
-    if (access(value, F_OK) < 0)
-        return rg_error_set(err, errno, "%s %s: %s", what, value, strerror(errno));
-    if (access(value, X_OK) < 0)
-        return rg_error_set(err, errno, "%s %s: not executable; chmod +x %s", what, value, value);
+    rg_autofree char *first = strndup(value, strcspn(value, " \t\n;|&<>()$`\"'\\*?["));
+    bool there = access(value, F_OK) == 0;
+
+    if (!first)
+        return rg_error_memory(err);
+    if (!there && strchr(first, '/') && access(first, F_OK) < 0)
+        return rg_error_set(err, errno, "%s %s: %s", what, first, strerror(errno));
+    const char *program = there ? value : strchr(first, '/') ? first : NULL;
+
+    if (program && access(program, X_OK) < 0)
+        return rg_error_set(err, errno, "%s %s: not executable; chmod +x %s", what, program,
+                            program);
     begin_hosts(request);
-    /* A path, lest it be looked for in PATH. */
-    rg_autofree char *path = strchr(value, '/') ? NULL : rg_strf("./%s", value);
-    return rg_parse_text(what, path ? path : value, &request->discovery, err);
+    return rg_parse_text(what, value, &request->discovery, err);
 }
 
 /* What may stand behind the object, and what of it has no meaning here. */

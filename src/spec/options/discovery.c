@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that names hosts is asked as often as somebody would look by hand. */
+/* A command that names hosts is asked as often as somebody would look by hand. */
 #include "spec/options/discovery.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/exitcode.h"
 #include "base/spawn.h"
@@ -57,17 +58,46 @@ static void count(const struct rg_request *request, int nslots, struct answer *a
     }
 }
 
+/* A word in quotes, for a shell. NULL: no memory. */
+static char *quote(const char *prefix, const char *word)
+{
+    char *text = malloc(4 * strlen(word) + strlen(prefix) + 3), *p = text;
+
+    if (!p)
+        return NULL;
+    *p++ = '\'';
+    p = stpcpy(p, prefix);
+    for (; *word; word++)
+        p = *word == '\'' ? stpcpy(p, "'\\''") : (*p = *word, p + 1);
+    stpcpy(p, "'");
+    return text;
+}
+
+/* What the shell is to run: a file of this name is meant itself, whatever is in its name. */
+static char *command_of(const char *discovery)
+{
+    if (access(discovery, F_OK) < 0)
+        return strdup(discovery);
+    return quote(strchr(discovery, '/') ? "" : "./", discovery);
+}
+
 static int ask(const struct rg_request *request, int nslots, unsigned timeout_ms,
                struct answer *answer, struct rg_error *err)
 {
-    char *argv[] = { request->discovery, NULL };
+    rg_autofree char *command = command_of(request->discovery);
+    char *argv[] = { (char *) "/bin/sh", (char *) "-c", command, NULL };
     rg_autofree char *text = NULL;
-    int r = rg_spawn_ask(argv, timeout_ms, RG_HOSTFILE_NBYTES_MAX, &text);
+    int r = command ? rg_spawn_ask(argv, timeout_ms, RG_HOSTFILE_NBYTES_MAX, &text) : -ENOMEM;
 
     answer->code = r < 0 ? -1 : r;
     if (r < 0 && r != -ETIMEDOUT)
         return rg_error_set_exit(err, -r, r == -ENOENT ? RG_EXIT_NOT_FOUND : RG_EXIT_NOT_EXECUTABLE,
-                                 OPTION " %s: cannot run it: %s", request->discovery, strerror(-r));
+                                 OPTION " %s: cannot run /bin/sh for it: %s", request->discovery,
+                                 strerror(-r));
+    if (r == RG_EXIT_NOT_FOUND || r == RG_EXIT_NOT_EXECUTABLE)
+        return rg_error_set_exit(err, ENOENT, r, OPTION " %s: cannot run it: the shell ends with "
+                                 "exit code %d; give a script's path, or a command that prints the "
+                                 "hosts", request->discovery, r);
     if (r || !text[strspn(text, BLANKS)])
         return 0;
     r = rg_hostfile_parse(&answer->hosts, request->discovery, text, strlen(text), err);

@@ -34,10 +34,12 @@ static const struct rg_option options[] = {
      "node[1-4,07]:2 stands for several hosts. May be repeated.", BY(hosts)},
     {"hostfile", "machinefile f", NULL, RG_GROUP_WHERE, RG_FILE_LIST, "FILE", NULL, "@file",
      "Read the hosts from FILE, one or a range per line: HOST slots=N or HOST:N.", BY(hostfile)},
-    {"host-discovery-script", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FILE", NULL, "@file",
-     "Run the program FILE, which prints the hosts that there are now, as a host file has them; a "
-     "host without a number has one slot. It is run again until there is room for -np ranks, or "
-     "--start-timeout passes; never once the job runs.", BY(host_discovery_script)},
+    {"host-discovery-script", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "COMMAND", NULL,
+     "@file",
+     "Run COMMAND by the shell: a script, perhaps with arguments, which prints the hosts that "
+     "there are now, as a host file has them; a host without a number has one slot. It is run "
+     "again until there is room for -np ranks, or --start-timeout passes; never once the job runs.",
+     BY(host_discovery_script)},
     {"ranks-per-host", "ppn", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
      "Run at most N ranks on each host, however many slots it has; without -np, N on each.",
      BY(ranks_per_host)},
