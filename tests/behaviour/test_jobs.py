@@ -154,6 +154,51 @@ def test_output_is_shown_where_it_went_or_it_is_said_that_it_is_kept_nowhere(hom
     assert both.returncode == 2 and '2 jobs begin so: r-' in both.stderr, both
 
 
+def test_logs_do_not_follow_themselves(home):
+    """Into the file that they come from, by whatever way: it would grow until the disk is full."""
+    log, out = home.folder / 'log', home.folder / 'out'
+    with log.open('w') as file, home.running(stdout=file):
+        ident = home.jobs()[0]['id']
+        wait_until(lambda: log.read_text() == 'hello\n')
+        for way in ('>> log', '1<> log', '2>> log', '-f >> log'):
+            done = subprocess.run(f'exec "{PROGRAMS.reigen}" logs {ident} {way}', shell=True,
+                                  timeout=LIMIT, env=home.env, cwd=home.folder, text=True,
+                                  capture_output=True, check=False)
+            assert done.returncode == 2 and log.read_text().startswith('hello\n'), done
+            assert way.startswith('2') or 'input file is output file' in done.stderr, done
+        log.write_text('hello\n')
+        # Not the file itself, but what comes to it: as much as there was, and no more.
+        subprocess.run(f'"{PROGRAMS.reigen}" logs {ident} | tee -a log | cat >> log', shell=True,
+                       timeout=LIMIT, env=home.env, cwd=home.folder, check=True)
+        assert set(log.read_text().splitlines()) == {'hello'}
+    with home.running('--output-dir', out, stdout=subprocess.DEVNULL):
+        ident = home.jobs()[0]['id']
+        file = out / 'rank.0/stderr'
+        wait_until(lambda: file.read_text() == 'alas\n')
+        with file.open('a') as ours:
+            done = subprocess.run([PROGRAMS.reigen, 'logs', ident], stdout=ours, env=home.env,
+                                  stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
+        assert done.returncode == 2 and str(file) in done.stderr, done
+        assert home.reigen('logs', ident).stdout == 'hello\n'
+    # A rank of the job itself.
+    with log.open('w') as file:
+        subprocess.run([PROGRAMS.reigen, 'run', '-np', '1', '--', 'sh', '-c',
+                        'for f in "-f" ""; do "$0" logs $f $REIGEN_JOB_ID; echo $?; done',
+                        PROGRAMS.reigen], stdout=file, env=home.env, timeout=LIMIT, check=True)
+    assert log.read_text().splitlines()[0] == '2' and log.read_text().splitlines()[-1] == '0'
+
+
+def test_logs_find_the_files_of_more_than_ten_ranks(home):
+    out = home.folder / 'out'
+    subprocess.run([PROGRAMS.reigen, 'run', '-np', '11', '--output-dir', out, '--', 'sh', '-c',
+                    'echo $RANK'], stdout=subprocess.DEVNULL, env=home.env, timeout=LIMIT,
+                   check=True)
+    ident = home.jobs('--all')[0]['id']
+    shown = home.reigen('logs', ident).stdout.splitlines()
+    assert sorted(shown) == sorted(f'[{r}] {r}' for r in range(11))
+    assert home.reigen('logs', '--rank', 10, ident).stdout == '[10] 10\n'
+
+
 @pytest.mark.parametrize('command', [['jobs'], ['status', 'JOB'], ['run', '-np', '1', '--', 'true'],
                                      ['doctor', '-np', '1'], ['doctor', '--clean', '-np', '1']],
                          ids=lambda words: ' '.join(words[:2]))

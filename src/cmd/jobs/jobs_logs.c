@@ -25,6 +25,7 @@ struct source {
     char tag[24];  /* in front of each line, or "" */
     int fd;        /* where it is shown: 1 or 2 */
     off_t at;
+    off_t end;     /* nothing behind it is shown; -1: there is no such place */
     struct rg_buf line; /* whose end has not come */
 };
 
@@ -55,7 +56,7 @@ static int add(struct logs *logs, char *take_path, int fd, off_t at, const char 
         return -ENOMEM;
     }
     more[logs->count] = (struct source){ .path = take_path, .fd = fd, .at = at,
-                                         .line = RG_BUF_INIT };
+                                         .end = -1, .line = RG_BUF_INIT };
     snprintf(more[logs->count++].tag, sizeof(more->tag), "%s", tag);
     return 0;
 }
@@ -65,16 +66,62 @@ static int add_ranks(struct logs *logs, const struct rg_registry_job *job, const
                      int rank)
 {
     int first = rank < 0 ? 0 : rank, last = rank < 0 ? job->nranks - 1 : rank, r = 0;
-    char tag[24] = "";
+    char tag[24] = "", number[16];
+    int width = snprintf(number, sizeof(number), "%d", job->nranks > 0 ? job->nranks - 1 : 0);
 
     for (int i = first; r == 0 && i <= last; i++) {
         if (job->nranks > 1)
             snprintf(tag, sizeof(tag), "[%d] ", i);
-        r = add(logs, rg_strf("%s/rank.%d/stdout", dir, i), 1, 0, tag);
+        r = add(logs, rg_strf("%s/rank.%0*d/stdout", dir, width, i), 1, 0, tag);
         if (r == 0)
-            r = add(logs, rg_strf("%s/rank.%d/stderr", dir, i), 2, 0, tag);
+            r = add(logs, rg_strf("%s/rank.%0*d/stderr", dir, width, i), 2, 0, tag);
     }
     return r;
+}
+
+/* --- from where, and whither ------------------------------------------------------------------ */
+
+/* What is shown would be written behind what is to be shown, for ever. */
+static const char *find_own(const struct logs *logs)
+{
+    struct stat from, to;
+
+    for (size_t i = 0; i < logs->count; i++) {
+        for (int fd = 1; fd <= 2; fd++) {
+            if (stat(logs->sources[i].path, &from) == 0 && S_ISREG(from.st_mode) &&
+                fstat(fd, &to) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
+                return logs->sources[i].path;
+        }
+    }
+    return NULL;
+}
+
+/* Who does not follow a job sees what there is now, even if what is shown comes back to the file by
+ * some other way. */
+static void note_ends(struct logs *logs)
+{
+    struct stat st;
+
+    for (size_t i = 0; i < logs->count; i++) {
+        if (stat(logs->sources[i].path, &st) == 0 && S_ISREG(st.st_mode))
+            logs->sources[i].end = st.st_size;
+    }
+}
+
+/* 0, or the exit code: nothing is to be shown. restarts: other ids of the job, or NULL. */
+static int check(const struct logs *logs, const char *id, const struct rg_strv *restarts, bool keep)
+{
+    const char *own = find_own(logs), *within = getenv("REIGEN_JOB_ID");
+
+    if (own)
+        return rg_fail_usage("logs", "job %s: its output is in %s, and what this command prints "
+                             "goes there, too: input file is output file; send it elsewhere", id,
+                             own);
+    if (keep && within &&
+        (strcmp(within, id) == 0 || (restarts && rg_strv_has(restarts, within))))
+        return rg_fail_usage("logs", "logs -f: this command runs in job %s, whose output would "
+                             "follow itself; leave -f out", id);
+    return 0;
 }
 
 /* --- copying ---------------------------------------------------------------------------------- */
@@ -116,11 +163,15 @@ static int copy_new(struct logs *logs, struct source *source)
     logs->found |= fd >= 0;
     if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size < source->at)
         source->at = 0; /* a job that is run again has begun it anew */
+    if (source->end >= 0 && source->at > source->end)
+        source->at = source->end;
     while (r == 0 && fd >= 0) {
         uint8_t *room = rg_buf_reserve(&source->line, CHUNK);
         if (!room)
             return -ENOMEM;
-        n = pread(fd, room, CHUNK, source->at);
+        size_t most = source->end < 0 || source->end - source->at > CHUNK
+                          ? CHUNK : (size_t) (source->end - source->at);
+        n = pread(fd, room, most, source->at);
         if (n <= 0)
             break;
         rg_buf_commit(&source->line, (size_t) n);
@@ -150,6 +201,8 @@ static int show(struct logs *logs, bool (*is_over)(void *arg), void *arg)
 {
     int r = 0;
 
+    if (!is_over)
+        note_ends(logs);
     for (bool over = false; r == 0 && !over;) {
         over = !is_over || is_over(arg);
         r = copy_all(logs, over);
@@ -211,7 +264,9 @@ static int show_submitted(const struct rg_driver_ops *driver, const struct rg_su
     if (driver->logs)
         return driver->logs(job, keep, 1, on_say, &err) < 0
                    ? rg_jobs_fail_submitted("logs", job, &err) : 0;
-    int r = add(&logs, strdup(job->log), 1, 0, "");
+    int r = add(&logs, strdup(job->log), 1, 0, ""), code = check(&logs, job->id, NULL, keep);
+    if (code)
+        return code;
     if (r == 0)
         r = show(&logs, keep ? is_submitted_over : NULL, &submitted);
     if (r < 0)
@@ -267,6 +322,9 @@ static int show_job(const struct rg_registry_job *job, bool keep, int rank)
                              path);
     else
         return fail_nowhere(job, kind, path);
+    int code = check(&logs, job->id, &job->restarts, keep);
+    if (code)
+        return code;
     if (r == 0)
         r = show(&logs, keep ? is_over : NULL, (void *) job);
     if (r < 0)
