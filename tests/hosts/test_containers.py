@@ -127,6 +127,18 @@ def test_an_image_of_musl_runs(hosts):
     assert out.count('uid 2001 gid 2001') == 2
 
 
+def test_a_python_that_stands_on_musl_is_told_of_before_it_starts(hosts):
+    node = hosts[1]
+    script = node.write('python3', '#!/bin/sh\necho started\n')
+    node.run(['chmod', '755', script], check=True)
+    words = ('-np', '1', '--image', 'musl', '--mount', f'{script}:/bin/python3', '--', 'python3')
+    done = reigen(node, *words)
+    assert done.returncode == 0 and 'started' in done.stdout, done.stderr
+    assert "there is musl here, and Reigen's Python packages need glibc 2.28" in done.stderr
+    quiet = reigen(node, '--no-inject-runtime', *words)
+    assert quiet.returncode == 0 and 'glibc' not in quiet.stderr, quiet.stderr
+
+
 def test_an_image_without_a_shell_runs(hosts):
     script = 'import os; print(os.environ["REIGEN_RANK"], os.getuid(), os.path.exists("/bin/sh"))'
     out = ran(hosts[1], '--no-tag-output', *TWO, '--image', 'distroless', '--', 'python3', '-c',

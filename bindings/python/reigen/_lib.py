@@ -154,7 +154,8 @@ def _load():
         library = ctypes.CDLL(path)
         return path, _declare(library), _declare(ctypes.PyDLL(path, handle=library._handle))
     except (OSError, AttributeError) as error:
-        raise ImportError(f'{path} cannot be used as libreigen.so: {error}') from error
+        raise ImportError(f'{path} cannot be used as libreigen.so, which needs glibc 2.28 or '
+                          f'later: {error}') from error
 
 
 def has_driver() -> bool:

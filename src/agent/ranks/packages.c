@@ -15,6 +15,7 @@
 #include "base/spawn.h"
 #include "container/bundle.h"
 #include "container/lz4.h"
+#include "container/runtime.h"
 
 #define WINDOW (1u << 20) /* bytes of the archive that may be under way */
 #define NCACHES RG_STORE_PLACES
@@ -90,18 +91,29 @@ static const char *value_of(const struct rg_agent *agent, const char *name)
     return value || !agent->setup.inherit_env ? value : getenv(name);
 }
 
+/* Whether the job's command, of which this is the first word, is a Python. */
+static bool is_python(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+
+    return rg_str_starts(slash ? slash + 1 : program, "python");
+}
+
+static const char *program_of(const struct rg_agent *agent)
+{
+    return agent->setup.command.count ? agent->setup.command.v[0] : "";
+}
+
 /* The Python that the command is, else the first one in PATH. */
 static bool find_python(const struct rg_agent *agent, char ret_path[PATH_MAX])
 {
-    const char *program = agent->setup.command.count ? agent->setup.command.v[0] : "";
-    const char *slash = strrchr(program, '/'), *path = value_of(agent, "PATH");
+    const char *program = program_of(agent), *path = value_of(agent, "PATH");
     const char *cwd = *agent->setup.cwd ? agent->setup.cwd : ".";
-    bool is_python = rg_str_starts(slash ? slash + 1 : program, "python");
 
-    if (is_python && slash)
+    if (is_python(program) && strchr(program, '/'))
         return snprintf(ret_path, PATH_MAX, "%s%s%s", *program == '/' ? "" : cwd,
                         *program == '/' ? "" : "/", program) < PATH_MAX;
-    return (is_python && rg_path_find(path, program, strlen(program), ret_path)) ||
+    return (is_python(program) && rg_path_find(path, program, strlen(program), ret_path)) ||
            rg_path_find(path, "python3", 7, ret_path) || rg_path_find(path, "python", 6, ret_path);
 }
 
@@ -275,12 +287,30 @@ static void want_more(struct rg_agent *agent)
     rg_agent_send(agent, RG_MSG_BUNDLE_WANTED, &(struct rg_msg_bytes){ packages->wanted });
 }
 
+/* Before ranks start that are Pythons and would find it out later. Other commands may never ask for
+ * the packages. The reason, or NULL. */
+static const char *misfit(struct rg_agent *agent)
+{
+    const char *has = is_python(program_of(agent)) ? rg_store_bundle_misfit("") : NULL;
+
+    if (has)
+        rg_agent_note(agent, "there is %s here, and Reigen's Python packages need glibc 2.28 or "
+                      "later: `import horovod` fails. Take another image or host, or install "
+                      "Reigen there; --no-inject-runtime if nothing imports it", has);
+    return has ? "they need glibc 2.28 or later" : NULL;
+}
+
 void rg_packages_setup(struct rg_agent *agent)
 {
     const struct rg_msg_setup *setup = &agent->setup;
+    const char *path = getenv("PYTHONPATH"), *why;
 
-    if (!*setup->bundle && !*setup->bundle_error)
+    /* In a container they are mounted. */
+    if (!*setup->bundle && !*setup->bundle_error) {
+        if (path && strstr(path, RG_CONTAINER_PYTHON))
+            misfit(agent);
         return;
+    }
     if (!setup->bundle_first && host_has_own(agent)) {
         if (*setup->bundle)
             rg_agent_send(agent, RG_MSG_BUNDLE_WANTED, &(struct rg_msg_bytes){ 0 });
@@ -292,6 +322,8 @@ void rg_packages_setup(struct rg_agent *agent)
     }
     if (!rg_store_bundle_fits(setup->bundle))
         settle(agent, "this host has another architecture than the launcher's computer");
+    else if ((why = misfit(agent)))
+        settle(agent, why);
     else if (setup->bundle_nbytes > RG_BUNDLE_MAX || !setup->bundle_nbytes)
         settle(agent, "the archive is too large");
     else if (find_bundle(agent))

@@ -19,6 +19,7 @@
 
 #define TREE_DEPTH_MAX 64
 #define HALF_MADE_S 3600 /* what is that old and not complete will not be any more */
+#define LIBC_MAX (64u << 20)
 #define BUNDLE_UNUSED_S (30 * 24 * 3600) /* a job that lives longer than this may lose its bundle */
 
 bool rg_store_place(enum rg_store_place place, char *path, size_t room)
@@ -113,6 +114,27 @@ bool rg_store_bundle_fits(const char *name)
     struct utsname machine;
 
     return !strchr(name, '/') && uname(&machine) == 0 && rg_str_starts(name, machine.machine);
+}
+
+const char *rg_store_bundle_misfit(const char *root)
+{
+    static const char *const folders[] = { "lib64", "lib", "usr/lib64", "usr/lib" };
+    static const char version[] = "\0GLIBC_2.28"; /* of a function that came with it */
+    struct utsname machine;
+    char path[PATH_MAX];
+
+    if (uname(&machine) < 0)
+        return NULL;
+    for (size_t i = 0; i < 2 * rg_array_len(folders); i++) {
+        rg_autofree char *libc = NULL;
+        size_t nbytes;
+        snprintf(path, sizeof(path), "%s/%s/%s%slibc.so.6", root, folders[i / 2],
+                 i % 2 ? machine.machine : "", i % 2 ? "-linux-gnu/" : "");
+        if (rg_read_file(path, LIBC_MAX, &libc, &nbytes) == 0)
+            return memmem(libc, nbytes, version, sizeof(version)) ? NULL : "an older glibc";
+    }
+    snprintf(path, sizeof(path), "%s/lib/ld-musl-%s.so.1", root, machine.machine);
+    return access(path, F_OK) == 0 ? "musl" : NULL;
 }
 
 int rg_store_keep_bundle(const uint8_t *data, size_t nbytes, const char *path,

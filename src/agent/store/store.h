@@ -38,6 +38,10 @@ void rg_store_empty(int take_fd);
 /* A bundle's name, MACHINE-DIGEST, begins with the machine that its libraries are for: is it this
  * one? */
 bool rg_store_bundle_fits(const char *name);
+/* Why the libraries of a bundle cannot be loaded by the programs of this system, whose root is root
+ * ("": /): a clause about what it has in the place of glibc 2.28 or later. NULL: they can, or it
+ * cannot be told. Reads the C library, so it blocks for some milliseconds. */
+const char *rg_store_bundle_misfit(const char *root);
 /* Write a file in this directory (or AT_FDCWD) in the place of an older one; what somebody has put
  * there meanwhile is not followed. 0 or -errno. */
 int rg_store_write(int dir_fd, const char *name, const void *data, size_t nbytes, mode_t mode);
