@@ -229,7 +229,8 @@ struct rg_msg_resize {
 /* Remote commands (reigen rsh). The client's agent numbers them for its side, the launcher for the
  * command's; a number is free again after EXIT, which is always the last word on it. Streams: 0
  * goes to the command, 1 and 2 come from it. */
-struct rg_msg_remote_open { /* REMOTE_OPEN; REMOTE_START with host "" */
+struct rg_msg_remote_open { /* REMOTE_OPEN; REMOTE_START: host is the rank of the task that is
+                             * meant, in decimal, or "" */
     uint32_t id;
     char *host;             /* as the user wrote it, without user@ */
     char *command;          /* for sh -c */

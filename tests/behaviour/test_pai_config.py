@@ -122,8 +122,16 @@ def test_fewer_failures_than_the_rule_says_are_borne(config):
 
 
 def test_failures_that_no_rule_counts_are_borne(config):
-    done = config(v1(role('worker', 'exit 5', 2, minFailedTaskCount=None), role('master', 'true')))
+    job = v1(role('worker', 'exit 5', 2, minFailedTaskCount=None), role('master', 'true'),
+             role('other', 'exit 6', minFailedTaskCount=None))
+    done = config(job)
     assert done.returncode == 0, done.stderr
+    told = 'reigen: failed, as the rules of the roles allow: '
+    assert f'{told}worker-0, worker-1: exit code 5\n{told}other-0: exit code 6\n' in done.stderr
+    assert told not in config(job, '-q').stderr
+    # Who is ended because others were enough has not failed.
+    ended = v1(role('master', 'true', minSucceededTaskCount=1), role('worker', STAY, 2))
+    assert told not in config(ended, timeout=30).stderr
 
 
 def test_both_failing_alike_is_one_line(config):
@@ -190,6 +198,15 @@ def test_names_of_tasks_are_hosts(config):
                      role('worker', 'exec sleep 5', 2)), timeout=30)
     assert lines_of(done, 'master-0')[0] == 'there'
     assert 'no host of this job has this name' in done.stderr
+
+
+def test_commands_for_a_task_have_its_variables(config):
+    """As on the platform, where each login has them."""
+    said = "ssh worker-$i 'echo $PAI_CURRENT_TASK_ROLE_NAME $PAI_TASK_INDEX $REIGEN_RANK.'"
+    done = config(v1(role('master', f'for i in 0 1; do {said}; done', minSucceededTaskCount=1),
+                     role('worker', STAY, 2)), timeout=30)
+    assert done.returncode == 0, done
+    assert lines_of(done, 'master-0') == ['worker 0 .', 'worker 1 .'], done
 
 
 def test_the_example_runs_as_it_is_with_its_command_replaced(config):

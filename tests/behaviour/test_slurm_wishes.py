@@ -51,6 +51,31 @@ def test_gpus_of_ranks_are_asked_for_by_the_node(tmp_path, more, gres):
     assert [word for word in asked if word.startswith('--gres')] == gres, asked
 
 
+JOB = '''{"jobName": "roles", "image": "i", "taskRoles": [
+    {"name": "master", "command": "true"}, {"name": "worker", "taskNumber": 3, "command": "true"}]}
+'''
+
+
+@pytest.mark.parametrize('more, tasks', [
+    (['--nodes', '2'], ['--ntasks=2', '--ntasks-per-node=1']),
+    (['--nodelist', 'n[1-3]'], ['--ntasks=3', '--ntasks-per-node=1']),
+    (['-H', 'a,b'], ['--ntasks=2', '--ntasks-per-node=1']),
+    (['--nodes', '2', '--ranks-per-host', '2'], ['--ntasks=4', '--ntasks-per-node=2']),
+    (['--nodes', '9'], ['--ntasks=4', '--ntasks-per-node=1']),
+    ([], ['--ntasks=4', '--ntasks-per-node=1'])])
+def test_tasks_of_roles_that_share_nodes_ask_for_no_more_than_these_have(tmp_path, more, tasks):
+    path = tmp_path / 'salloc'
+    path.write_text(ASKED)
+    path.chmod(0o755)
+    (tmp_path / 'job.json').write_text(JOB)
+    env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}', HOME=tmp_path)
+    subprocess.run([built.PROGRAMS.reigen, 'run', '--config', 'job.json', '--image', 'none',
+                    '--on', 'slurm', *more], env=env, cwd=tmp_path, capture_output=True,
+                   timeout=LIMIT_S, check=False)
+    asked = (tmp_path / 'asked').read_text().splitlines()
+    assert [word for word in asked if word.startswith('--ntasks')] == tasks, asked
+
+
 # As salloc in a queue: tells a number, and goes on when squeue has said all.
 WAITING = '''#!/bin/sh
 echo "salloc: Pending job allocation 12" >&2

@@ -167,6 +167,8 @@ void rg_agent_advance(struct rg_agent *agent);
  * gives, and where the job's network is, unless somebody has said that. remote: the command of
  * another host that is to be started, or NULL. Appended. 0 or -ENOMEM. */
 int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct rg_strv *env);
+/* Set what entries have, NAME=VALUE each. 0 or -ENOMEM. */
+int rg_agent_set_entries(struct rg_strv *env, const struct rg_strv *entries);
 /* Add a rank; takes what spec owns. 0 or -ENOMEM, -EINVAL (a rank beyond the job's size, twice). */
 int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec);
 /* Start them all, and tell the launcher of each. After the first failure no more are tried. */

@@ -270,12 +270,27 @@ static int spawn(struct rg_remote *remote, const char *command, const struct rg_
     return rg_spawn(&spec, &remote->pid, err);
 }
 
-static int start(struct rg_remote *remote, const char *command, struct rg_error *err)
+/* A platform with tasks gives their variables to each login, too. */
+static int add_task_env(const struct rg_agent *agent, const char *rank, struct rg_strv *env)
+{
+    int r = 0;
+
+    for (size_t i = 0; rank && *rank && i < agent->ntasks; i++) {
+        if (agent->tasks[i]->spec.rank == strtoul(rank, NULL, 10))
+            r = rg_agent_set_entries(env, &agent->tasks[i]->spec.env);
+    }
+    return r;
+}
+
+static int start(struct rg_remote *remote, const char *command, const char *rank,
+                 struct rg_error *err)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
     int fds[3] = { -1, -1, -1 };
     int r = rg_agent_common_env(remote->agent, command, &env);
 
+    if (r == 0)
+        r = add_task_env(remote->agent, rank, &env);
     /* Where reigen itself was started by a rank of another job. */
     rg_env_unset(&env, "REIGEN_RANK");
     rg_env_unset(&env, "REIGEN_RANK_TOKEN");
@@ -317,7 +332,7 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
     }
     remote->next = agent->remotes.first;
     agent->remotes.first = remote;
-    if (start(remote, msg->command ? msg->command : "", &err) < 0) {
+    if (start(remote, msg->command ? msg->command : "", msg->host, &err) < 0) {
         send_exit(agent, msg->id, (err.exit_code ? err.exit_code : 255) << 8, err.text);
         destroy(remote);
         return 0;

@@ -81,7 +81,7 @@ int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec)
 
 /* --- environment ------------------------------------------------------------------------------ */
 
-static int set_entries(struct rg_strv *env, const struct rg_strv *entries)
+int rg_agent_set_entries(struct rg_strv *env, const struct rg_strv *entries)
 {
     for (size_t i = 0; i < entries->count; i++) {
         const char *value = strchr(entries->v[i], '=');
@@ -125,9 +125,9 @@ int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct
 
     rg_env_forget_launchers(env);
     if (r == 0)
-        r = set_entries(env, &agent->setup.env);
+        r = rg_agent_set_entries(env, &agent->setup.env);
     if (r == 0)
-        r = set_entries(env, &agent->setup.secret_env);
+        r = rg_agent_set_entries(env, &agent->setup.secret_env);
     if (r < 0)
         return r;
     unsigned users = users_matters(agent, remote, env);
@@ -163,7 +163,7 @@ static int rank_env(const struct rg_task *task, const struct rg_strv *common, st
     int r = common->count ? rg_strv_add_all(env, common->v) : 0;
 
     if (r == 0)
-        r = set_entries(env, &task->spec.env);
+        r = rg_agent_set_entries(env, &task->spec.env);
     if (r == 0)
         r = set_threads(task, env);
     if (r == 0 && task->gpus)

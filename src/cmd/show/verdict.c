@@ -262,12 +262,38 @@ static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text
                         name, code);
 }
 
+/* A job that ends well may have had tasks that did not. */
+static void print_borne(const struct rg_verdict *v, const struct rg_plan *plan,
+                        struct rg_buf *text)
+{
+    rg_autofree bool *in = calloc((size_t) plan->nranks + 1, sizeof *in);
+    rg_autofree bool *done = calloc((size_t) plan->nranks + 1, sizeof *done);
+
+    for (int from = 0; in && done && v->ends && from < plan->nranks; from++) {
+        const struct rg_rank_end *end = &v->ends[from];
+        if (!end->borne || done[from])
+            continue;
+        for (int r = from; r < plan->nranks; r++) {
+            in[r] = v->ends[r].borne && same_end(&v->ends[r], end) && !done[r];
+            done[r] |= in[r];
+        }
+        rg_buf_printf(text, "reigen: failed, as the rules of the roles allow: ");
+        put_who(v, in, plan->nranks, text);
+        rg_buf_printf(text, ": ");
+        rg_rank_end_print(end, text);
+        rg_buf_printf(text, "\n");
+        memset(in, 0, (size_t) plan->nranks);
+    }
+}
+
 void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
                       const struct rg_verdict_style *style, struct rg_buf *text)
 {
     int code = style->exit_code;
 
     if (v->ok && code == 0) {
+        if (!style->quiet)
+            print_borne(v, plan, text);
         if (style->verbose)
             rg_shown_printf(text, "reigen: %d rank%s ended well after %.1f s\n", plan->np,
                             plan->np == 1 ? "" : "s", (double) v->elapsed_ns / 1e9);

@@ -321,6 +321,7 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     enum outcome outcome = judge(session, rank);
     fact->end.note = note ? note : "";
     fact->end.consequence = rg_verdict_is_consequence(&facts, rank);
+    fact->end.borne = fact->excused && !fact->signalled;
     session->nended++;
     rg_verdict_describe_end(fact, how, sizeof(how));
     if (abnormal && !fact->excused)

@@ -47,6 +47,7 @@ struct rg_rank_end {
     char *sshd_host;      /* a script that could not begin, as its sshd failed there; NULL: none */
     int sshd_port;
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
+    bool borne;           /* it failed by itself, which the rules of its role allow */
     bool same;            /* in a verdict: it had the first's error by itself, or is that first */
     bool in_runtime;      /* its runtime had not been shut down */
     /* last report of the rank's runtime ("mismatch ..."), or "" */

@@ -87,8 +87,8 @@ int pai_verdict(int version, const struct pai_job *job, struct rg_error *err)
     if (job->state == PAI_SUCCEEDED)
         return RG_EXIT_OK;
     if (job->state == PAI_STOPPED) {
-        rg_error_set_exit(err, ECANCELED, RG_EXIT_PREEMPTED, "job %s was stopped on OpenPAI, and "
-                          "not by this reigen", job->name);
+        rg_error_set_exit(err, ECANCELED, RG_EXIT_PREEMPTED, "job %s was stopped on OpenPAI, by "
+                          "reigen stop or in another way", job->name);
         return RG_EXIT_PREEMPTED;
     }
     if (has_own_code(version, head) && head->exit_code != 0)

@@ -173,6 +173,28 @@ static int add_hosts(const struct rg_job *job, struct rg_strv *argv)
     return rg_buf_status(&list);
 }
 
+/* How many nodes are named or counted; 0: Slurm is to say. */
+static size_t count_nodes(const struct rg_job *job)
+{
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    const char *list = rg_env_get(&job->settings, "nodelist");
+    const char *nodes = rg_env_get(&job->settings, "nodes");
+
+    if (nodes)
+        return strtoul(nodes, NULL, 10);
+    if (job->nhosts || !list)
+        return job->nhosts;
+    return rg_slurm_nodes("--nodelist", list, &names, NULL) < 0 ? 0 : names.count;
+}
+
+/* Ranks that share slots need no more of them than the nodes have. */
+static int count_tasks(const struct rg_job *job)
+{
+    size_t room = count_nodes(job) * (size_t) job->ranks_per_host;
+
+    return job->oversubscribe && room && room < (size_t) job->np ? (int) room : job->np;
+}
+
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
 {
     static const char *const wishes[] = { "nodes", "nodelist", "exclude", "partition", "gres",
@@ -180,7 +202,7 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
     int r = add_hosts(job, argv);
 
     if (job->np)
-        rg_strv_addf(argv, "--ntasks=%d", job->np);
+        rg_strv_addf(argv, "--ntasks=%d", count_tasks(job));
     if (job->ranks_per_host)
         rg_strv_addf(argv, "--ntasks-per-node=%d", job->ranks_per_host);
     for (size_t i = 0; i < rg_array_len(wishes); i++) {

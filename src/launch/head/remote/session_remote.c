@@ -230,9 +230,24 @@ int session_remote_ask(struct session_host *target, const char *command)
     return 0;
 }
 
+/* The rank of the task that is meant by a name, in decimal: by its own, or by that of its host where
+ * there is no other. "": there is none. */
+static void name_task(const struct session_host *target, const char *name, char *ret_rank,
+                      size_t room)
+{
+    const struct rg_plan *plan = target->session->o.plan;
+    const struct rg_plan_host *host = &plan->hosts[target->index];
+    int rank = rg_plan_find_task(plan, name);
+
+    if (rank < 0 && host->nranks == 1 && plan->ranks[plan->by_host[host->first_rank_index]].task)
+        rank = plan->by_host[host->first_rank_index];
+    snprintf(ret_rank, room, rank < 0 ? "" : "%d", rank);
+}
+
 static int on_open(struct session_host *client, const struct rg_msg_remote_open *msg)
 {
     struct session_host *target;
+    char rank[12];
 
     if (client->session->state == STATE_STARTING || msg->id >= RG_MSG_REMOTES_MAX ||
         by_client(client, msg->id) || strlen(msg->command) > RG_MSG_COMMAND_MAX)
@@ -254,8 +269,9 @@ static int on_open(struct session_host *client, const struct rg_msg_remote_open 
     remote->daemon = session_engine_daemon(msg->command);
     if (remote->daemon)
         session_engine_started(target->session, msg->command, remote->daemon);
+    name_task(target, msg->host, rank, sizeof(rank));
     session_send(target, RG_MSG_REMOTE_START,
-         &(struct rg_msg_remote_open){ remote->id, NULL, msg->command });
+         &(struct rg_msg_remote_open){ remote->id, rank, msg->command });
     return 0;
 }
 

@@ -63,7 +63,7 @@ static void what_the_platform_did_is_said(void **state)
 {
     static const struct case_of_end cases[] = {
         { 2, PAI_STOPPED, { PAI_STOPPED, 143 }, { PAI_STOPPED, -220 }, "master", RG_EXIT_PREEMPTED,
-          "job night was stopped on OpenPAI, and not by this reigen" },
+          "job night was stopped on OpenPAI, by reigen stop or in another way" },
         { 1, PAI_STOPPED, { PAI_STOPPED, -7400 }, { PAI_STOPPED, -7400 }, "", RG_EXIT_PREEMPTED,
           "was stopped on OpenPAI" },
         { 2, PAI_FAILED, { PAI_STOPPED, -220 }, { PAI_FAILED, 9 }, "worker", 9,
