@@ -7,6 +7,7 @@ import socket
 import pytest
 import yaml
 
+from built import environment
 from test_hosts import ssh  # noqa: F401 (a fixture)
 
 V2 = {
@@ -440,6 +441,14 @@ def test_a_plan_carries_the_roles(config, programs, tmp_path, start):
     out, err = child.communicate(timeout=30)
     assert child.returncode == 0, err
     assert re.search(r'^\[master-0\] PAI_PORT_LIST_worker_0_ssh=\d+$', out, re.M)
+
+
+def test_a_list_of_jobs_names_the_file(config, programs, tmp_path, start):
+    env = {'XDG_STATE_HOME': tmp_path / 'state', 'HOME': tmp_path}
+    done = config(v1(role('master', f'{programs.reigen} jobs; {programs.reigen} jobs --json')),
+                  env=environment(**env))
+    assert done.returncode == 0, done.stderr
+    assert f'--config {tmp_path}/job.txt' in done.stdout and 'shift' not in done.stdout, done
 
 
 def test_retries_are_restarts(config, tmp_path):

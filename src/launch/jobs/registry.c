@@ -127,7 +127,6 @@ static void put_place(const struct rg_job *job, struct rg_buf *text)
 static int format(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
     rg_autofree char *launcher = rg_place_launcher(0);
-    rg_autobuf struct rg_buf command = RG_BUF_INIT;
     bool clears_up = rg_platform_of(job)->clears_up;
 
     put(text, "launcher", launcher ? launcher : "");
@@ -149,9 +148,9 @@ static int format(const struct rg_plan *plan, const struct rg_job *job, struct r
             return -ENOMEM;
         put(text, "host", login);
     }
-    for (size_t i = 0; i < job->command.count; i++)
-        rg_buf_printf(&command, "%s%s", i ? " " : "", job->command.v[i]);
-    put(text, "command", rg_buf_text(&command));
+    rg_buf_printf(text, "command ");
+    jobs_put_command(text, job);
+    rg_buf_printf(text, "\n");
     return rg_buf_status(text);
 }
 

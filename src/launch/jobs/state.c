@@ -34,3 +34,20 @@ void jobs_put(struct rg_buf *text, const char *value)
     for (const char *p = value; *p; p++)
         rg_buf_printf(text, "%c", (unsigned char) *p < ' ' ? ' ' : *p);
 }
+
+void jobs_put_command(struct rg_buf *text, const struct rg_job *job)
+{
+    if (job->nroles && job->file_name) {
+        rg_buf_printf(text, "--config ");
+        jobs_put(text, job->file_name);
+        return;
+    }
+    for (size_t i = 0; i < job->nroles; i++) {
+        rg_buf_printf(text, i ? " " : "roles ");
+        jobs_put(text, job->roles[i].name);
+    }
+    for (size_t i = 0; !job->nroles && i < job->command.count; i++) {
+        rg_buf_printf(text, "%s", i ? " " : "");
+        jobs_put(text, job->command.v[i]);
+    }
+}

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "spec/job/job.h"
 
 /* $XDG_STATE_HOME/reigen/NAME or ~/.local/state/reigen/NAME, for the caller to free. NULL: neither
  * variable is set, or memory is out. */
@@ -16,5 +17,8 @@ char *jobs_path(const char *name, const char *id);
 bool jobs_is_id(const char *text);
 /* Append the value; control characters stand as blanks. */
 void jobs_put(struct rg_buf *text, const char *value);
+/* Append what the job runs, likewise: its command, or of a job with roles the file that they are
+ * from, else their names. */
+void jobs_put_command(struct rg_buf *text, const struct rg_job *job);
 
 #endif

@@ -127,10 +127,7 @@ static void put_file(const struct rg_submitted_job *submitted, const struct rg_j
     if (submitted->cluster)
         rg_buf_printf(text, "cluster %s\n", submitted->cluster);
     rg_buf_printf(text, "command ");
-    for (size_t i = 0; i < job->command.count; i++) {
-        rg_buf_printf(text, "%s", i ? " " : "");
-        jobs_put(text, job->command.v[i]);
-    }
+    jobs_put_command(text, job);
     rg_buf_printf(text, "\n");
 }
 

@@ -76,6 +76,7 @@ static const struct entry planned_entries[] = {
     WORDS(job.command),
     STRING(job.title),
     STRING(job.cwd),
+    STRING(job.file_name),
     ELEMENTS(job.roles, job.nroles, ROLE, false, RG_JOB_ROLES_MAX),
     INT(job.np, 0, RG_JOB_RANKS_MAX),
     INT(job.ranks_per_host, 0, RG_JOB_SLOTS_MAX),

@@ -35,6 +35,7 @@ void rg_job_fini(struct rg_job *job)
         rg_role_fini(&job->roles[i]);
     free(job->roles);
     free(job->title);
+    free(job->file_name);
     free(job->file_text);
     free(job->cwd);
     free(job->output_dir);

@@ -58,6 +58,7 @@ struct rg_job {
     struct rg_strv command; /* argv; at least one */
     char *title;            /* what messages call an engine's program; NULL: by command[0] */
     char *cwd;              /* NULL: the caller's */
+    char *file_name;        /* of the job file that the roles are of, or NULL */
     char *file_text;        /* the job file that the roles are of, for a platform that takes it as
                                it is, or NULL; it may hold secrets, so no plan has it */
     struct rg_role *roles;  /* ranks are their tasks, and there are np of them; none: all are

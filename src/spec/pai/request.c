@@ -308,18 +308,20 @@ static int fill(struct rg_pai_run *run, const struct rg_pai_findings *found)
 }
 
 /* For a platform that takes the file as it is. */
-static int keep_file(struct rg_request *request, const char *text, size_t nbytes)
+static int keep_file(struct rg_request *request, const char *path, const char *text, size_t nbytes)
 {
     struct rg_job *job = &request->job;
     struct rg_request_share *share = &request->share;
 
+    job->file_name = strdup(path);
     job->file_text = strndup(text, nbytes);
     share->image = job->container.image ? strdup(job->container.image) : NULL;
     share->shm_nbytes = job->container.shm_nbytes;
     share->max_restarts = job->max_restarts;
     share->nenv = job->env.count;
     share->nnotes = request->notes.count;
-    return job->file_text && (share->image || !job->container.image) ? 0 : -ENOMEM;
+    return job->file_name && job->file_text && (share->image || !job->container.image)
+               ? 0 : -ENOMEM;
 }
 
 int rg_pai_request(struct rg_request *request, const char *path, const char *text, size_t nbytes,
@@ -338,7 +340,7 @@ int rg_pai_request(struct rg_request *request, const char *path, const char *tex
         return refuse_errors(path, &found, err);
     run.head = &job.roles[rg_pai_head(&job)];
     r = fill(&run, &found);
-    r = r < 0 ? r : keep_file(request, text, nbytes);
+    r = r < 0 ? r : keep_file(request, path, text, nbytes);
     if (r == -ENOMEM)
         return rg_error_memory(err);
     return r < 0 ? r : 1;

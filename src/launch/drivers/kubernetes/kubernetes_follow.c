@@ -246,8 +246,7 @@ static void end_missing(struct follow *f)
         return;
     }
     rg_error_set_exit(&f->err, ECANCELED, RG_EXIT_PREEMPTED,
-                      "the Job %s was deleted, by reigen stop or in another way",
-                      f->o.submitted->id);
+                      "the Job %s was deleted, by reigen stop or otherwise", f->o.submitted->id);
     finish(f, f->head.exit_code >= 0 ? f->head.exit_code : RG_EXIT_PREEMPTED);
 }
 

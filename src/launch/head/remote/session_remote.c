@@ -230,8 +230,8 @@ int session_remote_ask(struct session_host *target, const char *command)
     return 0;
 }
 
-/* The rank of the task that is meant by a name, in decimal: by its own, or by that of its host where
- * there is no other. "": there is none. */
+/* The rank of the task that is meant by a name, in decimal: by its own, or by that of its host
+ * where there is no other. "": there is none. */
 static void name_task(const struct session_host *target, const char *name, char *ret_rank,
                       size_t room)
 {
