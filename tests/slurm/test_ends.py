@@ -215,6 +215,7 @@ def test_ranks_may_save_when_the_job_is_cancelled(tracked, way):
         tracked.head.run(['scancel', *map(str, tracked.squeue())])
         done = end(job)
         assert done.stdout.count('saved') == NRANKS, done.stdout + done.stderr
+        assert done.stdout.count('saving') == NRANKS, done.stdout
         assert done.returncode == 75 and 'cancelled (scancel)' in done.stderr, done
         assert 'time limit' not in done.stderr and 'preempt' not in done.stderr, done.stderr
         seconds_until_gone(tracked.nodes)
@@ -237,6 +238,41 @@ def test_a_signal_for_the_job_reaches_its_ranks_and_nothing_else(tracked, way):
         tracked.wait_idle()
     except BaseException:
         end_all(tracked, job)
+        raise
+
+
+# Says which signals it gets, and ends a while after the first.
+LISTENING = ('import signal as s\n'
+             'known = {s.SIGTERM, s.SIGUSR1}\n'
+             's.pthread_sigmask(s.SIG_BLOCK, known)\n'
+             'print("here", flush=True)\n'
+             'got = s.sigwaitinfo(known)\n'
+             'while got:\n'
+             '    print("got", got.si_signo, flush=True)\n'
+             '    got = s.sigtimedwait(known, 1.5)\n')
+
+
+@pytest.mark.parametrize('signal, number', [('USR1', 10), (None, 15)])
+def test_each_rank_gets_each_signal_once(tracked, signal, number):
+    """Slurm tells the batch script, the step's first processes or all of them, by its way to know
+    processes; the launcher hands on what it gets."""
+    out = tracked.head.path(f'heard-{number}')
+    out.unlink(missing_ok=True)
+    tracked.head.write('listen.py', LISTENING)
+    job = on_slurm(command=['python3', tracked.head.home() + '/listen.py'])[3:]
+    tracked.head.write('listen.sh', '#!/bin/sh\nexec ' + shlex.join(map(str, job)) + '\n',
+                       mode=0o755)
+    told = tracked.head.run(['sbatch', '--parsable', '-N2', '-n2', '-o', out.name, 'listen.sh'],
+                            check=True).stdout.strip()
+    try:
+        wait_for(lambda: out.exists() and out.read_text().count('here') == 2, 'ranks')
+        tracked.ask('scancel', *(['--full', f'--signal={signal}'] if signal else []), told)
+        wait_for(lambda: not tracked.squeue(), 'the end')
+        heard = [line.split('] ')[1] for line in out.read_text().splitlines() if 'got' in line]
+        assert heard == [f'got {number}'] * 2, out.read_text()
+        tracked.wait_idle()
+    except BaseException:
+        clean_up(tracked)
         raise
 
 

@@ -253,7 +253,7 @@ static int on_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
     case RG_MSG_SIGNAL:
         if (msg->signal.signo < 1 || msg->signal.signo >= (uint32_t) NSIG)
             return -EBADMSG;
-        rg_agent_signal(agent, (int) msg->signal.signo);
+        rg_agent_signal(agent, (int) msg->signal.signo, RG_WAY_LAUNCHER);
         return 0;
     case RG_MSG_KILL: on_kill(agent); return 0;
     case RG_MSG_RESIZE: on_resize(agent, &msg->resize); return 0;
@@ -368,6 +368,36 @@ static void on_keeper(void *arg, int events)
     rg_agent_abandon(agent);
 }
 
+/* A handler gets no argument of ours, and the loop's own one does not look at who has sent a
+ * signal. */
+static void (*loops_handler)(int signo);
+static pid_t parent;
+static volatile sig_atomic_t directly[NSIG];
+
+static void note_sender(int signo, siginfo_t *info, void *context)
+{
+    (void) context;
+    directly[signo] = info->si_code <= 0 && info->si_uid == 0 && info->si_pid != parent;
+    loops_handler(signo);
+}
+
+static void watch_sender(int signo)
+{
+    struct sigaction action;
+
+    if (sigaction(signo, NULL, &action) < 0 || action.sa_flags & SA_SIGINFO)
+        return;
+    loops_handler = action.sa_handler;
+    action.sa_flags |= SA_SIGINFO;
+    action.sa_sigaction = note_sender;
+    sigaction(signo, &action, NULL);
+}
+
+static bool is_direct(const struct rg_agent *agent, int signo)
+{
+    return agent->boot.tracked && directly[signo];
+}
+
 /* Somebody wants the agent itself to end: as PID 1 of a container that is being stopped, or by
  * hand. The launcher decides what that means for the job. */
 static void on_signal(void *arg, int signo)
@@ -383,6 +413,8 @@ static void on_signal(void *arg, int signo)
     if (agent->boot.waits &&
         (agent->state == RG_AGENT_WAITING || agent->state == RG_AGENT_DONE))
         rg_agent_abandon(agent);
+    if (is_direct(agent, signo))
+        rg_agent_signal(agent, signo, RG_WAY_DIRECT);
     rg_agent_send(agent, RG_MSG_STOPPING, &(struct rg_msg_signal){ (uint32_t) signo });
 }
 
@@ -394,7 +426,7 @@ static void on_user_signal(void *arg, int signo)
     struct rg_agent *agent = arg;
 
     if (!*agent->boot.announce)
-        rg_agent_signal(agent, signo);
+        rg_agent_signal(agent, signo, is_direct(agent, signo) ? RG_WAY_DIRECT : RG_WAY_PARENT);
 }
 
 static int open_channel(struct rg_agent *agent)
@@ -432,7 +464,6 @@ static void raise_limit(struct rg_agent *agent)
 
 static int prepare(struct rg_agent *agent)
 {
-    static const int signos[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
     int r = rg_loop_create(&agent->loop);
 
     if (r < 0)
@@ -448,9 +479,12 @@ static int prepare(struct rg_agent *agent)
     if (agent->boot.keeper_fd >= 0)
         rg_io_start(&agent->keeper, agent->loop, agent->boot.keeper_fd, RG_IO_READ, on_keeper,
                     agent);
-    for (size_t i = 0; i < rg_array_len(signos); i++)
-        rg_signal_start(&agent->signals[i], agent->loop, signos[i],
+    parent = getppid();
+    for (size_t i = 0; i < RG_AGENT_SIGNALS; i++) {
+        rg_signal_start(&agent->signals[i], agent->loop, rg_agent_signals[i],
                         i < 3 ? on_signal : on_user_signal, agent);
+        watch_sender(rg_agent_signals[i]);
+    }
     r = rg_rankserver_create(agent, &agent->server);
     if (r == 0)
         r = rg_prober_create(agent->loop, agent->boot.key, &agent->prober);
@@ -472,6 +506,7 @@ static void finish(struct rg_agent *agent)
     rg_channel_destroy(agent->channel);
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)
         rg_signal_stop(&agent->signals[i]);
+    rg_timer_stop(&agent->late);
     rg_io_stop(&agent->keeper);
     rg_timer_stop(&agent->lease.timer);
     rg_reaper_stop(agent);

@@ -25,6 +25,7 @@
 
 #include "agent/start/lines.h"
 #include "agent/ranks/jobdir.h"
+#include "agent/ranks/once.h"
 #include "agent/ranks/oom.h"
 #include "agent/ranks/packages.h"
 #include "base/loop.h"
@@ -38,6 +39,10 @@ struct rg_rankserver;
 struct rg_rankconn;
 struct rg_remote;
 struct rg_remote_clients;
+
+/* Those that come by several ways: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2. */
+#define RG_AGENT_SIGNALS 5
+extern const int rg_agent_signals[RG_AGENT_SIGNALS];
 
 /* One stream of a rank's or a remote command's output, on its way to the launcher. */
 struct rg_pump {
@@ -140,7 +145,10 @@ struct rg_agent {
 
     struct rg_lease lease;
     struct rg_io keeper;       /* see keeper_fd of start/lines.h */
-    struct rg_signal signals[5];
+    struct rg_signal signals[RG_AGENT_SIGNALS];
+    struct rg_heard heard[RG_AGENT_SIGNALS];
+    struct rg_timer late;      /* a signal that Slurm may send to the ranks itself waits so long */
+    int late_signo;
 };
 
 /* Run an agent for boot, whose key is wiped, until the launcher is done with it or gone. Returns
@@ -211,8 +219,10 @@ void rg_inspect_stop(struct rg_agent *agent);
 
 /* --- reap.c: signals and ends ----------------------------------------------------------------- */
 
-/* Send signo to every rank's process group; the ranks' ends will name it. */
-void rg_agent_signal(struct rg_agent *agent, int signo);
+/* Send signo to every rank's process group; the ranks' ends will name it. Not where it has come by
+ * another way already, nor where Slurm has sent it to the ranks itself (once.h); to find that out
+ * it may be sent a little later. */
+void rg_agent_signal(struct rg_agent *agent, int signo, enum rg_signal_way way);
 /* SIGSTOP or SIGCONT, and the lease's clock with it. */
 void rg_agent_pause(struct rg_agent *agent, bool pause);
 /* SIGKILL to everything that descends from us. Returns how many processes there were. */

@@ -50,16 +50,58 @@ static void send_signal(struct rg_agent *agent, int signo)
         signal_left_behind(agent, signo);
 }
 
-void rg_agent_signal(struct rg_agent *agent, int signo)
+/* Their ends will be taken for consequences of it. */
+static void note_signalled(struct rg_agent *agent, int signo)
 {
     for (size_t i = 0; i < agent->ntasks; i++) {
         if (!agent->tasks[i]->ended)
             agent->tasks[i]->signalled = (uint32_t) signo;
     }
+}
+
+static void deliver(struct rg_agent *agent, int signo)
+{
+    note_signalled(agent, signo);
     send_signal(agent, signo);
     /* A stopped process would not see it before it goes on. */
     if (stops_by_default(signo))
         send_signal(agent, SIGCONT);
+}
+
+/* It did not come directly. */
+static void on_late(void *arg)
+{
+    struct rg_agent *agent = arg;
+
+    rg_timer_stop(&agent->late);
+    deliver(agent, agent->late_signo);
+}
+
+const int rg_agent_signals[RG_AGENT_SIGNALS] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
+
+void rg_agent_signal(struct rg_agent *agent, int signo, enum rg_signal_way way)
+{
+    bool is_new = true, waits = rg_timer_active(&agent->late);
+    bool slurms = signo == SIGTERM || signo == SIGUSR1 || signo == SIGUSR2;
+
+    for (size_t i = 0; i < RG_AGENT_SIGNALS; i++) {
+        if (rg_agent_signals[i] == signo)
+            is_new = rg_heard_note(&agent->heard[i], way, signo == SIGTERM || signo == SIGINT,
+                                   rg_now_ns());
+    }
+    if (way == RG_WAY_DIRECT && waits && agent->late_signo == signo)
+        rg_timer_stop(&agent->late);
+    if (way == RG_WAY_DIRECT)
+        note_signalled(agent, signo);
+    if (!is_new || way == RG_WAY_DIRECT)
+        return;
+    if (waits)
+        on_late(agent);
+    agent->late_signo = signo;
+    if (agent->boot.tracked && slurms)
+        rg_timer_start(&agent->late, agent->loop, RG_SIGNAL_WAIT_MS, 0, on_late, agent);
+    else
+        deliver(agent, signo);
 }
 
 void rg_agent_pause(struct rg_agent *agent, bool pause)

@@ -14,6 +14,7 @@
 #include "base/spawn.h"
 #include "base/time.h"
 
+#define RELAY_MS 50
 #define SWEEP_MS 2
 #define SWEEP_LIMIT_MS 3000
 #define REPORT_FD 3
@@ -48,8 +49,12 @@ static int wait_for(pid_t agent, const sigset_t *signals)
             return pid == agent ? status : 0;
         if (pid > 0)
             continue;
-        if (sigwait(signals, &signo) == 0 && signo != SIGCHLD)
-            kill(agent, signo);
+        if (sigwait(signals, &signo) != 0 || signo == SIGCHLD)
+            continue;
+        /* One that the agent gets from the same sender must not merge with this one, as it would
+         * not see who has sent it (ranks/once.h). */
+        rg_sleep_ms(RELAY_MS);
+        kill(agent, signo);
     }
 }
 

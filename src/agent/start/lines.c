@@ -92,6 +92,10 @@ static int parse_line(const char *line, struct rg_agent_lines *boot, struct rg_e
         boot->guard = line[6] == 'o' ? RG_GUARD_ON : RG_GUARD_REPORT;
         return 0;
     }
+    if (take_word(line, "tracked", &rest)) {
+        boot->tracked = true;
+        return 0;
+    }
     if (take_word(line, "announce", &rest))
         return keep("announce", rest, boot->announce, sizeof(boot->announce), err);
     if (take_word(line, "place", &rest))

@@ -16,6 +16,7 @@
  *     cwd /data/mnist            optional: be in this directory, if it is here (the launcher's)
  *     guard on                   optional: leave a parent behind, see guard.h; or
  *     guard report               one that reports on standard input, which is a socket
+ *     tracked on                 optional: started by Slurm, which may signal all processes itself
  *     dir /reigen/run            optional: the directory for the job's files (jobdir.h), made by
  *                                whoever made the container
  *                                (an empty line or the end of the input closes the list)
@@ -51,6 +52,7 @@ struct rg_agent_lines {
     char announce[RG_AGENT_LINES_ANNOUNCE_MAX + 1]; /* "": nothing is held */
     enum rg_guard guard;
     pid_t guard_pid;   /* not of the lines: the guard, once there is one; else 0 */
+    bool tracked;      /* who signals the agent may have signalled its ranks, too (ranks/once.h) */
     bool waits;        /* not of the lines: for VERDICT after BYE; and before START it may end, and
                         * be run again (cmd/pod/pod.h) */
     bool ends_alike;   /* likewise: it ends with the exit code of VERDICT, and not with 75 */

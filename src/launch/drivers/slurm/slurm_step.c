@@ -227,7 +227,7 @@ static void send_boot(struct slurm_step *step)
     rg_buf_printf(&lines, "link dial $SLURM_LAUNCH_NODE_IPADDR:%d",
                   rg_listener_port(slurm->listener));
     rg_listener_addresses(slurm->listener, &lines);
-    rg_buf_printf(&lines, contain ? "\n" : "\nguard on\n");
+    rg_buf_printf(&lines, contain ? "\n" : "\nguard on\ntracked on\n");
     const struct rg_dialogue_boot boot = { .lines = rg_buf_text(&lines), .contain = contain,
                                            .cwd = contain ? NULL : slurm->shared.cwd };
 

@@ -31,6 +31,9 @@ static void good_lines_are_understood_in_any_order(void **state)
     assert_int_equal(boot.guard, RG_GUARD_REPORT);
     assert_int_equal(rg_agent_lines_parse(GOOD "guard on\n", &boot, &err), 0);
     assert_int_equal(boot.guard, RG_GUARD_ON);
+    assert_false(boot.tracked);
+    assert_int_equal(rg_agent_lines_parse("tracked on\n" GOOD, &boot, &err), 0);
+    assert_true(boot.tracked);
 }
 
 static void an_agent_that_calls_knows_where_and_as_whom(void **state)
