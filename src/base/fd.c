@@ -126,7 +126,7 @@ socklen_t rg_unix_address(const char *name, struct sockaddr_un *ret_address)
     return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + length + (*name != '@'));
 }
 
-static int read_text(int fd, size_t max_nbytes, char **ret_data, size_t *ret_nbytes)
+int rg_read_fd(int fd, size_t max_nbytes, char **ret_data, size_t *ret_nbytes)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     ssize_t n = 1;
@@ -156,7 +156,7 @@ int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *r
 {
     rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-    return fd < 0 ? -errno : read_text(fd, max_nbytes, ret_data, ret_nbytes);
+    return fd < 0 ? -errno : rg_read_fd(fd, max_nbytes, ret_data, ret_nbytes);
 }
 
 int rg_read_named(const char *what, const char *path, size_t max_nbytes, char **ret_data,
@@ -194,7 +194,7 @@ int rg_read_regular(const char *path, bool follow, size_t max_nbytes, char **ret
                                          (follow ? 0 : O_NOFOLLOW));
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
-    return S_ISREG(st.st_mode) ? read_text(fd, max_nbytes, ret_data, ret_nbytes) : -EINVAL;
+    return S_ISREG(st.st_mode) ? rg_read_fd(fd, max_nbytes, ret_data, ret_nbytes) : -EINVAL;
 }
 
 static int make_one(const char *path, mode_t mode, struct rg_error *err)
@@ -283,4 +283,96 @@ int rg_accept(struct rg_acceptor *acceptor, int listen_fd, bool *ret_tell)
     *ret_tell = !acceptor->told;
     acceptor->told = true;
     return -EMFILE;
+}
+
+/* --- files in folders that others can write --------------------------------------------------- */
+
+/* A name in /tmp may be anybody's: who opens it looks at what has been opened. */
+static bool is_ours(uid_t uid)
+{
+    return uid == geteuid() || uid == 0;
+}
+
+static int judge(const struct stat *st, mode_t forbidden, const char *what, const char *path,
+                 struct rg_error *err)
+{
+    const char *others = forbidden & 0044 ? "read" : "write";
+
+    if (!S_ISREG(st->st_mode))
+        return rg_error_set(err, EINVAL, "%s %s: not a regular file", what, path);
+    if (!is_ours(st->st_uid))
+        return rg_error_set(err, EPERM, "%s %s: it belongs to somebody else (uid %u), who could "
+                            "have put anything into it; use a copy of your own", what, path,
+                            (unsigned) st->st_uid);
+    if (st->st_mode & forbidden)
+        return rg_error_set(err, EPERM, "%s %s: others can %s it (mode %03o): chmod %s %s", what,
+                            path, others, (unsigned) st->st_mode & 0777,
+                            forbidden & 0044 ? "600" : "go-w", path);
+    return 0;
+}
+
+int rg_read_trusted(const char *what, const char *path, mode_t forbidden, size_t max_nbytes,
+                    char **ret_data, size_t *ret_nbytes, struct rg_error *err)
+{
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    int r = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+
+    if (r == 0 && (r = judge(&st, forbidden, what, path, err)) < 0)
+        return r;
+    r = r < 0 ? r : rg_read_fd(fd, max_nbytes, ret_data, ret_nbytes);
+    return r < 0 ? rg_error_set(err, -r, "cannot read %s %s: %s", what, path, strerror(-r)) : 0;
+}
+
+/* The folder, and the name in it; NULL: path has none, or there is no memory. */
+static const char *split(const char *path, char **ret_dir)
+{
+    const char *slash = strrchr(path, '/');
+
+    *ret_dir = !slash ? strdup(".") : slash == path ? strdup("/")
+                                                    : strndup(path, (size_t) (slash - path));
+    return *ret_dir ? (slash ? slash + 1 : path) : NULL;
+}
+
+/* In a folder whose owner is uid. */
+static int open_shared(int dir, uid_t owner, const char *name, int flags, mode_t mode)
+{
+    struct stat st;
+    int how = (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    rg_autoclose int fd = openat(dir, name, how, mode);
+
+    int errnum = errno;
+
+    if (fd < 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        bool ours = is_ours(st.st_uid) || st.st_uid == owner;
+        if (ours && errnum == ELOOP) /* nobody else can replace it there */
+            return openat(dir, name, flags, mode);
+        errnum = ours ? errnum : EPERM; /* the kernel itself may have kept us from it */
+    }
+    if (fd < 0)
+        return errno = errnum, -1;
+    bool theirs = fstat(fd, &st) < 0 || (!is_ours(st.st_uid) && st.st_uid != owner);
+    if (theirs || (S_ISREG(st.st_mode) && st.st_nlink > 1))
+        return errno = EPERM, -1;
+    if (((flags & O_TRUNC) && S_ISREG(st.st_mode) && ftruncate(fd, 0) < 0) ||
+        (!(flags & O_NONBLOCK) && rg_fd_set_nonblock(fd, false) < 0))
+        return -1;
+    return rg_steal_fd(&fd);
+}
+
+int rg_open_to_write(const char *path, int flags, mode_t mode)
+{
+    rg_autofree char *folder = NULL;
+    const char *name = split(path, &folder);
+    rg_autoclose int dir = name ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    struct stat st;
+    int fd;
+
+    if (!name)
+        return -ENOMEM;
+    if (dir < 0 || fstat(dir, &st) < 0 || !(st.st_mode & S_IWOTH))
+        fd = open(path, flags, mode);
+    else
+        fd = open_shared(dir, st.st_uid, name, flags, mode);
+    return fd < 0 ? -errno : fd;
 }

@@ -63,6 +63,8 @@ bool rg_accept_pauses(const struct rg_acceptor *acceptor);
 /* Read a whole file, at most max_nbytes (-EFBIG beyond). *ret_data is NUL-terminated and the
  * caller's. ret_nbytes may be NULL. 0 or -errno. Works on /proc files. */
 int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *ret_nbytes);
+/* The same of what is open, from where it is. */
+int rg_read_fd(int fd, size_t max_nbytes, char **ret_data, size_t *ret_nbytes);
 /* The same of a text that the user has named, without a byte order mark in front; what says in the
  * error what it is ("host file"), whose exit_code is 2. */
 int rg_read_named(const char *what, const char *path, size_t max_nbytes, char **ret_data,
@@ -79,5 +81,29 @@ bool rg_fd_is_local(int fd);
 
 /* Make a directory and its parents, as mkdir -p. 0 or -errno with the failing part named. */
 int rg_mkdir_all(const char *path, mode_t mode, struct rg_error *err);
+
+/* --- files in folders that others can write --------------------------------------------------- */
+
+/* What we obey or keep secret must be ours alone to change, and what we write must not go where
+ * somebody else has led us. Root counts as ourselves: it can change anything anyway. Nothing waits
+ * for somebody at the other end of a fifo. */
+#define RG_TRUST_UNCHANGED 0022 /* others may read it */
+#define RG_TRUST_SECRET 0077
+/* What -EPERM of rg_open_to_write means, for people. */
+#define RG_TRUST_NOT_OURS                                                                          \
+    "others can write its folder, and it is somebody else's file or link, or has a second name; "  \
+    "name a file in a folder of your own"
+
+/* Read a whole file that is regular, belongs to us, and has none of the bits of forbidden in its
+ * mode. *ret_data is NUL-terminated and the caller's; ret_nbytes may be NULL. 0; -EPERM: it is not
+ * so; -EINVAL: no regular file; -EFBIG; another -errno. what and path begin err's text. */
+int rg_read_trusted(const char *what, const char *path, mode_t forbidden, size_t max_nbytes,
+                    char **ret_data, size_t *ret_nbytes, struct rg_error *err);
+
+/* As open, for writing. In a folder that others can write no link and no file of somebody else is
+ * used, unless it is the folder's owner's, and no file of ours that has a second name; this is what
+ * the kernel's fs.protected_symlinks and its like do where they are on. A descriptor or -errno;
+ * -EPERM where the above holds. */
+int rg_open_to_write(const char *path, int flags, mode_t mode);
 
 #endif

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """reigen-agent head: a job from a plan's file, with no terminal and no command line of its own."""
 import json
+import os
 import signal
 import subprocess
 
@@ -52,6 +53,51 @@ def test_it_runs_what_was_planned_and_says_how_it_ended(desk):
         assert 'reigen: rank 1 on localhost failed first: exit code 3' in err
         assert "exit code 3, the rank's own" in err
     assert b'this' not in desk.plan.read_bytes()
+
+
+def test_a_plan_that_others_could_have_written_is_not_run(desk):
+    assert desk.write('-np', 1, '--', 'echo', 'ran').returncode == 0
+    desk.plan.chmod(0o666)
+    code, out, err = desk.run()
+    assert (code, out) == (77, '') and 'others can write it (mode 666): chmod go-w' in err, err
+    desk.plan.chmod(0o644)
+    assert desk.run()[:2] == (0, 'ran\n')
+    if os.geteuid() == 0:
+        os.chown(desk.plan, 54321, 54321)
+        code, out, err = desk.run()
+        assert (code, out) == (77, '') and 'belongs to somebody else (uid 54321)' in err, err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can make files of somebody else')
+@pytest.mark.parametrize('words', [['--write-plan', '{}/link'], ['--output-dir', '{}']])
+def test_a_strangers_link_is_not_followed(desk, words):
+    """In a folder that all can write, such as /tmp."""
+    shared, mine = desk.folder / 'shared', desk.folder / 'mine'
+    mine.write_text('precious')
+    (shared / 'rank.0').mkdir(parents=True)
+    for folder, name in ((shared, 'link'), (shared / 'rank.0', 'stdout')):
+        folder.chmod(0o1777)
+        (folder / name).symlink_to(mine)
+        os.chown(folder / name, 54321, 54321, follow_symlinks=False)
+    done = subprocess.run([PROGRAMS.reigen, 'run', *(w.format(shared) for w in words), '--',
+                           'true'], env=desk.env, capture_output=True, text=True, timeout=LIMIT,
+                          check=False)
+    assert done.returncode in (2, 77) and "somebody else's file or link" in done.stderr, done
+    assert mine.read_text() == 'precious'
+
+
+def test_a_home_that_is_not_there_is_not_made(desk):
+    """Debian's system users have such ones, and root may be called with theirs."""
+    home = desk.folder / 'none' / 'home'
+    env = {**desk.env, 'HOME': home}
+    del env['XDG_STATE_HOME']
+    done = subprocess.run([PROGRAMS.reigen, 'run', '-v', '-np', '1', '--', 'true'], env=env,
+                          capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0 and 'reigen jobs will not show this job: HOME' in done.stderr, done
+    assert 'HOME' not in subprocess.run([PROGRAMS.reigen, 'run', '--', 'true'], env=env, text=True,
+                                        capture_output=True, timeout=LIMIT, check=True).stderr
+    assert subprocess.run([PROGRAMS.reigen, 'jobs'], env=env, timeout=LIMIT, check=True)
+    assert not home.parent.exists()
 
 
 def test_sigterm_gives_the_ranks_their_grace(desk):

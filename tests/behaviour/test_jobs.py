@@ -188,6 +188,25 @@ def test_logs_do_not_follow_themselves(home):
     assert log.read_text().splitlines()[0] == '2' and log.read_text().splitlines()[-1] == '0'
 
 
+@pytest.mark.parametrize('words', [['jobs', '--all'], ['status', 'fifo'], ['logs', 'fifo'],
+                                   ['stop', 'fifo'], ['run', '--', 'true'],
+                                   ['doctor', '--clean', '-np', '1']],
+                         ids=lambda words: words[0])
+def test_what_lies_in_the_registry_is_no_trap(home, words):
+    """A fifo hangs nobody, and what somebody else could have written is not obeyed."""
+    for folder in ('jobs', 'ended', 'slurm', 'kubernetes', 'openpai'):
+        place = home.folder / 'state/reigen' / folder
+        place.mkdir(parents=True)
+        os.mkfifo(place / 'fifo')
+        told = place / 'foreign'
+        told.write_text(f'launcher {os.uname().nodename}:1:1\nssh touch\n'
+                        f'ssh {home.folder}/touched\nhost elsewhere\nimage x\nranks 1\n')
+        told.chmod(0o666)
+    done = home.reigen(*words)
+    assert done.returncode == (0 if words[0] in ('jobs', 'run', 'doctor') else 2), done
+    assert 'foreign' not in done.stdout and not (home.folder / 'touched').exists()
+
+
 def test_logs_find_the_files_of_more_than_ten_ranks(home):
     out = home.folder / 'out'
     subprocess.run([PROGRAMS.reigen, 'run', '-np', '11', '--output-dir', out, '--', 'sh', '-c',

@@ -81,13 +81,14 @@ int rg_print_exact(const char *text)
 int rg_print_to(const char *path, const struct rg_buf *text, const char *command)
 {
     struct rg_error err = RG_ERROR_INIT;
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int r = fd < 0 ? -errno : rg_write_all(fd, rg_buf_bytes(text), rg_buf_nbytes(text));
+    int fd = rg_open_to_write(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int r = fd < 0 ? fd : rg_write_all(fd, rg_buf_bytes(text), rg_buf_nbytes(text));
 
     if (fd >= 0 && close(fd) < 0 && r == 0)
         r = -errno;
     if (r == 0)
         return 0;
-    rg_error_set(&err, -r, "%s: cannot write it: %s", path, strerror(-r));
+    rg_error_set(&err, -r, "%s: cannot write it: %s", path,
+                 fd == -EPERM ? RG_TRUST_NOT_OURS : strerror(-r));
     return rg_fail(&err, command);
 }

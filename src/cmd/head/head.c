@@ -522,6 +522,15 @@ static bool wants_tracebacks(struct rg_job *job)
     return how && strcmp(how, "full") == 0;
 }
 
+/* A job runs without its file as well. */
+static void note_unlisted(struct run *run, int r)
+{
+    if (r < 0 && run->planned.job.verbose)
+        sayf(run, "reigen: reigen jobs will not show this job: %s\n",
+             r == -ENOENT ? "HOME is not set, or not there, and XDG_STATE_HOME neither"
+                          : strerror(-r));
+}
+
 static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     const struct rg_job *job = &run->planned.job;
@@ -549,7 +558,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     if (run->restart.count)
         rg_registry_restart(&run->registered, run->planned.plan.job_id);
     else
-        rg_registry_add(&run->planned.plan, job, &run->registered);
+        note_unlisted(run, rg_registry_add(&run->planned.plan, job, &run->registered));
     const struct rg_session_options options = {
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
         .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,

@@ -35,12 +35,13 @@ static int open_file(struct rg_outfiles *files, int rank, int stream, bool appen
 {
     rg_autofree char *path = path_of(files, rank, stream);
     int how = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
-    int fd = path ? open(path, how, 0666) : -1;
+    int fd = path ? rg_open_to_write(path, how, 0666) : -ENOMEM;
 
     if (fd < 0) {
-        int e = path ? errno : ENOMEM;
+        int e = -fd;
         return rg_error_set_exit(err, e, exit_code_of(e), "--output-dir: cannot create %s: %s%s",
-                                 path, strerror(e), e == EMFILE ? "; raise ulimit -n" : "");
+                                 path, e == EPERM ? RG_TRUST_NOT_OURS : strerror(e),
+                                 e == EMFILE ? "; raise ulimit -n" : "");
     }
     *fd_of(files, rank, stream) = fd;
     return 0;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/time.h"
 #include "coll/ground/types.h"
@@ -96,11 +97,11 @@ int rg_trace_flush(struct rg_trace *trace)
 static int open_file(const char *path)
 {
     /* Not blocking: of a pipe without a reader the runtime is not to wait for one. */
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
+    int fd = rg_open_to_write(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
     struct stat st;
 
     if (fd < 0)
-        return -errno;
+        return fd;
     if (fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))) {
         close(fd);
         return -ESPIPE;

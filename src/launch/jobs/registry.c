@@ -363,7 +363,9 @@ static int read_job(const char *dir, const char *id, struct rg_registry_job *ret
 
     if (!path)
         return -ENOMEM;
-    int r = rg_read_file(path, RG_REGISTRY_FILE_MAX, &text, NULL);
+    /* It names programs that are run to end the job. */
+    int r = rg_read_trusted("the job's file", path, RG_TRUST_UNCHANGED, RG_REGISTRY_FILE_MAX, &text,
+                            NULL, NULL);
     if (r == 0)
         r = rg_registry_parse(text, ret_job);
     if (r < 0)
@@ -493,7 +495,8 @@ static bool proc_is_ours(void)
 static enum rg_registry_state state_by_lock(const struct rg_registry_job *job)
 {
     rg_autofree char *path = job->id ? jobs_path(JOBS, job->id) : NULL;
-    rg_autoclose int fd = path && job->locked ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    rg_autoclose int fd = path && job->locked ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK |
+                                                                O_CLOEXEC) : -1;
 
     if (fd < 0)
         return RG_JOB_ELSEWHERE;

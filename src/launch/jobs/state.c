@@ -4,16 +4,20 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/str.h"
 
 char *jobs_folder(const char *name)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    struct stat st;
 
     if (state && *state == '/')
         return rg_strf("%s/reigen/%s", state, name);
-    return home && *home == '/' ? rg_strf("%s/.local/state/reigen/%s", home, name) : NULL;
+    /* Debian's system users have a home that is not there, and it is not for us to make it. */
+    return home && *home == '/' && stat(home, &st) == 0 && S_ISDIR(st.st_mode)
+               ? rg_strf("%s/.local/state/reigen/%s", home, name) : NULL;
 }
 
 char *jobs_path(const char *name, const char *id)

@@ -561,12 +561,12 @@ int rg_planned_write(const struct rg_planned *planned, const char *path, struct 
 
     if (r < 0)
         return r;
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    r = fd < 0 || fchmod(fd, 0600) < 0 ? -errno
-                                       : rg_write_all(fd, rg_buf_bytes(&buf), rg_buf_nbytes(&buf));
+    rg_autoclose int fd = rg_open_to_write(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    r = fd < 0 ? fd : fchmod(fd, 0600) < 0 ? -errno
+                    : rg_write_all(fd, rg_buf_bytes(&buf), rg_buf_nbytes(&buf));
     if (r < 0)
         return rg_error_set_exit(err, -r, RG_EXIT_USAGE, "cannot write the plan %s: %s", path,
-                                 strerror(-r));
+                                 fd == -EPERM ? RG_TRUST_NOT_OURS : strerror(-r));
     return 0;
 }
 
@@ -574,11 +574,15 @@ int rg_planned_read(const char *path, struct rg_planned *ret_planned, struct rg_
 {
     rg_autofree char *data = NULL;
     size_t nbytes;
-    int r = rg_read_file(path, RG_PLAN_FILE_MAX, &data, &nbytes);
+    /* Who can write it can run anything as us. */
+    int r = rg_read_trusted("the plan", path, RG_TRUST_UNCHANGED, RG_PLAN_FILE_MAX, &data, &nbytes,
+                            err);
 
-    if (r < 0)
-        return rg_error_set_exit(err, -r, RG_EXIT_USAGE, "cannot read the plan %s: %s", path,
-                                 strerror(-r));
+    if (r < 0) {
+        if (err)
+            err->exit_code = r == -EPERM ? RG_EXIT_NO_PERMISSION : RG_EXIT_USAGE;
+        return r;
+    }
     r = rg_planned_decode(data, nbytes, ret_planned, err);
     return r < 0 ? rg_error_prepend(err, path) : 0;
 }

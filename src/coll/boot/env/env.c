@@ -62,10 +62,14 @@ int rg_env_read_key(const char *path, uint8_t key[RG_KEY_NBYTES], struct rg_erro
     if ((st.st_mode & 077) != 0)
         return rg_error_set_exit(err, EPERM, 77, "REIGEN_KEY_FILE=%s can be read by others (mode "
                                  "%03o): chmod 600 %s", path, (unsigned) st.st_mode & 0777, path);
-    int r = rg_read_file(path, KEY_FILE_MAX, &text, &nbytes);
+    int r = rg_read_trusted("REIGEN_KEY_FILE", path, RG_TRUST_SECRET, KEY_FILE_MAX, &text, &nbytes,
+                            err);
 
-    if (r < 0)
-        return rg_error_set(err, -r, "REIGEN_KEY_FILE=%s: %s", path, strerror(-r));
+    if (r < 0) {
+        if (err)
+            err->exit_code = r == -EPERM ? 77 : 0;
+        return r;
+    }
     r = rg_key_parse(text, key);
     explicit_bzero(text, nbytes);
     if (r < 0)

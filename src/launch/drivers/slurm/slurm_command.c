@@ -152,7 +152,8 @@ static void put_installer(const struct slurm *slurm, struct rg_buf *text)
 {
     rg_buf_printf(text,
                   "take() { e=; s=; for d in $C; do t=$d/.new-%s-$SLURMD_NODENAME; "
-                  "if ! [ -d \"$d\" ] && ! mkdir -p \"$d\" 2>/dev/null; then "
+                  "h=${d%%%%/.cache/*}; if ! [ -d \"$d\" ] && { { [ \"$h\" != \"$d\" ] && "
+                  "! [ -d \"$h\" ]; } || ! mkdir -p \"$d\" 2>/dev/null; }; then "
                   "e=\"$e; $d cannot be made\"; continue; fi; "
                   "if ! [ -O \"$d\" ]; then e=\"$e; $d belongs to someone else\"; continue; fi; "
                   "if ! head -c $1 /dev/zero 2>/dev/null >\"$t\"; then rm -f \"$t\"; "
