@@ -84,7 +84,7 @@ def test_who_never_comes_is_named_in_time(pai):
     pai.use({'master': (1, 0), 'worker': (3, 0)})
     began = time.monotonic()
     head = pai.wait_workers('master-0', '--no-ssh', '--start-timeout', '2')
-    worker = pai.wait_workers('worker-1', '--start-timeout', '3')
+    worker = pai.wait_workers('worker-1')
     stranger = pai.wait_workers('worker-2', '--start-timeout', '3',
                                 REIGEN_KEY='f' * 64)
     assert head.wait() == 124, head.out
@@ -93,7 +93,8 @@ def test_who_never_comes_is_named_in_time(pai):
         'worker-2 (it has called with another key); does the worker run' in head.out, head.out
     assert 'worker-1 (' not in head.out
     assert worker.wait() == stranger.wait() == 124, worker.out
-    assert 'the head, which is the task master-0, has not answered within 3 s' in worker.out
+    assert "the head's wait has ended before all hosts were there" in worker.out
+    assert 'the head, which is the task master-0, has not answered within 3 s' in stranger.out
     assert 'it has another key' in stranger.out and 'another key' not in worker.out
 
 
@@ -127,6 +128,35 @@ def test_with_a_head_that_is_killed_the_workers_end_and_no_keeper_stays(pai):
     head.saw('worker-0 is ready')
     head.signal(signal.SIGKILL)
     assert worker.wait() == 124, worker.out
+
+
+@pytest.mark.parametrize('signo', [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_ends_with_a_wait_that_is_stopped(pai, signo):
+    """Long before its own limit of 300 s."""
+    pai.use({'master': (1, 0), 'worker': (2, 0)})
+    head = pai.wait_workers('master-0', '--no-ssh')
+    worker = pai.wait_workers('worker-0')
+    head.saw('worker-0 is ready, 1 of 2')
+    head.signal(signo)
+    assert head.wait() == -signo, head.out
+    assert worker.wait(60) == 124 and "the head's wait has ended before" in worker.out, worker.out
+
+
+def test_a_worker_of_a_killed_wait_waits_a_little_for_the_next_one(pai):
+    pai.use({'master': (1, 0), 'worker': (2, 0)})
+    head = pai.wait_workers('master-0', '--no-ssh')
+    worker = pai.wait_workers('worker-0')
+    head.saw('worker-0 is ready, 1 of 2')
+    head.signal(signal.SIGKILL)
+    head.wait()
+    again = pai.start('master-0', 'sh', '-c', f'{WAIT} --no-ssh --hosts worker-0 && echo go')
+    assert (again.wait(), worker.wait(60)) == (0, 0), (again.out, worker.out)
+    # Where there is none, it ends as well.
+    head = pai.wait_workers('master-0', '--no-ssh')
+    worker = pai.wait_workers('worker-0')
+    head.saw('worker-0 is ready, 1 of 2')
+    head.signal(signal.SIGKILL)
+    assert worker.wait(60) == 124 and 'no other one has begun' in worker.out, worker.out
 
 
 def test_a_worker_that_is_told_to_stop_ends_at_once(pai):

@@ -47,6 +47,21 @@ def test_tasks_run_in_the_files_image(slurm):
     assert lines[1] != lines[2]
 
 
+def test_more_tasks_than_nodes_share_them(slurm):
+    """Without an allocation of more than the two nodes that are asked for."""
+    job = {'jobName': 'four', 'image': 'base', 'taskRoles': [
+        {'name': 'master', 'minSucceededTaskCount': 1,
+         'command': "for i in 0 1 2; do ssh worker-$i 'echo $PAI_TASK_INDEX $(hostname)'; done"},
+        {'name': 'worker', 'taskNumber': 3, 'command': 'sleep infinity'}]}
+    slurm.head.write('four.json', json.dumps(job))
+    done = slurm.head.run([PROGRAMS.reigen, 'run', '--config', 'four.json', '--on', 'slurm',
+                           '--nodes', '2', '--image', 'none', '--tag-output'], timeout=LIMIT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.findall(r'^\[master-0\] (\d) (\S+)$', done.stdout, re.M)
+    assert [index for index, _ in found] == ['0', '1', '2']
+    assert len({host for _, host in found}) == 2
+
+
 @pytest.mark.timeout(400)
 def test_the_examples_own_file_trains(slurm):
     """As it is, but for the name of the image, which is a placeholder there, and for the GPUs."""

@@ -30,6 +30,7 @@
 #define AGAIN_MS 250     /* from a job to the next call, and from a call that was in vain; then */
 #define AGAIN_MAX_MS 2000 /* twice as long each time, up to this */
 #define UNSTARTED_SIGNAL SIGALRM /* ends a server without a start: each exit code may be a job's */
+#define LOST_S 10 /* from a wait whose end was not told until another one begins */
 
 struct waiting {
     const struct rg_pod *pod;
@@ -42,6 +43,7 @@ struct waiting {
     int nstarts;       /* of its job, so far */
     int code;          /* what the last agent has ended with */
     char words[160];   /* of a pod with a plan: for a job that does not end well */
+    bool lost;         /* who has waited is gone without a word */
     struct rg_process *before; /* who was there before; the children among them are the user's */
     size_t nbefore;
 };
@@ -202,23 +204,37 @@ static int serve_once(struct waiting *w, int fd, char *line)
 
 /* --- who waits for workers -------------------------------------------------------------------- */
 
-/* Until all are there, or who waits is gone; then it is called again. Who has waited before it is
- * watched until then. */
-static void hear_wait(struct waiting *w, int take_fd)
+static int fail_over(const char *more, struct rg_error *err)
 {
-    char line[sizeof(RG_POD_GO)];
-    bool all = read_line(take_fd, line, sizeof(line), 0) == 0 && strcmp(line, RG_POD_GO) == 0;
+    return rg_error_set_exit(err, ETIMEDOUT, RG_EXIT_TIMEOUT,
+                             "the head's wait has ended before all hosts were there%s", more);
+}
+
+/* Until all are there, or who waits is gone; then it is called again. Who has waited before it is
+ * watched until then. A host that is there for that wait alone ends with it. 0, or -ETIMEDOUT. */
+static int hear_wait(struct waiting *w, int take_fd, struct rg_error *err)
+{
+    char line[sizeof(RG_POD_OVER)] = "";
+    int r = read_line(take_fd, line, sizeof(line), 0);
+    bool alone = w->watched_fd < 0 && w->pod->wait_ms;
 
     w->begin_ns = rg_now_ns();
-    if (!all) {
+    if (r < 0 || strcmp(line, RG_POD_GO) != 0) {
         close(take_fd);
+        if (alone && r == 0)
+            return fail_over("", err);
+        w->lost = alone;
+        if (alone && (!w->limit_ms || w->limit_ms > LOST_S * 1000))
+            w->limit_ms = LOST_S * 1000;
         rg_sleep_ms(AGAIN_MS);
-        return;
+        return 0;
     }
     if (w->watched_fd >= 0)
         close(w->watched_fd);
     w->watched_fd = take_fd;
     w->limit_ms = 0;
+    w->lost = false;
+    return 0;
 }
 
 /* --- job after job ---------------------------------------------------------------------------- */
@@ -252,6 +268,7 @@ static int do_job(struct waiting *w, int fd, char *line)
     if (pod->planned)
         rg_pod_leave_words(pod, RG_EXIT_PREEMPTED, w->words);
     w->code = serve_once(w, fd, line);
+    w->lost = false;
     if (pod->planned && is_over(w))
         return 1;
     w->nstarts += w->code != RG_AGENT_UNSTARTED;
@@ -271,6 +288,8 @@ static int call_once(struct waiting *w, struct rg_error *err)
         r = rg_pod_call(w->pod, w->key, w->begin_ns, w->limit_ms, w->watched_fd, err);
     if (r == -EINTR)
         return 1;
+    if (r == -ETIMEDOUT && w->lost)
+        return fail_over(", and no other one has begun", err);
     if (r < 0)
         return r;
     int fd = r;
@@ -278,7 +297,7 @@ static int call_once(struct waiting *w, struct rg_error *err)
         close(fd);
         pause_after(w, true);
     } else if (strcmp(line, RG_POD_WAIT) == 0) {
-        hear_wait(w, fd);
+        return hear_wait(w, fd, err);
     } else {
         return do_job(w, fd, line);
     }

@@ -67,6 +67,15 @@ static void on_limit(void *arg)
     rg_loop_stop(wait->loop);
 }
 
+/* The workers are to know of it. */
+static void on_signal(void *arg, int signo)
+{
+    struct rg_wait *wait = arg;
+
+    wait->signo = signo;
+    on_limit(wait);
+}
+
 /* Nobody goes on when all are ready where who has started this is gone. */
 static void look_at_parent(void *arg)
 {
@@ -132,11 +141,15 @@ static int run_head(struct rg_wait *wait, struct rg_error *err)
     rg_wait_show(wait, NULL);
     if (wait->ssh)
         rg_wait_ssh_start(wait);
+    rg_signal_start(&wait->term, wait->loop, SIGTERM, on_signal, wait);
+    rg_signal_start(&wait->interrupt, wait->loop, SIGINT, on_signal, wait);
     rg_timer_start(&wait->limit, wait->loop, wait->limit_ms, 0, on_limit, wait);
     rg_timer_start(&wait->look, wait->loop, LOOK_MS, LOOK_MS, look_at_parent, wait);
     rg_timer_start(&wait->news, wait->loop, NEWS_MS, NEWS_MS, rg_wait_show_news, wait);
     while (wait->nready < wait->nhosts && !wait->over)
         rg_loop_run(wait->loop);
+    rg_signal_stop(&wait->term);
+    rg_signal_stop(&wait->interrupt);
     rg_timer_stop(&wait->limit);
     rg_timer_stop(&wait->look);
     rg_timer_stop(&wait->news);
@@ -144,6 +157,10 @@ static int run_head(struct rg_wait *wait, struct rg_error *err)
     bool all = wait->nready == wait->nhosts;
     rg_wait_listen_end(wait, all);
     rg_loop_destroy(wait->loop);
+    if (wait->signo && !all) {
+        signal(wait->signo, SIG_DFL);
+        raise(wait->signo);
+    }
     return all ? 0 : name_missing(wait, err);
 }
 

@@ -10,10 +10,11 @@
  * A worker that runs it stays, does the jobs of the head's `reigen run` (cmd/pod/pod.h), and ends
  * with 0 when the head's task is over. For that the head leaves a keeper behind, which holds the
  * workers' connections: a process in a session of its own, that ends when the process does which
- * has started wait-workers, such as the script that it stands in.
+ * has started wait-workers, such as the script that it stands in. With a wait that ends without all
+ * workers, those that have called it end, too.
  *
  * Exit codes: 0; 2, usage; 69, the head's port cannot be listened on; 124, somebody is missing, who
- * is named.
+ * is named, or no head has answered, or its wait has ended so; a signal's own, which ends the wait.
  *
  * Thread rule: main thread. Blocks.
  */

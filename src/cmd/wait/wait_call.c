@@ -154,7 +154,7 @@ void rg_wait_listen_end(struct rg_wait *wait, bool go)
     for (size_t i = 0; i < wait->nhosts; i++) {
         struct rg_wait_host *host = &wait->hosts[i];
         rg_io_stop(&host->io);
-        if (host->fd >= 0 && (!go || !say(host->fd, RG_POD_GO "\n")))
+        if (host->fd >= 0 && (!say(host->fd, go ? RG_POD_GO "\n" : RG_POD_OVER "\n") || !go))
             close_one(host);
         nheld += host->fd >= 0;
     }

@@ -54,6 +54,8 @@ struct rg_wait {
     uint8_t key[RG_KEY_NBYTES];
     struct rg_listener *listener;
     struct rg_timer limit, news, look;
+    struct rg_signal term, interrupt;
+    int signo;         /* which of them has come; 0: none */
     bool over;         /* the time is, or the parent is gone */
     pid_t parent;      /* who has started this process */
     char stranger[RG_TASKS_NAME_MAX + 1]; /* who has called and is none of the hosts; or "" */
@@ -76,7 +78,7 @@ bool rg_wait_has_ssh(void);
 int rg_wait_listen(struct rg_wait *wait, struct rg_error *err);
 /* No more calls. go: tell the workers that all are ready, where the parent is still there, and
  * leave a keeper behind that holds their connections for as long as it lives; it does not return
- * there. Else they are closed. Not in the loop. */
+ * there. Else they are told that it is over, and closed. Not in the loop. */
 void rg_wait_listen_end(struct rg_wait *wait, bool go);
 
 #endif

@@ -24,6 +24,7 @@
 
 #define RG_POD_WAIT "wait" /* the line of who only wants to know that a host is there, */
 #define RG_POD_GO "go"     /* and the next one, when all are; its end is the head's task's */
+#define RG_POD_OVER "over" /* or this, when it has ended without them */
 #define RG_POD_WRONG_KEY "it has called with another key" /* a host's phase, in words */
 
 /* What is particular to a platform. */
