@@ -633,6 +633,29 @@ def test_ports_get_names_that_v2_takes(pai, label, wanted):
     assert convert(pai, job, 'v1', version=1)[0]['taskRoles'][0]['portList'][0]['label'] == label
 
 
+def test_yaml_s_numbers_and_dates_are_the_servers(pai):
+    text = yaml.safe_dump(V2, sort_keys=False).replace('memoryMB: 2048', 'memoryMB: 0x800', 1)
+    text = text.replace('memoryMB: 2048', 'memoryMB: 2_048').replace('gpu: 0', 'gpu: 0b0')
+    assert findings(pai, text) == []
+    dated = text.replace('type: job', 'type: job\nversion: 2026-11-28').replace(
+        'rate: 0.5', 'rate: 2026-11-28 10:00:00')
+    found = {f['path']: f['severity'] for f in findings(pai, dated)}
+    assert found == {'version': 'error', 'parameters.rate': 'warning'}
+    there, _ = convert(pai, dated, 'v2', version=2)
+    assert there['version'] == '2026-11-28'
+    assert findings(pai, there, version=2) == []
+    assert findings(pai, dated.replace('2026-11-28 10:00:00', "'2026-11-28'").replace(
+        'version: 2026-11-28', 'version: 2026.11.28')) == []
+
+
+@pytest.mark.parametrize('key, fits', [('0123456789abcdef' * 4, True), ('sixteen letters.', False),
+                                       (7, False)])
+def test_a_key_that_could_be_guessed_is_told_of_and_not_shown(pai, key, fits):
+    found = findings(pai, changed(V2, 'secrets.reigenKey', key), version=2)
+    assert [f['path'] for f in found] == ([] if fits else ['secrets.reigenKey'])
+    assert fits or (found[0]['severity'], found[0]['what']) == ('warning', 'the secret')
+
+
 def test_two_ports_do_not_become_one(pai):
     job = changed(EXAMPLE, 'taskRoles.0.portList', [{'label': x} for x in ('a.b', 'a~b', 'a_b')])
     there, _ = convert(pai, job, 'v2')

@@ -25,6 +25,7 @@ struct rg_pai_check {
     struct fy_document *places; /* the text once more, for where things stand; NULL: not YAML */
     char *masked;               /* what places was made of, which it keeps looking at */
     json_t *tree;               /* the file's values, NULL: it could not be read */
+    json_t *dates;              /* those texts of the tree that YAML takes for dates, a list */
     bool commented;             /* it is JSON with comments */
     int version;
 };
@@ -62,6 +63,9 @@ void rg_pai_report(struct rg_pai_check *check, const struct rg_pai_at *at,
 /* The same of what converting repairs, as a warning; instead, or NULL, is what may stand there. */
 void rg_pai_suggest(struct rg_pai_check *check, const struct rg_pai_at *at, const char *instead,
                     const char *rule, const char *remedy);
+
+/* Whether it is one of check->dates. */
+bool rg_pai_is_date(const struct rg_pai_check *check, const json_t *value);
 
 /* Read the text into check->tree, check->places and check->version; what is no JSON or YAML becomes
  * a finding. The text must stay until rg_pai_tree_fini. As rg_pai_read. */

@@ -251,7 +251,10 @@ static void wrong(struct rg_pai_check *check, const struct rg_pai_at *at, const 
 static void judge_text(struct rg_pai_check *check, const struct rg_pai_at *at,
                        const struct rule *rule)
 {
-    if (!json_is_string(at->value))
+    if (rg_pai_is_date(check, at->value))
+        rg_pai_report(check, at, RG_PAI_MENDED, NULL,
+                      "it is a text, and YAML takes this for a date", "write it in quotes");
+    else if (!json_is_string(at->value))
         wrong(check, at, "it is a text", "write it in quotes");
     else if (rule->least && !*json_string_value(at->value))
         wrong(check, at, "it is a text that is not empty", "fill it in");
@@ -420,8 +423,10 @@ static void judge(struct rg_pai_check *check, const struct rg_pai_at *at, const 
     case CHOICE: judge_choice(check, at, rule); break;
     case URI: judge_uri(check, at); break;
     case VERSION:
-        if (!json_is_string(at->value) && !json_is_number(at->value))
+        if (!json_is_number(at->value) && !json_is_string(at->value))
             wrong(check, at, "it is a text or a number", "write it in quotes");
+        else if (json_is_string(at->value))
+            judge_text(check, at, rule);
         break;
     case BOOLEAN:
         if (!json_is_boolean(at->value))

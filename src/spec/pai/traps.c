@@ -167,6 +167,10 @@ static void judge_values(struct rg_pai_check *check, const struct rg_pai_at *roo
     json_object_foreach(all.value, name, value) {
         struct rg_pai_at at = { &all, name, 0, value };
         rg_autofree char *text = rg_pai_value_text(value);
+        if (rg_pai_is_date(check, value))
+            rg_pai_report(check, &at, RG_PAI_BETTERED, NULL, "YAML takes it for a date, and the "
+                          "server writes that in other words into commands",
+                          "write it in quotes");
         if (!text || !rg_pai_is_rounded(value))
             continue;
         snprintf(rule, sizeof rule, "a whole number beyond 2^53 is rounded: the server makes it %s",
@@ -273,6 +277,19 @@ static void judge_v1(struct rg_pai_check *check, const struct rg_pai_at *root)
 }
 
 /* --- protocol v2 ------------------------------------------------------------------------------ */
+
+/* The secret that our pages export as REIGEN_KEY. */
+static void judge_key(struct rg_pai_check *check, const struct rg_pai_at *root)
+{
+    struct rg_pai_at secrets = rg_pai_at_key(root, "secrets");
+    struct rg_pai_at at = rg_pai_at_key(&secrets, "reigenKey");
+    const char *text = json_string_value(at.value) ?: "";
+
+    if (at.value && (strlen(text) != 64 || !rg_pai_is_of(text, RG_PAI_DIGITS "abcdefABCDEF")))
+        rg_pai_report(check, &at, RG_PAI_WARNING, "the secret",
+                      "as REIGEN_KEY, only a text of 64 hexadecimal digits is taken",
+                      "write what openssl rand -hex 32 prints, in quotes");
+}
 
 static const json_t *prerequisite(const json_t *tree, const char *type, const char *name)
 {
@@ -510,6 +527,7 @@ static void judge_v2(struct rg_pai_check *check, const struct rg_pai_at *root)
         judge_prerequisite(check, &at);
     }
     judge_values(check, root, "parameters");
+    judge_key(check, root);
     judge_role_names(check, &roles);
     json_object_foreach(roles.value, name, value) {
         struct rg_pai_at at = { &roles, name, 0, value };

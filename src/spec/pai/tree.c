@@ -224,6 +224,53 @@ static void report_much(struct rg_pai_check *check, struct fy_node *node)
 
 /* --- YAML as values --------------------------------------------------------------------------- */
 
+/* "2026-11-28", perhaps with a time behind it. */
+static bool looks_like_date(const char *text)
+{
+    static const char form[] = "dddd-dd-dd";
+
+    for (size_t i = 0; form[i]; i++) {
+        if (form[i] == '-' ? text[i] != '-' : text[i] < '0' || text[i] > '9')
+            return false;
+    }
+    const char *rest = text + strlen(form);
+    return !*rest || (strchr("Tt ", *rest) && strchr(rest, ':'));
+}
+
+bool rg_pai_is_date(const struct rg_pai_check *check, const json_t *value)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach(check->dates, i, item) {
+        if (item == value)
+            return true;
+    }
+    return false;
+}
+
+/* "0x1f", "0b11", "1_000"; NULL: none of these. */
+static json_t *other_integer(const char *text)
+{
+    rg_autofree char *copy = strdup(text);
+    char *to = copy, *end;
+    bool negative = *text == '-';
+
+    for (const char *p = text + (negative || *text == '+'); copy && *p; p++) {
+        if (*p != '_')
+            *to++ = *p;
+    }
+    if (!copy || to == copy || !strchr(RG_PAI_DIGITS, *copy))
+        return NULL;
+    *to = '\0';
+    int base = rg_str_starts(copy, "0x") ? 16 : rg_str_starts(copy, "0b") ? 2 : 10;
+    if (base == 10 && (!strchr(text, '_') || *copy == '0'))
+        return NULL;
+    errno = 0;
+    long long number = strtoll(copy + (base == 10 ? 0 : 2), &end, base);
+    return *end || errno || end == copy ? NULL : json_integer(negative ? -number : number);
+}
+
 /* A plain scalar as the server's reader takes it; NULL: a text. */
 static json_t *plain(const char *text)
 {
@@ -247,7 +294,7 @@ static json_t *plain(const char *text)
     if (n && !digits[n] && errno == 0 && (octal || *digits != '0' || n == 1))
         return json_integer(number);
     if (strspn(digits, RG_PAI_DIGITS ".eE+-") != strlen(digits) || !strpbrk(digits, ".eE"))
-        return NULL;
+        return other_integer(text);
     double real = strtod(text, &end);
     return *end || end == text ? NULL : json_real(real);
 }
@@ -265,7 +312,13 @@ static json_t *scalar(struct rg_pai_check *check, struct fy_node *node)
     }
     if (fy_node_get_style(node) == FYNS_PLAIN)
         value = plain(text);
-    return value ? value : json_string(text);
+    bool is_date = !value && fy_node_get_style(node) == FYNS_PLAIN && looks_like_date(text);
+    value = value ? value : json_string(text);
+    if (is_date && !check->dates)
+        check->dates = json_array();
+    if (is_date && json_array_append(check->dates, value) < 0)
+        check->found->failed = true;
+    return value;
 }
 
 static json_t *tree_of(struct rg_pai_check *check, struct fy_node *node, int depth, int *left);
@@ -527,6 +580,7 @@ int rg_pai_tree_load(struct rg_pai_check *check, const char *path, const char *t
 void rg_pai_tree_fini(struct rg_pai_check *check)
 {
     json_decref(check->tree);
+    json_decref(check->dates);
     rg_yaml_free(&check->places);
     free(check->masked);
 }
