@@ -100,8 +100,10 @@ enum reigen_dtype {
  * and AVERAGE of the parts are those of the elements (a complex64 is two REIGEN_FLOAT32): these two
  * reduce it, and nothing else does. -1: it can be moved (broadcast, allgather, alltoall), and not
  * reduced. The same arguments give the same number. Names are of printable ASCII without quotation
- * marks and backslashes. 0 and *ret_dtype; -EINVAL (the name, the size, the parts); -ENOSPC;
- * -ENOMEM. Any thread, also without reigen_init; never blocks.
+ * marks and backslashes; "BARRIER()" or "ALLGATHER()float32" is for elements of which the caller
+ * makes another operation, by whose name ranks are told that they mean different ones. 0 and
+ * *ret_dtype; -EINVAL (the name, the size, the parts); -ENOSPC; -ENOMEM. Any thread, also without
+ * reigen_init; never blocks.
  */
 REIGEN_API int reigen_type_add(const char *name, size_t nbytes, int parts, int *ret_dtype);
 

@@ -36,6 +36,13 @@ def mistakes(me):
     fails(lambda: dist.all_reduce(torch.ones(3 + me)), 'Mismatched ALLREDUCE tensor shapes')
     fails(lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32 if me else torch.float32)),
           'Mismatched data types')
+    byte = torch.ones(1, dtype=torch.uint8)
+    others = {'BARRIER': dist.barrier, 'REDUCE': lambda: dist.reduce(byte, 0),
+              'ALLGATHER': lambda: dist.all_gather([byte.clone() for _ in range(size)], byte),
+              'REDUCESCATTER': lambda: dist.reduce_scatter(byte.clone(), [byte] * size)}
+    for name, call in others.items():
+        fails(call if me else lambda: dist.all_reduce(byte), 'Mismatched operations',
+              'rank 0: ALLREDUCE', f'rank 1: {name}' if size == 2 else f': {name}')
     fails(lambda: dist.broadcast(torch.ones(3), me), 'root rank')
     fails(lambda: dist.all_gather_into_tensor(torch.ones((9000 + me) * size),
                                               torch.ones(9000 + me)), 'Mismatched ALLGATHER')

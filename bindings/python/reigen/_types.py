@@ -6,7 +6,7 @@ size when it is first used: its elements can be moved, and complex ones also sum
 The number of such a type is this process's own; ranks compare names.
 """
 import ctypes
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 from reigen import _core
 from reigen._lib import quick
@@ -23,15 +23,17 @@ _added: Dict[Tuple[str, int], int] = {}
 _names: Dict[int, str] = {number: name for name, number in CODES.items()}
 
 
-def add(name: str, nbytes: int) -> int:
-    """The number of a type that is none of CODES, whose elements have so many bytes. ValueError
-    where the runtime cannot take it."""
+def add(name: str, nbytes: int, parts: Optional[int] = None) -> int:
+    """The number of a type that is none of CODES, whose elements have so many bytes. parts: the
+    type that they are summed as, where that is not known by the name. ValueError where the runtime
+    cannot take it."""
     number = _added.get((name, nbytes))
     if number is None:
         found = ctypes.c_int()
         short = _printable(name)
-        rc = quick.reigen_type_add(short.encode(), nbytes, CODES.get(_PARTS.get(name, ''), -1),
-                                   ctypes.byref(found))
+        if parts is None:
+            parts = CODES.get(_PARTS.get(name, ''), -1)
+        rc = quick.reigen_type_add(short.encode(), nbytes, parts, ctypes.byref(found))
         if rc < 0:
             raise ValueError(_core.last_error())
         number = _added[name, nbytes] = found.value

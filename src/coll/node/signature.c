@@ -7,6 +7,8 @@
 #include <string.h>
 
 #define SHAPE_TEXT_MAX 400 /* 16 dimensions of 20 digits and their commas */
+#define TYPE_TEXT_MAX (REIGEN_TYPE_NAME_MAX + 1)
+#define PART_OF "()"
 
 /* The names of requests as Horovod's messages write them. */
 static const char *request_name(int kind)
@@ -36,9 +38,46 @@ static const char *shape_text(const struct rg_signature *sig, char *text, size_t
     return text;
 }
 
+/* What the caller makes of this operation, "BARRIER" of a type "BARRIER()"; else the request's
+ * name. Returns text, or a constant. */
+static const char *operation_name(const struct rg_signature *sig, char text[TYPE_TEXT_MAX])
+{
+    const char *end = strstr(sig->type, PART_OF);
+
+    if (!end)
+        return request_name(sig->kind);
+    snprintf(text, TYPE_TEXT_MAX, "%.*s", (int) (end - sig->type), sig->type);
+    return text;
+}
+
 static const char *type_name(const struct rg_signature *sig)
 {
+    const char *end = strstr(sig->type, PART_OF);
+
+    if (end)
+        return end + strlen(PART_OF);
     return sig->type[0] ? sig->type : rg_dtype_name(sig->dtype);
+}
+
+static int compare_operations(const struct rg_signature *a, int rank_a,
+                              const struct rg_signature *b, int rank_b, struct rg_error *err)
+{
+    char text_a[TYPE_TEXT_MAX], text_b[TYPE_TEXT_MAX];
+    const char *name_a = operation_name(a, text_a), *name_b = operation_name(b, text_b);
+
+    if (strcmp(name_a, name_b) != 0)
+        return rg_error_set(err, EINVAL,
+                    "Mismatched operations: One rank did an %s, but another rank did an %s. (rank "
+                    "%d: %s, rank %d: %s)",
+                    name_a, name_b, rank_a, name_a, rank_b, name_b);
+    if (a->kind == b->kind)
+        return 0;
+    return rg_error_set(err, EINVAL,
+                "Mismatched %s tensor shapes: One rank sent a tensor that is small enough to go "
+                "as an %s, but another rank sent a larger one. (rank %d: the %s, rank %d: the %s)",
+                name_a, request_name(REIGEN_ALLREDUCE), rank_a,
+                a->kind == REIGEN_ALLREDUCE ? "small one" : "larger one", rank_b,
+                b->kind == REIGEN_ALLREDUCE ? "small one" : "larger one");
 }
 
 /* Two frameworks may give types of different sizes one name. */
@@ -130,12 +169,9 @@ static int compare(const struct rg_signature *a, int rank_a, const struct rg_sig
 {
     int r;
 
-    if (a->kind != b->kind)
-        return rg_error_set(err, EINVAL,
-                    "Mismatched operations: One rank did an %s, but another rank did an %s. (rank "
-                    "%d: %s, rank %d: %s)",
-                    request_name(a->kind), request_name(b->kind), rank_a, request_name(a->kind),
-                    rank_b, request_name(b->kind));
+    r = compare_operations(a, rank_a, b, rank_b, err);
+    if (r < 0)
+        return r;
     if (a->kind == REIGEN_BARRIER || a->kind == REIGEN_JOIN)
         return compare_sets(a, rank_a, b, rank_b, err);
     r = compare_types(a, rank_a, b, rank_b, err);

@@ -6,16 +6,17 @@ The runtime's shortest way is an allreduce; so a small allgather is one too, of 
 adds its part to zeros, which is exact. Larger ones move their parts once, straight to their places.
 """
 import ctypes
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
+from reigen import _types
 from reigen.distributed import _engine, _p2p, _sparse
 from reigen.distributed._engine import (ALLGATHER, ALLREDUCE, AVERAGE, BROADCAST, MAX, MIN, PRODUCT,
                                         REDUCESCATTER, SUM, UINT8, Engine)
 from reigen.distributed._stream import OnStream
 from reigen.distributed._work import DONE, Done, Many, Pending, failure, write
-from reigen.torch import _device
+from reigen.torch import _device, _tensor
 from reigen.torch._device import HOST
 from reigen.torch._tensor import CODES
 
@@ -83,6 +84,22 @@ def _number_code(tensor: torch.Tensor) -> int:
     code = CODES.get(tensor.dtype)
     if code is None:
         raise ValueError(f'The backend "reigen" cannot reduce {tensor.dtype}.')
+    return code
+
+
+#: By operation and element type: the number of what stands for both.
+_disguises: Dict[Any, int] = {}
+
+
+def _part_of(operation: str, dtype: Any = torch.uint8, as_bytes: bool = False) -> int:
+    """The element type for an allreduce by which another operation is carried out, so that the
+    error names that operation where a rank does something else."""
+    code = _disguises.get((operation, dtype))
+    if code is None:
+        size = torch.empty(0, dtype=dtype).element_size()
+        name = '' if operation == 'BARRIER' else _tensor.name_of(dtype)
+        code = _disguises[operation, dtype] = _types.add(
+            f'{operation}(){name}', size, UINT8 if as_bytes else CODES[dtype])
     return code
 
 
@@ -231,8 +248,9 @@ class Collectives:
         # The others keep what they have.
         result = dense if root == self._me else torch.empty_like(dense)
         index = _device.of(dense)
-        handle = engine.start(ALLREDUCE, _number_code(dense), dense.numel(), how, dense.data_ptr(),
-                              result.data_ptr(), index)
+        _number_code(dense)  # ValueError where there is none
+        handle = engine.start(ALLREDUCE, _part_of('REDUCE', dense.dtype), dense.numel(), how,
+                              dense.data_ptr(), result.data_ptr(), index)
 
         def finish(handles):
             if root == self._me and dense.data_ptr() != tensor.data_ptr():
@@ -269,14 +287,15 @@ class Collectives:
         rank's own affair: so this is the way of all of them, or of none."""
         stage = bytearray(max(nbytes * self._engine.size, 1))
         memory = (ctypes.c_char * len(stage)).from_buffer(stage)
-        address, count = ctypes.addressof(memory), nbytes * self._engine.size
+        address, count = ctypes.addressof(memory), source.numel() * self._engine.size
         target = rows.data_ptr() if count else address
+        code = _part_of('ALLGATHER', source.dtype, as_bytes=True)
         ctypes.memmove(address + self._me * nbytes, source.data_ptr(), nbytes)
         keep = (memory, rows, source, keep)
         if opts is None or opts.asyncOp:
-            handle = self._engine.start(ALLREDUCE, UINT8, count, _PLAIN_SUM, address, target)
+            handle = self._engine.start(ALLREDUCE, code, count, _PLAIN_SUM, address, target)
             return self._flight((handle,), keep, outputs, opts, finish)
-        self._engine.run(ALLREDUCE, UINT8, count, _PLAIN_SUM, address, target, keep)
+        self._engine.run(ALLREDUCE, code, count, _PLAIN_SUM, address, target, keep)
         if finish is not None:
             finish(())
         return DONE
@@ -392,7 +411,9 @@ class Collectives:
                        keep: Any, index: int) -> Any:
         """By an allreduce, of which each rank takes its row."""
         engine, sums = self._engine, torch.empty_like(flat)
-        code, count, keep = _number_code(flat), flat.numel(), (flat, sums, keep)
+        _number_code(flat)  # ValueError where there is none
+        code = _part_of('REDUCESCATTER', flat.dtype)
+        count, keep = flat.numel(), (flat, sums, keep)
         if opts is not None and not opts.asyncOp and index == HOST:
             engine.run(ALLREDUCE, code, count, how, flat.data_ptr(), sums.data_ptr(), keep)
             write(output, sums[self._me])
@@ -538,13 +559,13 @@ class Collectives:
 
     def barrier(self, opts: Any = None) -> Any:
         engine = self._alive()
-        byte = bytearray(1)
+        code, byte = _part_of('BARRIER'), bytearray(1)
         memory = ctypes.c_char.from_buffer(byte)
         address = ctypes.addressof(memory)
         if opts is not None and not opts.asyncOp:
-            engine.run(ALLREDUCE, UINT8, 1, _PLAIN_SUM, address, address, memory)
+            engine.run(ALLREDUCE, code, 1, _PLAIN_SUM, address, address, memory)
             return DONE
-        handle = engine.start(ALLREDUCE, UINT8, 1, _PLAIN_SUM, address, address)
+        handle = engine.start(ALLREDUCE, code, 1, _PLAIN_SUM, address, address)
         return self._note(Pending((handle,), memory, [], engine))
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:

@@ -537,6 +537,12 @@ static int own_types(struct rank *rank)
                     &h, "complex64");
     expect_mismatch(reigen_allgather_async("size", z, type_of("text", me ? 4 : 2, -1), two, 1, NULL,
                                            &h), &h, "text of 4 bytes");
+    int part = me ? type_of("BARRIER()", 1, REIGEN_UINT8) : REIGEN_UINT8;
+    expect_mismatch(reigen_allreduce_async("part", z, z, part, two, 1, NULL, &h), &h,
+                    "Mismatched operations: One rank did an ");
+    part = type_of(me ? "ALLGATHER()int8" : "ALLGATHER()float32", 1, REIGEN_UINT8);
+    expect_mismatch(reigen_allreduce_async("same", z, z, part, two, 1, NULL, &h), &h,
+                    "had type float32");
     reigen_shutdown();
     return bad;
 }
