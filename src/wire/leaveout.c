@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the static agent has in the place of parts of its libraries. The archives' members are
- * linked whole, and sodium_init() names those of every algorithm: 145 KiB of passwords' hashes,
- * another cipher and other curves would come along, a quarter of the agent. With the names defined
- * here they stay in the archive. If another version of a library calls them otherwise, the agent
- * works, and the test of its size tells.
+ * What the static agent and libreigen.so have in the place of parts of libsodium. The archive's
+ * members are linked whole, and sodium_init() names those of every algorithm: passwords' hashes,
+ * another cipher and, in the agent, other curves would come along, a quarter of it. With the names
+ * defined here they stay in the archive. If another version of a library calls them otherwise, the
+ * agent works, and the test of its size tells.
  */
 #include <stdint.h>
 
