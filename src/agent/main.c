@@ -186,7 +186,7 @@ static const struct {
     { "agent", 2, command_agent },     { "contain", 2, command_contain },
     { "version", 2, command_version }, { "clean", 2, command_clean },
     { "inside", 3, command_inside },   { "install", 3, command_install },
-    { "same", 3, command_same },
+    { "same", 3, command_same },       { "unpack", 6, rg_packages_unpack },
 };
 
 /* `reigen wait-workers --help` has more to say. */

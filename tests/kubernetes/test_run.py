@@ -110,6 +110,23 @@ def test_a_job_runs_in_pods_and_leaves_nothing(reigen):
     reigen.wait_gone()
 
 
+PACKAGES = '''count() { ls -d /tmp/*/bundle-* /var/tmp/*/bundle-* ~/.cache/*/bundle-* \
+/reigen/run/*/bundle-* 2>/dev/null | wc -l; }
+echo "before $(count)"
+[ -z "$1" ] || python3 -c 'import reigen, horovod
+print("at", reigen.__file__ == reigen.__path__[0] + "/__init__.py", "bundle-" in horovod.__file__)'
+echo "after $(count)"'''
+
+
+def test_packages_are_unpacked_once_where_a_rank_imports_them(reigen):
+    for imports, after, says in (('', 0, []), ('import', 1, ['at True True'] * 2)):
+        words = ('bash', '-c', PACKAGES, 'bash', imports)
+        done = reigen.run('-np', 2, '--no-tag-output', '--', *words, image='localhost/trainer:1')
+        assert done.returncode == 0, done
+        assert sorted(lines(done.stdout)) == [f'after {after}'] * 2 + says + ['before 0'] * 2, done
+    reigen.wait_gone()
+
+
 # Who a rank is, and that it cannot write to the root.
 CONFINED = """
 import errno, os

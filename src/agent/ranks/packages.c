@@ -11,6 +11,7 @@
 #include "agent/ranks/agent.h"
 #include "agent/engine/engine.h"
 #include "agent/store/store.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "container/bundle.h"
@@ -20,6 +21,9 @@
 #define WINDOW (1u << 20) /* bytes of the archive that may be under way */
 #define NCACHES RG_STORE_PLACES
 #define PARTS "/reigen/bundle" /* cmd/pod/pod.h */
+#define BUNDLE "bundle" /* files of FOLDER: packages.h */
+#define WHY "why"
+#define LATER "later"
 #define FOLDER "py-packages" /* no command's name: the ranks' PATH has the folder that it is in */
 
 /* What stands in for both packages. It must be read by any Python 3, and by none from another
@@ -37,11 +41,11 @@ static const char __attribute__((section(".data.rel.ro.stand_in"))) stand_in[] =
     "from importlib.util import module_from_spec\n"
     "\n"
     "_top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))\n"
-    "_bundle = os.path.realpath(os.path.join(_top, 'bundle'))\n"
+    "_bundle = os.path.join(_top, 'bundle')\n"
     "\n"
     "\n"
     "def _own():\n"
-    " ours = os.path.realpath(_top), _bundle\n"
+    " ours = os.path.realpath(_top), os.path.realpath(_bundle)\n"
     " path = [p for p in sys.path if os.path.realpath(p) not in ours]\n"
     " for finder in sys.meta_path:\n"
     "  find = getattr(finder, 'find_spec', None)\n"
@@ -67,15 +71,28 @@ static const char __attribute__((section(".data.rel.ro.stand_in"))) stand_in[] =
     " return ''\n"
     "\n"
     "\n"
+    "def _unpack():\n"
+    " try:\n"
+    "  with open(os.path.join(_top, 'later'), encoding='utf-8') as file:\n"
+    "   import fcntl\n"
+    "   fcntl.flock(file, fcntl.LOCK_EX)\n"
+    "   if not os.path.lexists(_bundle):\n"
+    "    argv = file.read().split('\\n')\n"
+    "    os.waitpid(os.posix_spawn(argv[0], argv, os.environ), 0)\n"
+    " except OSError:\n"
+    "  pass\n"
+    " return _why_not()\n"
+    "\n"
+    "\n"
     "_spec = _own()\n"
     "if not _spec:\n"
-    " _why = _why_not()\n"
+    " _why = _why_not() or _unpack()\n"
     " if _why:\n"
     "  raise ImportError(\n"
     "   '%s is not installed for %s (Python %s) on %s, and the packages that came with '\n"
     "   'the job cannot be used here: %s' % (__name__, sys.executable,\n"
     "   sys.version.split()[0], os.uname()[1], _why), name=__name__)\n"
-    " _spec = PathFinder.find_spec(__name__, [_bundle])\n"
+    " _spec = PathFinder.find_spec(__name__, [os.path.realpath(_bundle)])\n"
     "if not _spec:\n"
     " raise ImportError('%s is not in %s any more' % (__name__, _bundle), name=__name__)\n"
     "_module = module_from_spec(_spec)\n"
@@ -166,42 +183,40 @@ static bool find_cache(int which, char path[PATH_MAX])
     return rg_store_place(places[which], path, PATH_MAX) && rg_store_is_good(path);
 }
 
-static bool find_bundle(struct rg_agent *agent)
+/* Where it lies; NULL: nowhere. The caller frees. */
+static char *find_bundle(const char *name)
 {
     char base[PATH_MAX];
 
     for (int i = 0; i < NCACHES; i++) {
-        rg_autofree char *path =
-            find_cache(i, base) ? rg_strf("%s/bundle-%s", base, agent->setup.bundle) : NULL;
+        rg_autofree char *path = find_cache(i, base) ? rg_strf("%s/bundle-%s", base, name) : NULL;
         /* The time says when it was last used: see rg_store_sweep_bundles. */
         if (path && access(path, X_OK) == 0) {
             utimensat(AT_FDCWD, path, NULL, 0);
-            agent->packages.bundle = rg_steal_ptr(&path);
-            return true;
+            return rg_steal_ptr(&path);
         }
     }
-    return false;
+    return NULL;
 }
 
-/* The first place that takes it: one may be full. */
-static int keep_bundle(struct rg_agent *agent, struct rg_error *err)
+/* The first place that takes the archive, as one may be full; NULL with err. The caller frees. */
+static char *keep_bundle(const char *name, const uint8_t *data, size_t nbytes,
+                         struct rg_error *err)
 {
-    struct rg_packages *packages = &agent->packages;
     char base[PATH_MAX];
-    int r = rg_error_set(err, EACCES, "no directory takes them: none of ~/.cache, "
-                         "$XDG_RUNTIME_DIR, /var/tmp and /tmp can be written to and lets programs "
-                         "run");
 
-    for (int i = 0; i < NCACHES && !packages->bundle; i++) {
+    rg_error_set(err, EACCES, "no directory takes them: none of ~/.cache, $XDG_RUNTIME_DIR, "
+                 "/var/tmp and /tmp can be written to and lets programs run");
+    for (int i = 0; i < NCACHES; i++) {
         if (!find_cache(i, base))
             continue;
-        rg_autofree char *path = rg_strf("%s/bundle-%s", base, agent->setup.bundle);
-        r = path ? rg_store_keep_bundle(packages->data, packages->have, path, err) : -ENOMEM;
-        if (r == 0)
-            packages->bundle = rg_steal_ptr(&path);
+        rg_autofree char *path = rg_strf("%s/bundle-%s", base, name);
+        int r = path ? rg_store_keep_bundle(data, nbytes, path, err) : -ENOMEM;
         rg_store_sweep_bundles(base);
+        if (r == 0)
+            return rg_steal_ptr(&path);
     }
-    return packages->bundle ? 0 : r;
+    return NULL;
 }
 
 /* --- the job's -------------------------------------------------------------------------------- */
@@ -216,8 +231,8 @@ static int write_package(int dir_fd, const char *name)
                   : rg_store_write(fd, "__init__.py", stand_in, sizeof(stand_in) - 1, 0600);
 }
 
-/* why: NULL where there is a bundle. */
-static int write_dir(struct rg_agent *agent, const char *why)
+/* The bundle; where there is none, a file with this text. */
+static int write_dir(struct rg_agent *agent, const char *file, const char *text)
 {
     int job_fd = agent->jobdir.fd;
 
@@ -225,8 +240,9 @@ static int write_dir(struct rg_agent *agent, const char *why)
         return *agent->jobdir.path ? -errno : -ENOENT;
     rg_autoclose int fd = openat(job_fd, FOLDER,
                                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int r = fd < 0 ? -errno : why ? rg_store_write(fd, "why", why, strlen(why), 0600)
-                    : symlinkat(agent->packages.bundle, fd, "bundle") < 0 ? -errno : 0;
+    int r = fd < 0 ? -errno
+            : !agent->packages.bundle ? rg_store_write(fd, file, text, strlen(text), 0600)
+            : symlinkat(agent->packages.bundle, fd, BUNDLE) < 0 ? -errno : 0;
     if (r == 0)
         r = write_package(fd, "reigen");
     if (r == 0)
@@ -236,23 +252,29 @@ static int write_dir(struct rg_agent *agent, const char *why)
 
 /* All is known: give it a place in the ranks' PYTHONPATH. A rank that imports nothing of ours never
  * hears of it. */
-static void settle(struct rg_agent *agent, const char *why)
+static void settle_by(struct rg_agent *agent, const char *file, const char *text)
 {
     struct rg_packages *packages = &agent->packages;
 
     free(rg_steal_ptr(&packages->data));
-    if ((!packages->bundle || !agent->setup.bundle_first) &&
-        write_dir(agent, packages->bundle ? NULL : why) == 0)
+    if ((!packages->bundle || !agent->setup.bundle_first) && write_dir(agent, file, text) == 0)
         packages->dir = rg_strf("%s/" FOLDER, agent->jobdir.path);
     if (*agent->setup.bundle)
         rg_agent_send(agent, RG_MSG_BUNDLE_WANTED, &(struct rg_msg_bytes){ 0 });
 }
 
-/* In a pod the archive lies there, packed, in parts, as a ConfigMap takes no more than a
- * mebibyte. */
-static bool read_parts(struct rg_packages *packages, size_t nbytes)
+/* why: there is no bundle. */
+static void settle(struct rg_agent *agent, const char *why)
+{
+    settle_by(agent, WHY, why);
+}
+
+/* In a pod the archive lies there, packed, in parts, as a ConfigMap takes no more than a mebibyte.
+ * The archive, or NULL. The caller frees. */
+static uint8_t *read_parts(size_t nbytes)
 {
     rg_autobuf struct rg_buf packed = RG_BUF_INIT;
+    rg_autofree uint8_t *data = nbytes <= RG_BUNDLE_MAX ? malloc(nbytes) : NULL;
     char path[sizeof(PARTS) + 12];
 
     for (int i = 0; rg_buf_nbytes(&packed) < RG_LZ4_BOUND(nbytes); i++) {
@@ -263,19 +285,62 @@ static bool read_parts(struct rg_packages *packages, size_t nbytes)
             break;
         rg_buf_put(&packed, part, n);
     }
-    if (rg_buf_status(&packed) < 0 || rg_lz4_unpack(rg_buf_bytes(&packed), rg_buf_nbytes(&packed),
-                                                    packages->data, nbytes) < 0)
-        return false;
-    packages->have = nbytes;
-    return true;
+    if (!data || rg_buf_status(&packed) < 0 ||
+        rg_lz4_unpack(rg_buf_bytes(&packed), rg_buf_nbytes(&packed), data, nbytes) < 0)
+        return NULL;
+    return rg_steal_ptr(&data);
 }
 
 /* All of the archive is there. */
 static void keep(struct rg_agent *agent)
 {
+    struct rg_packages *packages = &agent->packages;
     struct rg_error err = RG_ERROR_INIT;
 
-    settle(agent, keep_bundle(agent, &err) < 0 ? err.text : NULL);
+    packages->bundle = keep_bundle(agent->setup.bundle, packages->data, packages->have, &err);
+    settle(agent, err.text);
+}
+
+/* In a pod it is unpacked by the first rank that imports it (stand_in), by this program: forty pods
+ * whose ranks are no Pythons need not, and others start earlier. False: it is to be done now. */
+static bool settle_later(struct rg_agent *agent)
+{
+    const struct rg_msg_setup *setup = &agent->setup;
+    const char *runtime = getenv("XDG_RUNTIME_DIR"); /* ours, which ranks need not have */
+    char program[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program));
+
+    if (n <= 0 || setup->bundle_first || rg_engine_used(setup) || !*agent->jobdir.path ||
+        access(PARTS "/0", R_OK) < 0)
+        return false;
+    rg_autofree char *text = rg_strf("%.*s\nunpack\n%s\n%llu\n%s/" FOLDER "\n%s", (int) n,
+                                     program, setup->bundle,
+                                     (unsigned long long) setup->bundle_nbytes,
+                                     agent->jobdir.path, runtime ? runtime : "");
+    if (text)
+        settle_by(agent, LATER, text);
+    return text;
+}
+
+int rg_packages_unpack(char **argv)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    size_t nbytes = strtoull(argv[3], NULL, 10);
+    rg_autoclose int fd = open(argv[4], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    rg_autofree uint8_t *data = NULL;
+
+    if (*argv[5])
+        setenv("XDG_RUNTIME_DIR", argv[5], 1);
+    rg_autofree char *bundle = rg_store_bundle_fits(argv[2]) ? find_bundle(argv[2]) : NULL;
+    const char *why = "they cannot be read";
+
+    if (!bundle && (data = read_parts(nbytes))) {
+        bundle = keep_bundle(argv[2], data, nbytes, &err);
+        why = err.text;
+    }
+    int r = fd < 0 ? -1 : bundle ? symlinkat(bundle, fd, BUNDLE)
+                                 : rg_store_write(fd, WHY, why, strlen(why), 0600);
+    return r < 0 ? RG_EXIT_INTERNAL : 0;
 }
 
 static void want_more(struct rg_agent *agent)
@@ -329,12 +394,15 @@ void rg_packages_setup(struct rg_agent *agent)
         settle(agent, why);
     else if (setup->bundle_nbytes > RG_BUNDLE_MAX || !setup->bundle_nbytes)
         settle(agent, "the archive is too large");
-    else if (find_bundle(agent))
+    else if ((agent->packages.bundle = find_bundle(setup->bundle)))
         settle(agent, NULL);
-    else if (!(agent->packages.data = malloc(setup->bundle_nbytes)))
-        settle(agent, "there is no memory for them");
-    else if (read_parts(&agent->packages, setup->bundle_nbytes))
+    else if (settle_later(agent))
+        return;
+    else if ((agent->packages.data = read_parts(setup->bundle_nbytes))) {
+        agent->packages.have = setup->bundle_nbytes;
         keep(agent);
+    } else if (!(agent->packages.data = malloc(setup->bundle_nbytes)))
+        settle(agent, "there is no memory for them");
     else
         want_more(agent);
 }

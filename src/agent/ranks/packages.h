@@ -9,6 +9,8 @@
  *                        horovod/__init__.py  whatever environment, else the one in bundle
  *                        bundle                  a link to the cache
  *                        why                  a text: why there is no bundle
+ *                        later                in a pod, where the archive lies beside the agent: a
+ *                                             command, word by line, that makes one of the two
  *
  * JOBDIR stands in the ranks' PATH, so the name is none that anybody gives a command.
  *
@@ -44,6 +46,10 @@ struct rg_packages {
 void rg_packages_setup(struct rg_agent *agent);
 /* Bytes of the archive; none: it cannot be sent. 0; -EBADMSG: more than was asked for. */
 int rg_packages_data(struct rg_agent *agent, const struct rg_span *data);
+/* `reigen-agent unpack NAME NBYTES DIRECTORY RUNTIME`, which `later` has: unpack the archive of
+ * this name, and make `bundle` in JOBDIR/py-packages, else `why`. RUNTIME is the agent's
+ * $XDG_RUNTIME_DIR, or "". argv: main's. The exit code. Blocks. */
+int rg_packages_unpack(char **argv);
 /* PYTHONPATH, for a process with this environment. 0 or -ENOMEM. */
 int rg_packages_env(const struct rg_agent *agent, struct rg_strv *env);
 void rg_packages_fini(struct rg_packages *packages);
