@@ -688,3 +688,30 @@ def test_a_secret_that_kubernetes_cannot_pass_on_is_refused(played):
     assert done.returncode == 2 and '--share-env TOKEN: the value of TOKEN is not UTF-8' in \
         done.stderr, done
     assert not (played.folder / 'asked').exists()
+
+
+def test_packages_are_packed_once_and_no_copy_is_used_that_is_damaged_or_anybodys(tmp_path):
+    def part(**env):
+        words = [word for word in RUN if word != '--no-inject-runtime']
+        done = subprocess.run([*words, '--dry-run', '--', 'true'], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=LIMIT, check=False,
+                              env={**environment(), **{k: str(v) for k, v in env.items()}})
+        assert done.returncode == 0, done.stderr
+        packed, = (line for line in done.stdout.splitlines() if line.startswith('  part: '))
+        return packed
+
+    cache = tmp_path / 'cache'
+    kept = cache / 'reigen/packages-packed'
+    first = part(XDG_CACHE_HOME=cache)
+    text, made = kept.read_bytes(), kept.stat()
+    assert made.st_mode & 0o777 == 0o600 and [p.name for p in kept.parent.iterdir()] == [kept.name]
+    assert part(XDG_CACHE_HOME=cache) == first and kept.stat().st_ino == made.st_ino
+    for damaged in (text[:-1], text[:-1] + bytes([text[-1] ^ 1]), text[:40], b'', b'x' + text[1:]):
+        kept.write_bytes(damaged)
+        assert part(XDG_CACHE_HOME=cache) == first
+        assert kept.read_bytes() == text
+    kept.write_bytes(text[:-1])
+    kept.parent.chmod(0o777)
+    assert part(XDG_CACHE_HOME=cache) == first and kept.read_bytes() == text[:-1]
+    assert part(XDG_CACHE_HOME='', HOME=tmp_path / 'none') == first
+    assert not (tmp_path / 'none').exists()

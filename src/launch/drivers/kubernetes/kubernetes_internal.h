@@ -5,6 +5,7 @@
  *
  *   kubernetes_options.c   the options, and what a job cannot have on Kubernetes
  *   kubernetes_objects.c   the Job and what it owns, as JSON trees
+ *   kubernetes_archive.c   the archive of our Python packages, packed once
  *   kubernetes_template.c  the pod, and the user's template that is merged with it
  *   kubernetes_gang.c      pod groups: all pods start, or none
  *   kubernetes_pod.c       what a pod's JSON says, in our words; whether it helps to wait
@@ -92,6 +93,14 @@ json_t *kube_list(json_t *take_items);
  * container, and with the caller's values of --env; and the archive of our Python packages that
  * that plan speaks of, or nothing. 0 or -errno with err. */
 int kube_encode_plan(const struct rg_planned *planned, struct rg_buf *buf, struct rg_buf *archive,
+                     struct rg_error *err);
+
+/* --- kubernetes_archive.c --------------------------------------------------------------------- */
+
+/* The archive that place announces, as one LZ4 block, appended to packed. It is kept in
+ * $XDG_CACHE_HOME/reigen, or ~/.cache/reigen, for the next job; where none can be, each job packs
+ * anew. 0 or -errno with err. Blocks for files. */
+int kube_pack_bundle(const struct rg_container_place *place, struct rg_buf *packed,
                      struct rg_error *err);
 
 /* --- kubernetes_gang.c ------------------------------------------------------------------------ */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "container/lz4.h"
 #include "launch/drivers/kubernetes/kubernetes_internal.h"
 #include "launch/drivers/kubernetes/pods.h"
 #include "launch/plan/place.h"
@@ -218,17 +217,6 @@ json_t *kube_list(json_t *take_items)
 
 /* --- the plan --------------------------------------------------------------------------------- */
 
-static int pack_bundle(const struct rg_container_place *place, struct rg_buf *packed,
-                       struct rg_error *err)
-{
-    rg_autobuf struct rg_buf archive = RG_BUF_INIT;
-    int r = rg_place_pack_bundle(place, &archive, err);
-
-    if (r == 0 && rg_lz4_pack(rg_buf_bytes(&archive), rg_buf_nbytes(&archive), packed) < 0)
-        r = rg_error_memory(err);
-    return r;
-}
-
 int kube_encode_plan(const struct rg_planned *planned, struct rg_buf *buf, struct rg_buf *archive,
                      struct rg_error *err)
 {
@@ -239,7 +227,7 @@ int kube_encode_plan(const struct rg_planned *planned, struct rg_buf *buf, struc
         return r;
     r = rg_place_job(&theirs.job, true, err);
     if (r == 0 && theirs.job.container.place.bundle_digest)
-        r = pack_bundle(&theirs.job.container.place, archive, err);
+        r = kube_pack_bundle(&theirs.job.container.place, archive, err);
     if (r < 0)
         return r;
     r = rg_planned_encode(&theirs, buf, err);
