@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each position is found again by a hash of its next four bytes, in a chain from the newest to
- * older ones, of which a few are looked at: more of them gain little. */
+ * older ones, of which some are looked at: more of them gain little. A match waits for the next
+ * position's, which is taken if it is longer. */
 #include "container/lz4.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #define TAIL_NBYTES 5   /* the format ends with so many literals, */
 #define LAST_NBYTES 12  /* and no match begins in so many last bytes */
 #define HASH_BITS 15
-#define LOOKS 16        /* of a chain */
+#define LOOKS 64        /* of a chain */
 #define LENGTH_MAX 15   /* of a token's half; more follows it */
 
 struct packer {
@@ -94,20 +95,29 @@ static size_t find_match(const struct packer *packer, uint32_t newest, size_t at
 int rg_lz4_pack(const uint8_t *data, size_t nbytes, struct rg_buf *buf)
 {
     struct packer *packer = calloc(1, sizeof(*packer));
-    size_t at = 0, begun = 0, offset = 0;
+    size_t at = 0, begun = 0, offset = 0, next_offset = 0;
 
     if (!packer)
         return -ENOMEM;
     packer->data = data;
     packer->nbytes = nbytes;
     while (at + LAST_NBYTES <= nbytes) {
-        size_t length = find_match(packer, enter(packer, at), at, &offset), end = at + length;
+        size_t length = find_match(packer, enter(packer, at), at, &offset);
         if (!length) {
             at++;
             continue;
         }
+        while (at + 1 + LAST_NBYTES <= nbytes) {
+            size_t next = find_match(packer, enter(packer, at + 1), at + 1, &next_offset);
+            if (next <= length)
+                break;
+            at++;
+            length = next;
+            offset = next_offset;
+        }
         put_sequence(buf, data + begun, at - begun, offset, length);
-        while (++at < end && at + MATCH_MIN <= nbytes)
+        size_t end = at + length;
+        for (at += 2; at < end && at + MATCH_MIN <= nbytes; at++)
             enter(packer, at);
         begun = at = end;
     }

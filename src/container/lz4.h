@@ -17,7 +17,7 @@
 /* The most bytes that so many become. */
 #define RG_LZ4_BOUND(nbytes) ((nbytes) + (nbytes) / 255 + 16)
 
-/* Append data as one block. Some 20 ms for a mebibyte. 0 or -ENOMEM. */
+/* Append data as one block. Some 50 ms for a mebibyte. 0 or -ENOMEM. */
 int rg_lz4_pack(const uint8_t *data, size_t nbytes, struct rg_buf *buf);
 /* A block into room, which it must fill. 0; -EBADMSG: it is damaged, or of another size; then what
  * is in room is undefined. */
