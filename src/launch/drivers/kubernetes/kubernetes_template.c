@@ -349,10 +349,11 @@ static void add_volume(json_t *spec, json_t *container, json_t *take_volume, con
     mount(container, take_volume, path, read_only);
 }
 
-/* The pod sees the archive's parts as files 0, 1, ... of one directory. */
+/* The pod sees the archive's parts as files 0, 1, ... of one directory. For several it takes a
+ * projected volume, for which the kubelet mounts a file system in memory for each pod. */
 static void add_bundle(json_t *spec, json_t *container, const char *name, int nbundle)
 {
-    json_t *sources = json_array();
+    json_t *sources = json_array(), *volume = json_pack("{s:s}", "name", OURS "bundle");
 
     for (int i = 0; i < nbundle; i++) {
         rg_autofree char *part = rg_strf("%s-bundle-%d", name, i);
@@ -362,8 +363,12 @@ static void add_bundle(json_t *spec, json_t *container, const char *name, int nb
                                                  part ? part : "", "items", "key", "part", "path",
                                                  number));
     }
-    add_volume(spec, container, json_pack("{s:s, s:{s:o}}", "name", OURS "bundle", "projected",
-                                          "sources", sources), "/reigen/bundle", true);
+    if (nbundle == 1)
+        json_object_update(volume, json_array_get(sources, 0));
+    else
+        json_object_set_new(volume, "projected", json_pack("{s:O}", "sources", sources));
+    json_decref(sources);
+    add_volume(spec, container, volume, "/reigen/bundle", true);
 }
 
 static void add_shm(json_t *spec, json_t *container, const struct rg_job *job)
