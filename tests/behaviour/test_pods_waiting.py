@@ -94,9 +94,9 @@ def test_who_does_not_come_is_named_and_strangers_and_old_pods_do_not_count(job)
     (job.folder / 'key').write_text(key)
     head = run(job, '--', 'true', REIGEN_POD_MARK='new', REIGEN_POD_START_TIMEOUT='3')
     assert head.wait() == 124, head.out
-    assert 'not ready within 3 s (--start-timeout): set-1.set (pending: its pod has not called ' \
-        'yet)' in head.out, head.out
-    pods[-1].saw(r'127\.0\.0\.1:\d+ \(Permission denied\)')
+    assert 'not ready within 3 s (--start-timeout): set-1.set (pending: it has called with ' \
+        'another key)' in head.out, head.out
+    pods[-1].saw(r'127\.0\.0\.1:\d+ \(it has another key\)')
     # The Secret is right again: nobody has to delete the pod.
     done = pods[-1].inside('sh', '-c', 'cat >/reigen/key/key', input=key, text=True)
     assert done.returncode == 0

@@ -104,7 +104,9 @@ def descriptors(count):
 
 
 CROWD = r'''
-import socket, sys
+import resource, socket, sys
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the test has lowered its own
 family, name = (socket.AF_UNIX, '\0' + sys.argv[1]) if len(sys.argv) == 2 else (
     socket.AF_INET, (sys.argv[1], int(sys.argv[2])))
 crowd = [socket.socket(family) for _ in range(400)]
