@@ -106,6 +106,20 @@ class Pod:
                                '--mount', '--root', *words], timeout=LIMIT, check=False, **options)
 
 
+def trimmed(data):
+    """What the archive has of a file: of a library, what a process loads of it."""
+    if data[:5] != b'\x7fELF\x02':
+        return data
+    header = bytearray(data[:64])
+    at, = struct.unpack_from('<Q', header, 32)
+    size, count = struct.unpack_from('<HH', header, 54)
+    ends = [sum(struct.unpack_from(f'<{pos}xQ', data, at + i * size)[0] for pos in (8, 32))
+            for i in range(count)]
+    struct.pack_into('<Q', header, 40, 0)
+    struct.pack_into('<HH', header, 60, 0, 0)
+    return bytes(header) + data[64:max(ends)]
+
+
 class PodJob:
     """One Job's pods, as many as there are hosts in its plan."""
 
@@ -139,9 +153,9 @@ class PodJob:
         for path in sorted(files):
             if path.is_file() and '__pycache__' not in path.parts:
                 name = str(path.relative_to(packages)).encode()
+                data = trimmed(path.read_bytes())
                 archive += struct.pack('<H', len(name)) + name + \
-                    struct.pack('<BI', bool(path.stat().st_mode & 0o100), path.stat().st_size) + \
-                    path.read_bytes()
+                    struct.pack('<BI', bool(path.stat().st_mode & 0o100), len(data)) + data
         packed = literals(archive)
         (self.folder / 'bundle').mkdir()
         for i, at in enumerate(range(0, len(packed), 1_000_000)):
