@@ -207,6 +207,12 @@ def test_what_lies_in_the_registry_is_no_trap(home, words):
     assert 'foreign' not in done.stdout and not (home.folder / 'touched').exists()
 
 
+def test_several_programs_are_listed_as_they_were_written(home):
+    done = home.reigen('run', '-np', '1', 'true', ':', '-n', '1', 'echo', 'x')
+    assert done.returncode == 0, done
+    assert home.jobs('--all')[0]['command'] == 'true : -n 1 echo x'
+
+
 def test_logs_find_the_files_of_more_than_ten_ranks(home):
     out = home.folder / 'out'
     subprocess.run([PROGRAMS.reigen, 'run', '-np', '11', '--output-dir', out, '--', 'sh', '-c',

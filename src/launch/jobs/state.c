@@ -46,6 +46,10 @@ void jobs_put_command(struct rg_buf *text, const struct rg_job *job)
         jobs_put(text, job->file_name);
         return;
     }
+    if (job->title && !job->nroles) {
+        jobs_put(text, job->title);
+        return;
+    }
     for (size_t i = 0; i < job->nroles; i++) {
         rg_buf_printf(text, i ? " " : "roles ");
         jobs_put(text, job->roles[i].name);

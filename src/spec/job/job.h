@@ -56,7 +56,8 @@ struct rg_ranks {
 struct rg_job {
     /* what runs */
     struct rg_strv command; /* argv; at least one */
-    char *title;            /* what messages call an engine's program; NULL: by command[0] */
+    char *title;            /* what messages call an engine's program, and lists of jobs
+                               the job; NULL: by command */
     char *cwd;              /* NULL: the caller's */
     char *file_name;        /* of the job file that the roles are of, or NULL */
     char *file_text;        /* the job file that the roles are of, for a platform that takes it as

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/exitcode.h"
+#include "base/buf.h"
 #include "base/fd.h"
 #include "spec/job/engine.h"
 #include "spec/job/envfile.h"
@@ -249,7 +249,19 @@ static int take_programs(struct making *making, const struct program *first,
     return rc;
 }
 
-static int finish(struct making *making, struct rg_error *err)
+/* As the user wrote it, for people who look for it. */
+static int set_title(struct rg_job *job, const struct rg_strv *words)
+{
+    rg_autobuf struct rg_buf title = RG_BUF_INIT;
+
+    for (size_t i = 0; i < words->count; i++)
+        rg_buf_printf(&title, "%s%s", i ? " " : "", words->v[i]);
+    free(job->title);
+    job->title = rg_buf_status(&title) < 0 ? NULL : strdup(rg_buf_text(&title));
+    return job->title ? 0 : -ENOMEM;
+}
+
+static int finish(struct making *making, const struct rg_strv *words, struct rg_error *err)
 {
     struct rg_job *job = &making->request->job;
 
@@ -257,6 +269,8 @@ static int finish(struct making *making, struct rg_error *err)
         return rg_error_set(err, EINVAL, "%.80s: of programs with hosts of their own each needs as "
                             "many slots as ranks; write -H HOST:SLOTS for each, or name all hosts "
                             "once, in front of the first program", making->unequal);
+    if (set_title(job, words) < 0)
+        return rg_error_memory(err);
     rg_strv_fini(&job->command);
     rg_strv_add_all(&job->command, (char *[]){ "sh", "-c", (char *) choose, "reigen", NULL });
     if (making->command.count)
@@ -276,7 +290,7 @@ int rg_programs_settle(struct rg_request *request, struct rg_error *err)
     const struct program first = { .np = job->np, .nslots = count_slots(job, 0) };
     int rc = take_programs(&making, &first, &job->command, err);
 
-    return rc < 0 ? rc : finish(&making, err);
+    return rc < 0 ? rc : finish(&making, &job->command, err);
 }
 
 /* The words of all lines, with a colon between two of them. */
@@ -317,5 +331,5 @@ int rg_programs_read(struct rg_request *request, const char *what, const char *p
         return rg_error_set(err, EINVAL, "%s %s: no program is in it; each line is -n N PROGRAM",
                             what, path);
     rc = rc < 0 ? rc : take_programs(&making, NULL, &words, err);
-    return rc < 0 ? rc : finish(&making, err);
+    return rc < 0 ? rc : finish(&making, &words, err);
 }
