@@ -344,6 +344,29 @@ def test_nothing_is_lost_where_nothing_is_written(start, programs):
     assert child.returncode == 0
 
 
+PAI_JOB = ('{"jobName": "a", "image": "i", "taskRoles": [{"name": "w", "taskNumber": 1, '
+           '"cpuNumber": 1,\n"memoryMB": 99, "gpuNumber": 0, "command": "true"}]}\n')
+
+
+@pytest.mark.parametrize('words, text', [
+    (['run', '-np', 2, '--hostfile', '{}', 'true'], '# ours\nlocalhost slots=2\n'),
+    (['run', '-np', 2, '-machinefile', '{}', 'true'], 'localhost:2\n'),
+    (['run', '--env-file', '{}', '--', 'sh', '-c', '[ "$A" = 1 ]'], 'A=1\n'),
+    (['run', '--config', '{}'], 'np: 2\ncommand: ["true"]\n'),
+    (['run', '--app', '{}'], '-n 1 true\n-n 1 true\n'),
+    (['horovodrun', '-np', 1, '--config-file', '{}', 'true'], 'params:\n  cycle_time_ms: 1\n'),
+    (['pai', 'check', '{}'], PAI_JOB),
+], ids=lambda value: '-'.join(map(str, value[:3])) if isinstance(value, list) else None)
+def test_files_of_other_systems_editors_are_read(reigen, tmp_path, words, text):
+    """With a byte order mark in front, and their line ends."""
+    for mark in (b'', b'\xef\xbb\xbf'):
+        for end in ('\n', '\r\n'):
+            file = tmp_path / 'file'
+            file.write_bytes(mark + text.replace('\n', end).encode())
+            done = reigen(*[str(w).format(file) if w == '{}' else w for w in words])
+            assert done.returncode == 0, (mark, end, done)
+
+
 def test_an_unknown_code_and_every_known_one_are_explained(reigen):
     listed = reigen('explain').stdout
     for code in (0, 2, 69, 70, 74, 75, 76, 77, 124, 125, 126, 127):

@@ -158,6 +158,8 @@ def test_ranks_are_dealt_out_over_hosts():
 def test_a_host_file_is_read(tmp_path):
     (tmp_path / 'hosts').write_text('a slots=2 # fast\n\nb:3\nc\n')
     assert hosts.parse_host_files(str(tmp_path / 'hosts')) == 'a:2,b:3,c:1'
+    (tmp_path / 'marked').write_bytes(b'\xef\xbb\xbfa slots=2\r\nb:3\r\n')
+    assert hosts.parse_host_files(str(tmp_path / 'marked')) == 'a:2,b:3'
 
 
 def test_small_helpers_keep_their_contracts(monkeypatch):

@@ -59,7 +59,8 @@ INVALID_SLOT_INFO = SlotInfo('', -1, -1, -1, -1, -1, -1)
 def parse_host_files(filename: str) -> str:
     """A host file, lines 'name slots=4' or 'name:4', as 'name:4,...'."""
     hosts = []
-    with open(filename) as stream:
+    # An editor of another system may have put a byte order mark in front.
+    with open(filename, encoding='utf-8-sig') as stream:
         for line in stream:
             words = line.split('#')[0].split()
             if not words:
