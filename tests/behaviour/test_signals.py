@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals to the launcher: who gets them, when the patience ends, and what the exit code says."""
+import os
 import signal
 import time
 
@@ -33,6 +34,38 @@ def test_signal_reaches_every_rank_and_ends_the_job(start, programs, signo):
     assert out.count('got it') == 3
     assert child.returncode == 128 + signo
     assert not processes.with_word(word)
+
+
+LISTENING = '''
+import signal as s
+known = {s.SIGTERM, s.SIGINT, s.SIGHUP, s.SIGUSR1, s.SIGUSR2}
+s.pthread_sigmask(s.SIG_BLOCK, known)
+print("ready", flush=True)
+got = s.sigwaitinfo(known)
+while got:
+    print("got", got.si_signo, flush=True)
+    got = s.sigtimedwait(known, 1)
+'''
+
+
+@pytest.mark.parametrize('to', ['reigen', 'its group', 'its agent, too'])
+@pytest.mark.parametrize('signo', [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+def test_each_rank_gets_a_signal_once(start, programs, signo, to):
+    """A terminal signals the whole group, a shutting-down system all processes that are not
+    ranks'; Slurm is in tests/slurm."""
+    child = start(programs.reigen, 'run', '-np', 2, '--no-tag-output', '--', programs.python,
+                  '-c', LISTENING)
+    ready(child, 2)
+    agents = processes.children(child.pid) if to == 'its agent, too' else []
+    if to == 'its group':
+        os.killpg(child.pid, signo)
+    else:
+        for pid in [child.pid, *agents]:
+            os.kill(pid, signo)
+    out, _ = child.communicate(timeout=60)
+    # An agent that is told to hang up ends its ranks by SIGTERM, which is another one.
+    assert sorted(line for line in out.splitlines() if line.endswith(f' {int(signo)}')) == \
+        [f'got {int(signo)}'] * 2
 
 
 def test_ranks_that_end_well_on_a_signal_make_a_good_end(start, programs):

@@ -17,8 +17,8 @@ char *jobs_path(const char *name, const char *id);
 bool jobs_is_id(const char *text);
 /* Append the value; control characters stand as blanks. */
 void jobs_put(struct rg_buf *text, const char *value);
-/* Append what the job runs, likewise: its title, its command, or of a job with roles the file that they are
- * from, else their names. */
+/* Append what the job runs, likewise: its title, its command, or of a job with roles the file that
+ * they are from, else their names. */
 void jobs_put_command(struct rg_buf *text, const struct rg_job *job);
 
 #endif
