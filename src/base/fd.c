@@ -301,9 +301,8 @@ static int judge(const struct stat *st, mode_t forbidden, const char *what, cons
     if (!S_ISREG(st->st_mode))
         return rg_error_set(err, EINVAL, "%s %s: not a regular file", what, path);
     if (!is_ours(st->st_uid))
-        return rg_error_set(err, EPERM, "%s %s: it belongs to somebody else (uid %u), who could "
-                            "have put anything into it; use a copy of your own", what, path,
-                            (unsigned) st->st_uid);
+        return rg_error_set(err, EPERM, "%s %s: it belongs to somebody else (uid %u); use a copy "
+                            "of your own", what, path, (unsigned) st->st_uid);
     if (st->st_mode & forbidden)
         return rg_error_set(err, EPERM, "%s %s: others can %s it (mode %03o): chmod %s %s", what,
                             path, others, (unsigned) st->st_mode & 0777,

@@ -92,7 +92,7 @@ int rg_mkdir_all(const char *path, mode_t mode, struct rg_error *err);
 /* What -EPERM of rg_open_to_write means, for people. */
 #define RG_TRUST_NOT_OURS                                                                          \
     "others can write its folder, and it is somebody else's file or link, or has a second name; "  \
-    "name a file in a folder of your own"
+    "use a folder of your own"
 
 /* Read a whole file that is regular, belongs to us, and has none of the bits of forbidden in its
  * mode. *ret_data is NUL-terminated and the caller's; ret_nbytes may be NULL. 0; -EPERM: it is not

@@ -527,7 +527,7 @@ static void note_unlisted(struct run *run, int r)
 {
     if (r < 0 && run->planned.job.verbose)
         sayf(run, "reigen: reigen jobs will not show this job: %s\n",
-             r == -ENOENT ? "HOME is not set, or not there, and XDG_STATE_HOME neither"
+             r == -ENOENT ? "HOME is not there"
                           : strerror(-r));
 }
 
