@@ -648,8 +648,8 @@ def test_yaml_s_numbers_and_dates_are_the_servers(pai):
         'version: 2026-11-28', 'version: 2026.11.28')) == []
 
 
-@pytest.mark.parametrize('key, fits', [('0123456789abcdef' * 4, True), ('sixteen letters.', False),
-                                       (7, False)])
+@pytest.mark.parametrize('key, fits', [
+    ('0123456789abcdef' * 4, True), ('******', True), ('sixteen letters.', False), (7, False)])
 def test_a_key_that_could_be_guessed_is_told_of_and_not_shown(pai, key, fits):
     found = findings(pai, changed(V2, 'secrets.reigenKey', key), version=2)
     assert [f['path'] for f in found] == ([] if fits else ['secrets.reigenKey'])

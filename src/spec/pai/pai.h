@@ -22,6 +22,8 @@
 #include "spec/pai/prologue.h"
 
 #define RG_PAI_FINDINGS_MAX 200 /* of one file; what is found beyond is counted, not kept */
+#define RG_PAI_KEY_PLACE "64 hexadecimal digits" /* in a file for eyes, in the place of a key, */
+#define RG_PAI_MASK "******"                     /* and of another secret */
 #define RG_PAI_NONE INT64_MIN   /* a number that is null or not said */
 
 /* One thing that is wrong, or will be. All texts are the finding's own. */

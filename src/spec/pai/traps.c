@@ -278,13 +278,16 @@ static void judge_v1(struct rg_pai_check *check, const struct rg_pai_at *root)
 
 /* --- protocol v2 ------------------------------------------------------------------------------ */
 
-/* The secret that our pages export as REIGEN_KEY. */
+/* The secret that our pages export as REIGEN_KEY. What stands in its place in a file for eyes is no
+ * secret yet. */
 static void judge_key(struct rg_pai_check *check, const struct rg_pai_at *root)
 {
     struct rg_pai_at secrets = rg_pai_at_key(root, "secrets");
     struct rg_pai_at at = rg_pai_at_key(&secrets, "reigenKey");
     const char *text = json_string_value(at.value) ?: "";
 
+    if (strcmp(text, RG_PAI_KEY_PLACE) == 0 || strcmp(text, RG_PAI_MASK) == 0)
+        return;
     if (at.value && (strlen(text) != 64 || !rg_pai_is_of(text, RG_PAI_DIGITS "abcdefABCDEF")))
         rg_pai_report(check, &at, RG_PAI_WARNING, "the secret",
                       "as REIGEN_KEY, only a text of 64 hexadecimal digits is taken",

@@ -128,7 +128,7 @@ static int add_secrets(const struct rg_job *job, bool real, json_t *secrets, str
         return rg_error_set(err, ENOSYS, "the system gives no random numbers");
     rg_key_format(key, hex);
     r = json_object_set_new(secrets, PAI_KEY_SECRET,
-                            json_string(real ? hex : "64 hexadecimal digits"));
+                            json_string(real ? hex : RG_PAI_KEY_PLACE));
     sodium_memzero(key, sizeof(key));
     sodium_memzero(hex, sizeof(hex));
     for (size_t i = 0; r == 0 && i < job->share_env.count; i++)

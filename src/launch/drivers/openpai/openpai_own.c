@@ -12,7 +12,6 @@
 #include "spec/pai/pai.h"
 
 #define WHERE "the job file" /* in errors: its reader has named it before */
-#define MASK "******"
 
 static int read_own(const struct rg_job *wish, struct rg_pai *job, struct rg_pai_findings *found,
                     struct rg_error *err)
@@ -101,7 +100,7 @@ static int take_options(const struct rg_job *wish, struct rg_pai *job, bool *cha
 static int mask(json_t *object, const char *key, bool *changed)
 {
     *changed = true;
-    return json_object_set_new(object, key, json_string(MASK));
+    return json_object_set_new(object, key, json_string(RG_PAI_MASK));
 }
 
 /* For eyes. A template of a secret is none. */
@@ -153,7 +152,7 @@ int pai_own_put(const struct rg_job *wish, int version, bool secrets, struct rg_
     if (r < 0)
         return r;
     if (masked && version == 2)
-        rg_buf_printf(text, "# In the place of secrets stands " MASK ".\n");
+        rg_buf_printf(text, "# In the place of secrets stands " RG_PAI_MASK ".\n");
     if (!changed && !masked && words->count == nwords)
         rg_buf_put(text, wish->file_text, strlen(wish->file_text));
     else
