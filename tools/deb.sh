@@ -72,7 +72,7 @@ Architecture: $arch
 Maintainer: $(git log -1 --format='%an <%ae>' 2>/dev/null || echo 'unknown <root@localhost>')
 Installed-Size: $(du -sk --apparent-size "$root/usr" | cut -f 1)
 Depends: $needs, python3 (>= 3.8)
-Recommends: openssh-client, python3-numpy
+Recommends: openssh-client, python3-numpy, python3-cloudpickle
 Suggests: docker.io | podman, python3-torch, libcurl4t64 | libcurl4
 ${REIGEN_PROJECT_URL:+Homepage: $REIGEN_PROJECT_URL
 }Section: science

@@ -12,7 +12,7 @@ set -eu
 build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev libsodium-dev
     libbearssl-dev libev-dev libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3
     python3-venv'
-torch='python3-torch python3-numpy libopenblas0-pthread'
+torch='python3-torch python3-numpy python3-cloudpickle libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml man-db
     bash-completion zsh fish util-linux procps psmisc binutils openssh-client openssh-server
     iproute2 openssl libcurl4-openssl-dev'

@@ -199,18 +199,33 @@ def test_it_reduces_as_fast_as_the_build(venv, tmp_path):
     assert min(s for _, s in wheel) < 3 * min(s for _, s in built)
 
 
+def stand_in(folder, name):
+    """A wheel of that name without a file, as there is no index here."""
+    info = f'{name}-1.0.dist-info'
+    with zipfile.ZipFile(folder / f'{name}-1.0-py3-none-any.whl', 'w') as archive:
+        archive.writestr(f'{info}/METADATA', f'Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n')
+        archive.writestr(f'{info}/WHEEL', 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\n'
+                         'Tag: py3-none-any\n')
+        archive.writestr(f'{info}/RECORD', '')
+
+
 def test_pip_installs_checks_and_uninstalls_it(wheels, tmp_path):
     env = tmp_path / 'env'
     assert run(DEBIAN, '-m', 'venv', env).returncode == 0
     pip = [env / 'bin/python', '-m', 'pip', '--disable-pip-version-check']
     before = {p for p in env.rglob('*') if '__pycache__' not in p.parts}
-    assert run(*pip, 'install', '--no-index', *wheels).returncode == 0
+    done = run(*pip, 'install', '--no-index', *wheels)
+    assert done.returncode and 'cloudpickle' in done.stdout, done.stdout
+    stand_in(tmp_path, 'cloudpickle')
+    done = run(*pip, 'install', '--no-index', '--find-links', tmp_path, *wheels)
+    assert done.returncode == 0, done.stdout
     done = run(*pip, 'check')
     assert done.returncode == 0, done.stdout
     done = run(env / 'bin/python', '-c', 'import importlib.metadata as m, reigen, horovod\n'
                'print(m.version("horovod"), horovod.__version__, reigen._core.version())')
     assert done.stdout == '0.28.1+reigen 0.28.1+reigen 0.1.0\n'
-    assert run(*pip, 'uninstall', '-y', 'reigen', 'horovod').returncode == 0
+    done = run(*pip, 'uninstall', '-y', 'reigen', 'horovod', 'cloudpickle')
+    assert done.returncode == 0, done.stdout
     left = {p for p in env.rglob('*') if '__pycache__' not in p.parts and p.is_file()} - before
     assert left == set()
 
