@@ -243,6 +243,9 @@ def test_hosts_that_come_and_go_keep_their_order(tmp_path):
     script.chmod(0o755)
     found = discovery.HostDiscoveryScript(str(script), 3).find_available_hosts_and_slots()
     assert found == {'a': 2, 'b': 3}
+    told = discovery.HostDiscoveryScript('none', 3)
+    told._execute_discovery_script = lambda: 'a:4\n\nb\n'
+    assert told.find_available_hosts_and_slots() == {'a': 4, 'b': 3}
     fixed = discovery.FixedHosts({'b': 1, 'a': 1})
     manager = discovery.HostManager(fixed)
     assert manager.update_available_hosts() == 2

@@ -24,14 +24,17 @@ def check_before_anything_else_sets_are_numbered_and_described():
     assert [s.process_set_id for s in SETS] == [1, 2, 3]
     assert [s.size() for s in SETS] == [3, 2, 2]
     assert MIDDLE.ranks == [1, 2] and MIDDLE == hvd.ProcessSet([1, 2]) and MIDDLE != LOWER
-    assert str(ENDS) == 'ProcessSet(process_set_id=2, ranks=[0, 3])', str(ENDS)
+    assert str(ENDS) == 'ProcessSet(process_set_id=2, ranks=[0, 3], mpi_comm=None)', str(ENDS)
     for s in SETS:
         assert s.included() == (hvd.rank() in s.ranks)
         if s.included():
             assert s.rank() == s.ranks.index(hvd.rank())
         else:
             checks.raises(ValueError, s.rank, 'not a member')
-    assert get_process_set_ids_and_ranks() == {0: [0, 1, 2, 3], 1: [0, 1, 2], 2: [0, 3], 3: [1, 2]}
+    numbered = {0: [0, 1, 2, 3], 1: [0, 1, 2], 2: [0, 3], 3: [1, 2]}
+    assert get_process_set_ids_and_ranks() == numbered
+    assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == numbered
+    assert hvd.mpi_ops._basics._process_set_size(2) == 2
     assert 'process set 2: ranks [0, 3]' in reigen.describe()
 
 
@@ -168,6 +171,11 @@ def check_life_after_shutdown():
             assert float(hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=made)) == 2
         assert hvd.remove_process_set(made) and not hvd.remove_process_set(made)
         assert made.process_set_id is None and made.size() is None
+    basics = hvd.mpi_ops._basics
+    number = basics._add_process_set_impl([0, 3])
+    assert basics._get_process_set_ids_and_ranks() == {0: [0, 1, 2, 3], number: [0, 3]}
+    assert basics._remove_process_set_impl(number) == number
+    assert basics._remove_process_set_impl(number) is None
     assert not hvd.remove_process_set(hvd.global_process_set)
     checks.raises(ValueError, lambda: hvd.add_process_set([0, hvd.rank() // 2]),
                   'process set with')

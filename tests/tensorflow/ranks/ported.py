@@ -161,7 +161,7 @@ def ways():
             return optimizer.compute_gradients(lambda: value * (hvd.rank() + 1.), [value])
         with tf.GradientTape() as tape:
             loss = value * (hvd.rank() + 1.)
-        return optimizer.compute_gradients(loss, [value], tape=tape)
+        return optimizer._compute_gradients(loss, [value], tape=tape)
 
     def clipped(pairs):
         return [(tf.clip_by_value(gradient, -1., 1.), value) for gradient, value in pairs]

@@ -133,7 +133,8 @@ Product Adasum Compression ProcessSet global_process_set add_process_set remove_
 broadcast_object allgather_object diagnose elastic""".split()
 TENSORFLOW_ONLY = """check_extension check_num_rank_power_of_2 LocalGradientAggregationHelper
 handle_average_backwards_compatibility LocalGradientAggregationHelperEager HostsUpdatedInterrupt
-HorovodInternalError _executing_eagerly _make_subgraph _cache""".split()
+HorovodInternalError _executing_eagerly _make_subgraph _cache _allreduce _LegacyOptimizer
+_check_has_gpu""".split()
 
 
 def _expected(line):

@@ -71,6 +71,10 @@ def _subclass_3(base: type) -> type:
             grads = self._horovod.local_gradients(loss, var_list, tape, self.scale_loss)
             return self._pairs_ahead(zip(grads, var_list))
 
+        def _compute_gradients(self, loss, var_list, grad_loss=None, tape=None):
+            """As compute_gradients(), under the name that the optimizers of Keras 2 have."""
+            return self.compute_gradients(loss, var_list, tape)
+
         def apply(self, grads, trainable_variables=None):
             """Reduce the gradients over the ranks unless compute_gradients() has done so, then
             update the variables."""
@@ -106,6 +110,10 @@ def _subclass_2(base: type) -> type:
 
             def _compute_gradients(self, *args, **kwargs):
                 return self._pairs_ahead(super()._compute_gradients(*args, **kwargs))
+        else:
+
+            def _compute_gradients(self, loss, var_list, grad_loss=None, tape=None):
+                return self.compute_gradients(loss, var_list, tape)
 
         if hasattr(base, 'get_gradients'):
 

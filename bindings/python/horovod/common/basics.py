@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every framework module of Horovod shares, over reigen."""
-from typing import Any, Sequence, Union
+from typing import Any, Optional, Sequence, Union
 
 import reigen
 from horovod.common import process_sets as _sets
@@ -65,6 +65,20 @@ class HorovodBasics:
     start_timeline = staticmethod(reigen.start_timeline)
     stop_timeline = staticmethod(reigen.stop_timeline)
     diagnose = staticmethod(reigen.diagnose)
+
+    # Horovod's own tests, and code that was made from them, look at sets by these names.
+    _process_set_rank = staticmethod(reigen.process_set_rank)
+    _process_set_size = staticmethod(reigen.process_set_size)
+    _get_process_set_ids_and_ranks = staticmethod(_sets.get_process_set_ids_and_ranks)
+    _comm_process_set_id = staticmethod(_sets.comm_process_set_id)
+
+    def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]:
+        """The number of a new set; ValueError where there is one with these ranks."""
+        return _sets.add_process_set(ranks).process_set_id
+
+    def _remove_process_set_impl(self, process_set_id: int) -> Optional[int]:
+        """The number, where the set was there and is not that of all ranks."""
+        return process_set_id if _sets.remove_by_id(process_set_id) else None
 
     def mpi_threads_supported(self) -> bool:
         """Whether this program may use MPI beside, as by mpi4py: MPI's launcher has started it, and

@@ -82,7 +82,8 @@ class ProcessSet:
         return self
 
     def __repr__(self) -> str:
-        return f'ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})'
+        return (f'ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, '
+                f'mpi_comm={self.mpi_comm})')
 
 
 class _GlobalProcessSet(ProcessSet):
@@ -200,9 +201,25 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     return True
 
 
+def remove_by_id(process_set_id: int) -> bool:
+    """As remove_process_set, of the set with this number; False where none has it."""
+    process_set = _registered.get(process_set_id)
+    return process_set is not None and remove_process_set(process_set)
+
+
 def get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
     """The ranks of all sets that are registered, by id; 0 is the global one."""
     return {number: _sets.process_set_ranks(number) for number in _sets.process_set_ids()}
+
+
+def comm_process_set_id(comm: Any) -> int:
+    """The number of the set that has the ranks of an mpi4py communicator; ValueError where none
+    is registered."""
+    ranks = sorted(ranks_of_comm(comm))
+    for number, members in get_process_set_ids_and_ranks().items():
+        if sorted(members) == ranks:
+            return number
+    raise ValueError(UNKNOWN)
 
 
 def is_process_set_included(process_set_id: int = 0) -> bool:

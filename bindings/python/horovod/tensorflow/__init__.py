@@ -29,7 +29,7 @@ from horovod.tensorflow.gradient_tape import (DistributedGradientTape,
                                               PartialDistributedGradientTape)
 from horovod.tensorflow.hooks import BroadcastGlobalVariablesHook, broadcast_global_variables
 from horovod.tensorflow.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, _allreduce,
-                                        _grouped_allreduce, _grouped_reducescatter,
+                                        _check_has_gpu, _grouped_allreduce, _grouped_reducescatter,
                                         _reducescatter, allgather, alltoall, broadcast,
                                         broadcast_, ccl_built, check_num_rank_power_of_2,
                                         cross_rank, cross_size, cuda_built, ddl_built, diagnose,
@@ -46,6 +46,9 @@ from horovod.tensorflow.util import (_cache, _executing_eagerly, _make_subgraph,
 from horovod._keras.optimizer import make_variables_callable
 
 make_variables_callable(tf)
+
+#: Of optimizers that make their steps in a graph of TensorFlow 1, by the name that Horovod has.
+_LegacyOptimizer = tf.compat.v1.train.Optimizer
 
 
 def __getattr__(name: str) -> Any:

@@ -33,7 +33,7 @@ from horovod.torch.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allg
                                    rank, reducescatter_async, rocm_built, shutdown, size,
                                    sparse_allreduce_async, start_timeline, stop_timeline,
                                    synchronize)
-from horovod.torch.optimizer import DistributedOptimizer
+from horovod.torch.optimizer import DistributedOptimizer, _DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 from reigen.torch import _untraced
 

@@ -109,8 +109,9 @@ class HostDiscoveryScript(HostDiscovery):
         self._script = discovery_script
         self._slots = slots
 
-    def find_available_hosts_and_slots(self) -> Dict[str, int]:
-        """RuntimeError when the program fails, or prints a host without slots and none are set."""
+    def _execute_discovery_script(self) -> str:
+        """What the program prints; subclasses and tests put something else here. RuntimeError when
+        it fails."""
         path = os.path.expanduser(self._script)
         done = subprocess.run(path, shell=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               stdin=subprocess.DEVNULL, text=True, timeout=SCRIPT_SECONDS,
@@ -118,11 +119,16 @@ class HostDiscoveryScript(HostDiscovery):
         if done.returncode:
             raise RuntimeError(f'Failed to execute discovery script: {path}. Exit code: '
                                f'{done.returncode}. {done.stderr.strip()}')
+        return done.stdout
+
+    def find_available_hosts_and_slots(self) -> Dict[str, int]:
+        """RuntimeError when the program fails, or prints a host without slots and none are set."""
         hosts: Dict[str, int] = {}
-        for line in filter(None, map(str.strip, done.stdout.splitlines())):
+        for line in filter(None, map(str.strip, self._execute_discovery_script().splitlines())):
             host, _, slots = line.rpartition(':') if ':' in line else (line, '', None)
             if slots is None and self._slots is None:
-                raise RuntimeError(f'{path} printed {line} without slots; set --slots-per-host.')
+                raise RuntimeError(f'{self._script} printed {line} without slots; set '
+                                   '--slots-per-host.')
             hosts[host] = int(slots) if slots is not None else int(self._slots or 0)
         return hosts
 
