@@ -29,7 +29,8 @@ SCRIPT = ROOT / 'src/agent/agent.ld'
 #: Options of the ordinary build that hold for every architecture.
 KEPT = ('-D', '-O', '-std=', '-f', '-W')
 #: Those among them that are for this machine's compiler and linker alone.
-LEFT_OUT = ('-flto-partition', '-fno-fat-lto-objects', '-fno-tree-')
+LEFT_OUT = ('-flto-partition', '-fno-fat-lto-objects', '-fno-tree-', '-fipa-',
+            '-fno-thread-jumps')
 
 
 def say_and_exit(text: str) -> None:
