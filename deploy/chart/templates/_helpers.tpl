@@ -7,6 +7,7 @@ depend on values.yaml for a default.
 */}}
 {{- define "reigen.job" -}}
 {{- $v := .Values -}}
+{{- include "reigen.checkMoved" $v -}}
 {{- $driver := $v.driver | default dict -}}
 {{- $master := $v.master | default dict -}}
 {{- $role := ternary "driver" "master" (not (empty $driver)) -}}
@@ -21,7 +22,7 @@ depend on values.yaml for a default.
 {{- $worker := $v.worker | default dict -}}
 {{- $ssh := $v.ssh | default dict -}}
 {{- $resources := $v.resources | default dict -}}
-{{- $name := $v.nameOverride | default "horovod" -}}
+{{- $name := $v.nameOverride | default (ternary "horovod" .Chart.Name (has .Chart.Name (list "reigen" "horovod"))) -}}
 {{- $port := $ssh.port | default 22 | int -}}
 {{- if and (eq (toString $v.useHostNetwork) "true") (gt (add $port (dig "number" 5 $worker | int)) 65535) -}}
 {{- fail (printf "ssh.port %d is too high: with useHostNetwork the last worker would listen on port %d" $port (add $port (dig "number" 5 $worker | int))) -}}
@@ -39,7 +40,6 @@ chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63
 role: {{ $role }}
 hostNetwork: {{ eq (toString $v.useHostNetwork) "true" }}
 hostPID: {{ eq (toString $v.useHostPID) "true" }}
-slots: {{ include "reigen.gpus" $resources }}
 port: {{ $port }}
 {{ include "reigen.how" (dict "ssh" $ssh "args" (include "reigen.args" $head.args | fromJsonArray)) }}
 headPort: {{ dig "port" 7461 $head | int }}
@@ -51,12 +51,54 @@ backoffLimit: {{ dig "backoffLimit" 6 $head | int }}
 startTimeout: {{ dig "startTimeout" 600 $head | int }}
 rerun: {{ $head.rerun | default "" | toString | quote }}
 args: {{ include "reigen.args" $head.args }}
-worker: {{ include "reigen.image" (list $worker $repository $tag) | nindent 2 }}
-  privileged: {{ eq (toString $worker.privileged) "true" }}
-head: {{ include "reigen.image" (list $head $repository $tag) | nindent 2 }}
-  privileged: {{ eq (toString $head.privileged) "true" }}
+worker: {{ include "reigen.container" (list $worker $repository $tag $resources) | nindent 2 }}
+head: {{ include "reigen.container" (list $head $repository $tag $resources) | nindent 2 }}
 headEnv: {{ $head.env | default dict | toJson }}
 workerEnv: {{ merge (deepCopy ($worker.env | default dict)) ($head.env | default dict) | toJson }}
+{{- end -}}
+
+{{/* What the container of one role has, with the resources of all where it has none of its own. */}}
+{{- define "reigen.container" -}}
+{{- $role := index . 0 -}}
+{{- $resources := $role.resources | default (index . 3) -}}
+{{- include "reigen.image" . }}
+privileged: {{ eq (toString $role.privileged) "true" }}
+slots: {{ $role.slots | default (include "reigen.gpus" $resources) | int }}
+resources: {{ toJson $resources }}
+{{- end -}}
+
+{{/* Values of the original's first versions, of its forks and of other charts, which files may have:
+what takes their place. What is empty asks for nothing. */}}
+{{- define "reigen.checkMoved" -}}
+{{- if eq (toString .enabled) "false" -}}
+{{- fail "enabled is false, and the chart is rendered all the same: for a dependency put `condition: NAME.enabled` beside it into Chart.yaml; NAME is its alias, or reigen" -}}
+{{- end -}}
+{{- $gpus := "resources.limits, such as {nvidia.com/gpu: 2}" -}}
+{{- $all := dict "image" "worker.image and master.image" "env" "master.env, which the workers get, too" "args" "master.args" "command" "master.args, a command line" "hostNetwork" "useHostNetwork" "hostPID" "useHostPID" "replicas" "worker.number" "replicaCount" "worker.number" "workers" "worker.number" "number" "worker.number" "gpu" $gpus "gpus" $gpus "slots" "worker.slots; without it slots follow from the GPUs" "slotsPerWorker" "worker.slots; without it slots follow from the GPUs" "useSecrets" "ssh.useSecrets" "hostKey" "ssh.hostKey" "hostKeyPub" "ssh.hostKeyPub" "sshPort" "ssh.port" "serviceAccount" "serviceAccountName, an account that exists" "rbac" "worker.endWithJob: with false the chart makes no Role" "podAnnotations" "annotations, of the master's pod" "imagePullPolicy" "worker.image.pullPolicy and master.image.pullPolicy" "persistence" "volumes and volumeMounts" "launcher" "master" -}}
+{{- $role := dict "replicas" "worker.number" "replicaCount" "worker.number" "number" "worker.number; there is one master" "gpu" $gpus "gpus" $gpus "command" "master.args, a command line; the chart runs the workers itself" "args" "master.args; the chart runs the workers itself" "hostNetwork" "useHostNetwork, at the top" "podAnnotations" "annotations, at the top: of the master's pod" "annotations" "annotations, at the top: of the master's pod" "capabilities" "capabilities, at the top: of the master's container" "serviceAccount" "serviceAccountName, at the top: of the master's pod" "serviceAccountName" "serviceAccountName, at the top: of the master's pod" "ssh" "ssh, at the top" "rerun" "master.rerun" "backoffLimit" "master.backoffLimit" -}}
+{{- range $name := list "nodeSelector" "tolerations" "affinity" "priorityClassName" "imagePullSecrets" "volumes" "volumeMounts" "podSecurityContext" "securityContext" -}}
+{{- $_ := set $role $name (printf "%s, at the top: of all pods" $name) -}}
+{{- end -}}
+{{- $image := dict "name" "repository" "registry" "repository, with the registry in front" "digest" "tag" "pullSecret" "imagePullSecrets, at the top" "pullSecrets" "imagePullSecrets, at the top" "imagePullPolicy" "pullPolicy" -}}
+{{- include "reigen.checkPlace" (list "" . $all (list)) -}}
+{{- include "reigen.checkPlace" (list "ssh." .ssh (dict "secretName" "ssh.hostKey and ssh.hostKeyPub, or none of them: then the chart makes a key" "existingSecret" "ssh.hostKey and ssh.hostKeyPub, or none of them: then the chart makes a key" "privateKey" "ssh.hostKey" "publicKey" "ssh.hostKeyPub") (list)) -}}
+{{- range $which := list "worker" "master" "driver" -}}
+{{- $values := get $ $which | default dict -}}
+{{- include "reigen.checkPlace" (list (print $which ".") $values $role (ternary (list "number") (list "args" "rerun" "backoffLimit") (eq $which "worker"))) -}}
+{{- include "reigen.checkPlace" (list (print $which ".image.") $values.image $image (list)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuse the values of one place that a table has, but for some of them. */}}
+{{- define "reigen.checkPlace" -}}
+{{- $place := index . 0 -}}
+{{- $table := index . 2 -}}
+{{- $but := index . 3 -}}
+{{- range $name, $value := index . 1 -}}
+{{- if and $value (hasKey $table $name) (not (has $name $but)) -}}
+{{- fail (printf "%s%s: the chart has no such value; give %s" $place $name (get $table $name)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A name that the Services, the StatefulSet's pods and their labels can all have. */}}
@@ -160,11 +202,12 @@ useSecrets: {{ and (not (not $sshd)) (or $secrets (and $ours (kindIs "invalid" .
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $wanted := dig "requests" dict (.resources | default dict) | default dict -}}
-{{- $limit := dig "limits" $name nil ($.resources | default dict) -}}
-{{- if and (contains "/" $name) (ne (toString $wanted) (toString $limit)) -}}
-{{- if not (kindIs "invalid" $limit) -}}
-{{- fail (printf "resources: %s is %v in requests and %v in limits; Kubernetes wants both to be equal" $name $wanted $limit) -}}
+{{- range $which := list "" "master" "driver" "worker" -}}
+{{- $resources := get (ternary $ (get $ $which | default dict) (empty $which)) "resources" | default dict -}}
+{{- range $name, $wanted := $resources.requests | default dict -}}
+{{- $limit := dig "limits" $name nil $resources -}}
+{{- if and (contains "/" $name) (ne (toString $wanted) (toString $limit)) (not (kindIs "invalid" $limit)) -}}
+{{- fail (printf "%sresources: %s is %v in requests and %v in limits; Kubernetes wants both to be equal" (ternary "" (print $which ".") (empty $which)) $name $wanted $limit) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -352,6 +395,8 @@ securityContext: {{- toYaml . | nindent 2 }}
 {{/* The spec of a worker's pod, with @mark@ for the mark of this spec. */}}
 {{- define "reigen.workerSpec" -}}
 {{- include "reigen.pod" . | nindent 0 }}
+# Who knows the account's token could ask the API server in its name; a worker has nothing to ask.
+automountServiceAccountToken: false
 volumes:
 {{- $scripts := dict "worker.agent" "agent.sh" }}
 {{- $check := list "/reigen/agent/reigen-agent" "pod" "ready" }}
@@ -382,7 +427,7 @@ initContainers:
   {{- end }}
   - name: {{ .job.fullname }}-agent
     mountPath: /reigen/agent
-  resources: {{- include "reigen.resources" .root.Values.resources | nindent 4 }}
+  resources: {{- include "reigen.resources" .job.worker.resources | nindent 4 }}
 {{- end }}
 containers:
 - name: worker
@@ -423,7 +468,7 @@ containers:
     periodSeconds: 10
     timeoutSeconds: 5
   {{- end }}
-  resources: {{- include "reigen.resources" .root.Values.resources | nindent 4 }}
+  resources: {{- include "reigen.resources" .job.worker.resources | nindent 4 }}
 {{- end -}}
 
 {{/* By this the master knows the workers of its own release from those that an upgrade replaces. So
@@ -456,6 +501,8 @@ spec:
   serviceAccountName: {{ .job.account | quote }}
   {{- else if .job.endWithJob }}
   serviceAccountName: {{ .job.fullname }}
+  {{- else }}
+  automountServiceAccountToken: false
   {{- end }}
   restartPolicy: OnFailure
   volumes:
@@ -525,7 +572,7 @@ spec:
     {{- with .job.args }}
     args: {{- toYaml . | nindent 4 }}
     {{- end }}
-    resources: {{- include "reigen.resources" .root.Values.resources | nindent 6 }}
+    resources: {{- include "reigen.resources" .job.head.resources | nindent 6 }}
 {{- end -}}
 
 {{/* How the cluster's Job of this name compares: "" (there is none), "other" (it was made for
