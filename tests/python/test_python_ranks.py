@@ -38,6 +38,11 @@ def test_training_equals_one_process_with_all_batches(all_pass, size):
     all_pass(size, 'training.py')
 
 
+@pytest.mark.parametrize('size, overlap', [(2, '0'), (3, '1')])
+def test_parameters_that_change_and_gradients_that_are_missing(all_pass, size, overlap):
+    all_pass(size, 'changing.py', overlap, limit=120)
+
+
 @pytest.mark.parametrize('size, turns', [(2, 20), (3, 40), (4, 10),
                                          pytest.param(3, 100, marks=pytest.mark.slow)])
 def test_ranks_stay_in_step_through_many_inits_and_wrong_calls(size, turns):

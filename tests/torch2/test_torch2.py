@@ -42,7 +42,8 @@ def test_collectives_training_and_objects_work_with_torch_2(np):
     assert f'all good on {np} ranks with torch 2' in run_ranks(np, HERE / 'train.py')
 
 
-@pytest.mark.parametrize('program', ['operations', 'training', 'failures', 'misuse', 'elastic'])
+@pytest.mark.parametrize('program', ['operations', 'training', 'changing', 'failures', 'misuse',
+                                     'elastic'])
 def test_what_holds_with_torch_1_holds_with_torch_2(program):
     run_ranks(2, ROOT / f'tests/python/ranks/{program}.py')
 

@@ -400,6 +400,13 @@ def poll(handle: int) -> bool:
     return False
 
 
+def done(handle: int) -> bool:
+    """True when synchronize(handle) would not block. Other than poll() it helps nobody: for what is
+    called to help, and calls it for operations that have names of their own and no request."""
+    entry = table.get(handle)
+    return entry is None or entry[1].test() != 0
+
+
 def synchronize(handle: int) -> Any:
     """Wait until the operation is done, and give its result; None for an unknown handle.
 

@@ -52,6 +52,10 @@ Min, Max, Product = _basics.Min, _basics.Max, _basics.Product
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)
 check_num_rank_power_of_2 = num_rank_is_power_2
 
+#: For sparse tensors that are right: PyTorch 2 warns where nobody says whether it is to check them.
+UNCHECKED = ({'check_invariants': False}
+             if hasattr(torch.sparse, 'check_sparse_tensor_invariants') else {})
+
 
 def _choose(op: Optional[int], average: Optional[bool]) -> int:
     """The reduction that `op` and the old `average` mean; ValueError for what is not offered."""
@@ -140,7 +144,8 @@ def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int,
         all_indices = synchronize(indices)
         if op == Average:
             all_values = all_values / process_set.size()
-        return torch.sparse_coo_tensor(all_indices.transpose(0, 1), all_values, tensor.size())
+        return torch.sparse_coo_tensor(all_indices.transpose(0, 1), all_values, tensor.size(),
+                                       **UNCHECKED)
 
     return wait
 

@@ -13,8 +13,19 @@ reduced. Small gradients travel together, in buckets, and large ones alone. When
   for CPUs.
 
     waiting --hook, passes left--> waiting --hook, last pass--> ready --sent--> --synchronize()-->
+
+Which parameters take part, and whose gradients are sparse, the ranks agree on (horovod/common/
+agreement.py) in the first step. The buckets are made then, equal on all ranks. In each later step a
+rank sends all of them, with zeros where it has no gradient, and in one of them a number beside the
+gradients: the notice, which is 0 as long as this rank knows nothing new. It is new that a parameter
+is trained or no longer trained, has come or gone, or has its first gradient. Where the sum is not 0
+the ranks agree again before the step ends, and send what has been left out. So the bucket with the
+notice waits for synchronize(): only then this rank knows. It is the bucket of the first parameters,
+which backward() completes last.
 """
 import contextlib
+import errno
+import itertools
 import os
 import threading
 import warnings
@@ -23,15 +34,18 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 
+from horovod.common.agreement import Talk
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, check, global_process_set
 from horovod.common.util import split_list
 from horovod.torch.adasum import COPIED, DistributedAdasumOptimizer
 from horovod.torch.compression import Compression, FP16Compressor, NoneCompressor
-from horovod.torch.mpi_ops import (Adasum, Average, Sum, allreduce_async_,
+from horovod.torch.mpi_ops import (UNCHECKED, Adasum, Average, Sum, allreduce_async_,
                                    grouped_allreduce_async_, sparse_allreduce_async,
                                    synchronize)
+from horovod.torch.parameters import Roster, Slot, Stepped, job, names_of, register, unregister
 from reigen import _handles
+from reigen.errors import InvalidOperationError
 from reigen.torch import _cores, _device
 from reigen.torch._bucket import Bucket
 
@@ -39,6 +53,15 @@ _RACE = ('optimizer.zero_grad() was called after loss.backward() but before opti
          'optimizer.synchronize(). This is prohibited as it can cause a race condition.')
 _TOO_OFTEN = ('Gradients were computed more than backward_passes_per_step times before call to '
               'step(). Increase backward_passes_per_step to accumulate gradients locally.')
+#: What else brings gradients between two steps, and what helps. Horovod's sentences above, which
+#: scripts and tests know, do not speak of it.
+_CURES = {
+    'losses': 'several losses of one step: call backward() once, for their sum',
+    'network': 'the loss of another network that goes through this one (a GAN\'s generator): '
+               'call requires_grad_(False) on these parameters before its forward, and '
+               'requires_grad_(True) after its backward',
+    'checkpoint': 'torch.utils.checkpoint of a module that is used more than once: give it '
+                  'use_reentrant=False'}
 _TWICE = ('optimizer.step() called without optimizer.skip_synchronize() context after '
           'optimizer.synchronize(). This can cause training slowdown. You may want to consider '
           'using optimizer.skip_synchronize() context if you use optimizer.synchronize() in your '
@@ -52,38 +75,32 @@ BUCKET_NBYTES = 4 << 20
 BUCKET_COUNT = 512
 
 
-class _Slot:
-    """A parameter, and where the reduction of its gradient stands."""
-
-    __slots__ = ('param', 'name', 'left', 'pending', 'sent', 'group', 'hook', 'keep', 'sparse',
-                 'sparse_dim', 'dense')
-
-    def __init__(self, param: torch.Tensor, name: Optional[str], passes: int):
-        self.param = param
-        self.name = name
-        self.left = passes       # backward passes until the gradient is ready
-        self.pending = None      # its own handle; a function for a sparse gradient
-        self.sent: Any = None    # (tensor that was sent, what decompresses it)
-        self.group: Optional[_Group] = None
-        self.hook: Any = None
-        self.keep: Any = None
-        self.sparse = False      # its gradient has been sparse ...
-        self.sparse_dim = 1      # ... in so many dimensions
-        self.dense = False       # made dense for its journey: step() gets a sparse one
+def _with_cures(text: str, name: str, *causes: str) -> str:
+    """Horovod's words, then whose gradient it was, and the causes that they do not speak of."""
+    cures = ''.join(f'\n- {_CURES[cause]}' for cause in causes)
+    return f'{text}\nIt was the gradient of {name}. It may also come of:{cures}'
 
 
 class _Group:
     """Parameters whose gradients are reduced together."""
 
-    def __init__(self, slots: List[_Slot], name: Optional[str]):
+    def __init__(self, slots: List[Slot], name: Optional[str], sparse: bool = False):
         self.slots = slots
         self.name = name         # None: a bucket, whose members keep their own names
+        self.sparse = sparse     # one slot, whose gradient travels as indices and values
         self.bucket: Optional[Bucket] = None
         self.pending: Optional[int] = None
-        self.left = len(slots)   # members that are not ready
+        self.plain = False       # the gradients themselves were sent, just as they are
+        self.notice: Optional[torch.Tensor] = None  # has been sent with them
         self.streams = _device.Streams()  # of a GPU, on which gradients were computed
         for slot in slots:
             slot.group = self
+        self.left = sum(1 for slot in slots if slot.left)  # members that are not ready
+
+    def takes_notice(self) -> bool:
+        """A further number may travel with its gradients."""
+        return (not self.sparse and all(slot.param.is_cpu for slot in self.slots)
+                and (self.name is not None or _nbytes(self.slots[0].param) < ALONE_NBYTES))
 
 
 class _DistributedOptimizer(torch.optim.Optimizer):
@@ -91,18 +108,25 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     # What a copy by copy.deepcopy() has, which takes over the state alone.
     _hooked: Optional[bool] = None
+    _stepped: Optional[Stepped] = None
+    _notice: Optional[int] = None  # on its way alone
+    _talks: List[Talk] = []
+    _regroup = False
     _synchronized = False
     _should_synchronize = True
-    _slots: List[_Slot] = []
+    _slots: List[Slot] = []
     _groups: List[_Group] = []
     backward_passes_per_step = 1
     op = Average
     gradient_predivide_factor = 1.0
     sparse_as_dense = False
 
-    def _hvd_setup(self, named_parameters, compression, passes, op, predivide, groups,
+    def _hvd_setup(self, wrapped, named_parameters, compression, passes, op, predivide, groups,
                    sparse_as_dense, process_set):
-        self._names = _names_of(self.param_groups, named_parameters)
+        self._stepped = Stepped(wrapped)
+        self._stepped.share(self)
+        self._roster = Roster(*names_of(self.param_groups, named_parameters))
+        self._slots = self._roster.slots
         self._compression = compression
         # What else a compressor makes of tensors cannot be known: each travels alone.
         self._same_shapes = compression in (NoneCompressor, FP16Compressor)
@@ -112,44 +136,64 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self.sparse_as_dense = sparse_as_dense
         self.backward_passes_per_step = passes
         self.process_set = process_set
-        params = [p for group in self.param_groups for p in group['params'] if p.requires_grad]
-        self._slots = [_Slot(p, self._names.get(id(p)), passes) for p in params]
-        by_param: Dict[int, _Slot] = {id(slot.param): slot for slot in self._slots}
-        self._groups = _make_groups(groups, self._slots, by_param)
-        self._groups += _make_buckets([s for s in reversed(self._slots) if s.group is None])
+        self._user_groups = _checked(groups)
+        self._groups = []
         self._sending = threading.RLock()
+        params = [p for group in self.param_groups for p in group['params']]
         self._early = _cores.overlaps() or any(p.is_cuda for p in params)
         # One rank has nobody to reduce with, unless others come later.
         elastic = os.environ.get('HOROVOD_ELASTIC') == '1'
         self._hooked = bool(process_set.included() and (process_set.size() > 1 or elastic))
-        self._watch(self._slots)
-        if self._hooked and not self._early:
-            _late.add(self)
+        self._agreement_setup()
+        self._look()
+        self._base = min(slot.name for slot in self._slots) + '.agreement'
+        if self._hooked:
+            _waiting[next(_numbers)] = self
         # The model lives longer than its optimizer where it gets another one.
-        weakref.finalize(self, _unregister, self._slots, self._groups).atexit = False
+        weakref.finalize(self, _unregister, self._slots, self._groups,
+                         self._talks).atexit = False
 
-    def _watch(self, slots: List[_Slot]) -> None:
-        for slot in slots if self._hooked else ():
-            _register(slot, self._make_hook(slot))
+    def _agreement_setup(self) -> None:
+        #: The job in which the ranks have agreed; None: they have not.
+        self._agreed_in: Optional[int] = None
+        self._lone_notice = torch.zeros(1)
+        #: The exchange that is in progress, if one is.
+        self._talks: List[Talk] = []
+        #: What this rank has told then: of whom it trains.
+        self._told: List[Tuple[Slot, bool]] = []
+        self._changed = False                 # something is different since then, perhaps
+        self._doubtful = False                # something may be, whatever does not look so
+        self._idle = False                    # this rank does not train all that is agreed on
+        self._unknown: List[Slot] = []        # agreed on, and nobody has had a gradient yet
+        self._apart: List[Slot] = []          # not agreed on
+        self._streams = _device.Streams()     # of a GPU, on which their gradients were computed
+        self._carrier: Optional[_Group] = None  # the group that the notice travels with
+        self._regroup = False                 # the groups have to be made anew after this step
+
+    def _look(self) -> None:
+        """Take the parameters as they are now."""
+        if self._roster.look(self.param_groups, self.backward_passes_per_step, self._come,
+                             self._go):
+            self._changed = True
+
+    def _come(self, slot: Slot) -> None:
+        if self._hooked:
+            register(slot, self._make_hook(slot))
+
+    def _go(self, slot: Slot) -> None:
+        unregister(slot)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """As torch's; the new parameters' gradients are reduced as the others' are."""
         super().add_param_group(param_group)
-        if self._hooked is None:
-            return
-        place = len(self.param_groups) - 1
-        slots = [_Slot(p, self._names.get(id(p), f'allreduce.noname.{place}.{i}'),
-                       self.backward_passes_per_step)
-                 for i, p in enumerate(self.param_groups[-1]['params']) if p.requires_grad]
-        self._slots += slots
-        self._groups += _make_buckets(slots[::-1])
-        self._watch(slots)
+        if self._hooked is not None:
+            self._look()
 
     @property
     def _parameter_names(self) -> Dict[torch.Tensor, str]:
         """As Horovod's: what tests and tools compare between ranks."""
-        return {p: self._names[id(p)] for group in self.param_groups for p in group['params']
-                if id(p) in self._names}
+        self._look()
+        return {slot.param: slot.name for slot in self._slots}
 
     @property
     def _takes_sparse(self) -> bool:
@@ -164,26 +208,28 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     # ------------------------------------------------------------------ hooks
 
-    def _make_hook(self, slot: _Slot):
+    def _make_hook(self, slot: Slot):
         # The hooks must not keep the optimizer alive.
-        group, optimizer = slot.group, weakref.ref(self)
+        optimizer, streams = weakref.ref(self), self._streams
 
         def late(*_):
             left = slot.left - 1
             if left < 0:
-                raise AssertionError(_TOO_OFTEN)
+                raise AssertionError(_with_cures(_TOO_OFTEN, slot.name, *_CURES))
             slot.left = left
 
         def early(*_):
             late()
-            if slot.left == 0:
+            group = slot.group
+            if slot.left == 0 and group is not None:
                 group.left -= 1
                 owner = optimizer()
-                if group.left == 0 and owner is not None and owner._active:
+                if (group.left == 0 and owner is not None and group is not owner._carrier
+                        and owner._active and owner._agreed_in == job()):
                     owner._send(group)
 
         def early_on_gpu(*_):
-            group.streams.note(slot.param.device.index)
+            (streams if slot.group is None else slot.group.streams).note(slot.param.device.index)
             early()
 
         if not self._early:
@@ -192,16 +238,170 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _send_ready(self) -> None:
         """Send what is complete; for a wait for something else."""
-        for group in self._groups if self._active else ():
-            if group.pending is None and not any(slot.left for slot in group.slots):
-                self._send(group)
+        if not self._active or not self._sending.acquire(blocking=False):
+            return
+        try:
+            if self._agreed_in == job() and all(g.pending is not None for g in self._groups):
+                return
+            complete = not any(slot.left and slot.param.requires_grad for slot in self._slots)
+            if self._agreed_in != job() and not (complete and self._advance()):
+                return
+            for group in self._groups:
+                if (group.pending is None and not any(slot.left for slot in group.slots)
+                        and (complete or group is not self._carrier)):
+                    self._send(group)
+        except InvalidOperationError as error:
+            # What is waited for has the same names, perhaps: it is an optimizer's, too.
+            if error.errno != errno.EEXIST:
+                raise
+        finally:
+            self._sending.release()
+
+    # ------------------------------------------------------------------ agreement
+
+    def _begin(self) -> Talk:
+        """The exchange with the other ranks that is in progress, or a new one."""
+        if not self._talks:
+            passes = self.backward_passes_per_step
+            self._look()
+            self._told = [(slot, slot.wanted(passes)) for slot in self._slots]
+            self._changed = False
+            # One that is frozen by now has a gradient: in the next step that may be otherwise.
+            self._doubtful = any(wanted and not slot.param.requires_grad
+                                 for slot, wanted in self._told)
+            self._talks.append(Talk(self._base, self.process_set.process_set_id or 0,
+                                    {slot.name: slot.fact(passes) for slot in self._slots}))
+        return self._talks[0]
+
+    def _advance(self) -> bool:
+        """Agree, as far as that is possible without waiting. True: the ranks have agreed."""
+        with self._sending:
+            talk = self._begin()
+            if not talk.advance() or talk.failed:
+                return False
+            self._conclude(talk)
+            self._make_groups()
+            return True
+
+    def _agree(self) -> bool:
+        """Wait until the ranks have agreed. False: somebody else of this rank has concluded that,
+        and made the groups. ValueError: the ranks have different parameters."""
+        with self._sending:
+            talk = self._begin()
+        try:
+            talk.wait()
+        except BaseException:
+            self._talks.clear()
+            self._agreed_in = None
+            raise
+        with self._sending:
+            if not self._talks:
+                return False
+            self._conclude(talk)
+            return True
+
+    def _conclude(self, talk: Talk) -> None:
+        """Know what the ranks have agreed on."""
+        self._talks.clear()
+        told = dict(self._told)
+        by_name = {slot.name: slot for slot in told}
+        for slot in itertools.chain(self._slots, *[group.slots for group in self._groups]):
+            slot.agreed = False
+        self._order = [by_name[name] for name in talk.agreed]
+        for slot, fact in zip(self._order, talk.agreed.values()):
+            slot.agreed = True
+            if fact.sparse_dim and (self._takes_sparse or not fact.dense):
+                slot.sparse_dim = fact.sparse_dim
+            else:
+                slot.sparse_dim = 0 if fact.dense else None
+        self._idle = not all(told[slot] for slot in self._order)
+        self._unknown = [slot for slot in self._order if slot.sparse_dim is None]
+        self._apart = [slot for slot in self._slots if not slot.agreed]
+        self._agreed_in = job()
+        self._streams.gather()
+
+    def _make_groups(self) -> None:
+        """Put all that is agreed on into groups anew."""
+        for group in self._groups:
+            for slot in group.slots:
+                slot.group = None
+        self._groups[:] = self._grouped(self._order, 'group')
+        takers = [group for group in self._groups if group.takes_notice()]
+        self._carrier = takers[-1] if takers else None
+
+    def _grouped(self, slots: List[Slot], prefix: str) -> List[_Group]:
+        known = [slot for slot in slots if slot.sparse_dim is not None]
+        dense = [s for s in known if not s.sparse_dim or self.sparse_as_dense]
+        groups = _make_groups(self._user_groups, dense, prefix)
+        taken = {id(slot) for group in groups for slot in group.slots}
+        groups += _make_buckets([s for s in reversed(dense) if id(s) not in taken])
+        return groups + [_Group([s], None, True) for s in known
+                         if s.sparse_dim and not self.sparse_as_dense]
+
+    def _is_news(self) -> bool:
+        """This rank knows something that the others have to be told."""
+        passes = self.backward_passes_per_step
+        if self._changed or self._doubtful:
+            self._changed = [(s, s.wanted(passes)) for s in self._slots] != self._told
+        return (self._changed or any([slot.left != passes for slot in self._apart])
+                or any(slot.has_gradient(passes) for slot in self._unknown))
+
+    def _was_news(self) -> bool:
+        """Wait for the sum of the notices."""
+        carrier, notice = self._carrier, self._lone_notice
+        if carrier is None:
+            handle, self._notice = self._notice, None
+            synchronize(handle)
+        else:
+            synchronize(carrier.pending)
+            carrier.pending, notice = 0, carrier.notice
+        if notice.item() == 0:
+            return False
+        notice.zero_()
+        return True
+
+    # ------------------------------------------------------------------ sending
 
     def _send_all(self) -> None:
         """Other ranks may have gradients where this one has none (or none yet): send what there
         is."""
+        self._look()
+        if self._agreed_in != job() and not self._advance():
+            return
         for group in self._groups:
             if group.pending is None:
                 self._send(group)
+        if self._carrier is None and self._notice is None:
+            if self._is_news():
+                self._lone_notice.fill_(1)
+            self._notice = allreduce_async_(self._lone_notice, None, self._base + '.notice', Sum,
+                                            1.0, 1.0, self.process_set)
+
+    def _send_and_agree(self) -> None:
+        """Send all gradients of all ranks, after what they have to agree on."""
+        if self._agreed_in != job():
+            if not self._talks:
+                self._groups.clear()  # of another job
+            if self._agree():
+                self._make_groups()
+        self._send_all()
+        if self._was_news():
+            before = {id(slot) for group in self._groups for slot in group.slots}
+            self._agree()
+            self._regroup = True
+            more = self._grouped([slot for slot in self._order if id(slot) not in before], 'more')
+            self._groups += more
+            for group in more:
+                self._send(group)
+        for slot in self._unknown:
+            self._make_zeros(slot)
+
+    def _make_zeros(self, slot: Slot) -> None:
+        """For a gradient that no rank has, as Horovod makes them."""
+        param = slot.param
+        if param.grad is None and param.requires_grad and not self._takes_sparse:
+            param.grad = torch.zeros_like(param, requires_grad=False)
+            slot.made = weakref.ref(param.grad), param.grad._version
 
     def _send(self, group: _Group) -> None:
         with self._sending:
@@ -209,56 +409,77 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 return
             group.pending = 0
             group.streams.gather()
-            members = [slot for slot in group.slots if not self._send_sparse(slot)]
-            if not members:
+            if group.sparse:
+                slot = group.slots[0]
+                slot.pending = sparse_allreduce_async(self._sparse(slot), slot.name, self.op,
+                                                      process_set=self.process_set)
                 return
-            if self._compression is NoneCompressor:
-                grads = [slot.param.grad for slot in members]
-            else:
-                for slot in members:
-                    slot.sent = self._compression.compress(slot.param.grad)
-                grads = [slot.sent[0] for slot in members]
-            group.pending = self._reduce(group, members, grads)
+            grads = [slot.param.grad for slot in group.slots]
+            group.plain = (self._compression is NoneCompressor and not self._idle
+                           and not self._changed and not self._doubtful
+                           and not self.sparse_as_dense
+                           and not any([g is None or g.is_sparse for g in grads]))
+            if not group.plain:
+                grads = [self._dense(slot) for slot in group.slots]
+                for slot, grad in zip(group.slots, grads):
+                    slot.sent = self._compression.compress(grad)
+                grads = [slot.sent[0] for slot in group.slots]
+            if group is self._carrier:
+                # 0 stays 0, so that it is made once.
+                if group.notice is None or group.notice.dtype is not grads[0].dtype:
+                    group.notice = grads[0].new_zeros(1)
+                if self._is_news():
+                    group.notice.fill_(1)
+            try:
+                group.pending = self._reduce(group, grads)
+            except InvalidOperationError:
+                group.pending = None
+                raise
 
-    def _send_sparse(self, slot: _Slot) -> bool:
-        """True when the gradient is sparse, and has been sent. Makes one where there is none."""
-        param = slot.param
-        grad = param.grad
-        if grad is not None and not grad.is_sparse:
-            return False
-        if grad is None and (self.sparse_as_dense or not slot.sparse):
-            param.grad = torch.zeros_like(param)
-            slot.dense = self.sparse_as_dense and (slot.sparse or self._takes_sparse)
-            return False
+    def _dense(self, slot: Slot) -> torch.Tensor:
+        """What is sent of a gradient that the ranks take for a dense one."""
+        param, grad = slot.param, slot.param.grad
+        if not slot.wanted(self.backward_passes_per_step):
+            slot.grad = torch.zeros_like(param, requires_grad=False)
+            return slot.grad
         if grad is None:
-            grad = torch.sparse_coo_tensor(size=param.shape, dtype=param.dtype,
-                                           device=param.device)
-        slot.sparse = True
-        if self.sparse_as_dense:
-            slot.sparse_dim = grad.sparse_dim()
-            slot.dense = True
-            param.grad = grad.to_dense()
-            return False
-        slot.pending = sparse_allreduce_async(grad, slot.name, self.op,
-                                              process_set=self.process_set)
-        return True
+            param.grad = grad = torch.zeros_like(param, requires_grad=False)
+        elif grad.is_sparse:
+            param.grad = grad = grad.to_dense()
+        return grad
 
-    def _reduce(self, group: _Group, members: List[_Slot], grads: List[torch.Tensor]) -> int:
+    def _sparse(self, slot: Slot) -> torch.Tensor:
+        """What is sent of a gradient that the ranks take for a sparse one."""
+        param, grad, dims = slot.param, slot.param.grad, slot.sparse_dim
+        if grad is None or not slot.wanted(self.backward_passes_per_step):
+            return torch.sparse_coo_tensor(
+                torch.zeros(dims, 0, dtype=torch.int64, device=param.device),
+                torch.zeros(0, *param.shape[dims:], dtype=param.dtype, device=param.device),
+                param.shape, **UNCHECKED)
+        if grad.is_sparse and grad.sparse_dim() == dims:
+            return grad
+        return grad.to_dense().to_sparse(dims) if grad.is_sparse else grad.to_sparse(dims)
+
+    def _reduce(self, group: _Group, grads: List[torch.Tensor]) -> int:
         prescale, postscale = self._hvd_scales
+        slots, notice = group.slots, [group.notice] if group is self._carrier else []
         if group.name is not None:
-            return grouped_allreduce_async_(grads, None, group.name, self.op, prescale,
+            return grouped_allreduce_async_(grads + notice, None, group.name, self.op, prescale,
                                             postscale, self.process_set)
-        if len(members) == 1:
-            return allreduce_async_(grads[0], None, members[0].name, self.op, prescale,
-                                    postscale, self.process_set)
+        if len(grads) == 1 and not notice:
+            return allreduce_async_(grads[0], None, slots[0].name, self.op, prescale, postscale,
+                                    self.process_set)
         if len({grad.dtype for grad in grads}) > 1 or not self._same_shapes:
-            for slot, grad in zip(members, grads):
+            group.plain = False  # each has a handle of its own
+            for slot, grad in zip(slots, grads):
                 slot.pending = allreduce_async_(grad, None, slot.name, self.op, prescale,
                                                 postscale, self.process_set)
-            return 0
+            return allreduce_async_(notice[0], None, self._base + '.notice', self.op, prescale,
+                                    postscale, self.process_set) if notice else 0
+        grads += notice
         bucket = group.bucket
         if bucket is None or not bucket.fits(grads):
-            names = [slot.name for slot in members]
+            names = [slot.name for slot in slots] + [self._base + '.notice'] * len(notice)
             bucket = group.bucket = Bucket(names, [grad.shape for grad in grads], grads[0].dtype,
                                            self.op, prescale, postscale,
                                            self.process_set.process_set_id)
@@ -279,8 +500,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         belongs into skip_synchronize()."""
         try:
             if self._active:
-                self._send_all()
-                failure = self._receive_all()
+                failure: Optional[Exception] = None
+                try:
+                    self._send_and_agree()
+                except (HorovodInternalError, ValueError) as error:
+                    failure = error
+                failure = failure or self._receive_all()
                 if failure is not None:
                     raise failure
         finally:
@@ -301,33 +526,53 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 self._receive(group)
             except HorovodInternalError as error:
                 failure = failure or error
+        handles = [talk.handle for talk in self._talks]
+        for handle in handles if self._notice is None else [*handles, self._notice]:
+            try:
+                synchronize(handle)
+            except HorovodInternalError as error:
+                failure = failure or error
         return failure
 
     def _receive(self, group: _Group) -> None:
         if group.pending:
             synchronize(group.pending)
+        if group.plain:
+            return
         for slot in group.slots:
             if callable(slot.pending):
-                slot.param.grad = slot.pending()
+                reduced = slot.pending()
+                if slot.agreed:
+                    slot.param.grad = reduced
                 continue
             if slot.pending is not None:
                 synchronize(slot.pending)
-            if slot.sent is not None and slot.sent[0] is not slot.param.grad:
+            if slot.sent is None:
+                continue
+            grad = slot.param.grad if slot.grad is None else slot.grad
+            if slot.sent[0] is not grad:
                 result = self._compression.decompress(*slot.sent)
                 with torch.no_grad():
-                    slot.param.grad.copy_(result)
-            if slot.dense:
-                slot.param.grad = slot.param.grad.to_sparse(slot.sparse_dim)
+                    grad.copy_(result)
+            if slot.agreed:
+                slot.param.grad = grad.to_sparse(slot.sparse_dim) if slot.sparse_dim else grad
 
     def _reset(self) -> None:
         passes = self.backward_passes_per_step
         for slot in self._slots:
             slot.left = passes
-            slot.pending = slot.sent = None
-            slot.dense = False
         for group in self._groups:
+            if not group.plain:
+                for slot in group.slots:
+                    slot.pending = slot.sent = slot.grad = None
+            group.plain = False
             group.pending = None
             group.left = len(group.slots)
+        self._talks.clear()
+        self._notice = None
+        if self._regroup:
+            self._regroup = False
+            self._make_groups()
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -350,6 +595,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 self.synchronize()
             else:
                 closure = self._synchronized_closure(closure)
+        self._stepped.tell()
         try:
             return super().step() if closure is None else super().step(closure)
         finally:
@@ -378,86 +624,63 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, *args, **kwargs):
         if self._hooked and self._active and self._in_flight():
-            raise AssertionError(_RACE)
+            name = next(s.name for s in self._slots if s.left != self.backward_passes_per_step)
+            raise AssertionError(_with_cures(_RACE, name, 'losses', 'network'))
         return super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
         self._abandon()
         self._synchronized = False
         self._should_synchronize = True
-        return super().load_state_dict(*args, **kwargs)
+        super().load_state_dict(*args, **kwargs)
+        if self._stepped is not None:
+            self._stepped.share(self)
 
 
-def _register(slot: _Slot, hook) -> None:
-    """Call hook whenever the parameter's gradient has been accumulated."""
-    param = slot.param
-    if hasattr(param, 'register_post_accumulate_grad_hook'):  # torch 2.1 and later
-        slot.hook = param.register_post_accumulate_grad_hook(hook)
-        return
-    # The node that accumulates lives only as long as something holds it.
-    with torch.enable_grad():
-        slot.keep = param.expand_as(param).grad_fn.next_functions[0][0]
-    slot.hook = slot.keep.register_hook(hook)
-
-
-def _unregister(slots: List[_Slot], groups: List[_Group]) -> None:
+def _unregister(slots: List[Slot], groups: List[_Group], talks: List[Talk]) -> None:
     # Nobody will wait for what is on its way; the next optimizer uses the same names.
-    for handle in [group.pending for group in groups] + [slot.pending for slot in slots]:
+    for handle in [group.pending for group in groups] + [slot.pending for slot in slots] + [
+            talk.handle for talk in talks]:
         if handle and not callable(handle):
             _handles.forget(handle)
     for slot in slots:
-        if slot.hook is not None:
-            slot.hook.remove()
-            slot.hook = slot.keep = None
+        unregister(slot)
 
 
-def _names_of(param_groups, named_parameters) -> Dict[int, str]:
-    """Parameter id to name, after the checks that Horovod makes."""
-    if named_parameters is None:
-        return {id(p): f'allreduce.noname.{i}.{j}' for i, group in enumerate(param_groups)
-                for j, p in enumerate(group['params'])}
-    named = list(named_parameters)
-    if any(not isinstance(pair, tuple) for pair in named):
-        raise ValueError('named_parameters should be a sequence of tuples (name, parameter), '
-                         'usually produced by model.named_parameters().')
-    names = [name for name, _ in named]
-    duplicates = sorted({name for name in names if names.count(name) > 1}) \
-        if len(set(names)) < len(names) else []
-    if duplicates:
-        raise ValueError('Parameter names in named_parameters must be unique. Found duplicates: '
-                         + ', '.join(duplicates))
-    result = {id(p): name for name, p in named}
-    unnamed = [p for group in param_groups for p in group['params'] if id(p) not in result]
-    if unnamed:
-        raise ValueError('named_parameters was specified, but one or more model parameters were '
-                         'not named. Python object ids: '
-                         + ', '.join(str(id(p)) for p in unnamed))
-    return result
+def _nbytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
-def _make_groups(groups, slots: List[_Slot], by_param: Dict[int, _Slot]) -> List[_Group]:
-    """The groups that the user has asked for."""
+def _checked(groups):
+    """The argument `groups`, in which a parameter may appear once."""
+    if isinstance(groups, list):
+        taken = [id(p) for group in groups for p in group]
+        if len(set(taken)) < len(taken):
+            raise ValueError('A parameter can only appear once in groups.')
+    return groups
+
+
+def _make_groups(groups, slots: List[Slot], prefix: str) -> List[_Group]:
+    """The groups that the user has asked for, of these parameters."""
     if not groups:
         return []
     if isinstance(groups, int):
         members = split_list(slots, groups)
     else:
+        by_param = {id(slot.param): slot for slot in slots}
         members = [[by_param[id(p)] for p in group if id(p) in by_param] for group in groups]
-    taken = [slot for group in members for slot in group]
-    if len({id(slot) for slot in taken}) < len(taken):
-        raise ValueError('A parameter can only appear once in groups.')
-    return [_Group(group, f'group.{number}') for number, group in enumerate(members) if group]
+    return [_Group(group, f'{prefix}.{number}') for number, group in enumerate(members) if group]
 
 
-def _make_buckets(slots: List[_Slot]) -> List[_Group]:
+def _make_buckets(slots: List[Slot]) -> List[_Group]:
     """The rest, in the order in which backward() comes to them: by type and device, up to a size.
     """
     made: List[_Group] = []
-    filling: Dict[Any, List[_Slot]] = {}
+    filling: Dict[Any, List[Slot]] = {}
     nbytes: Dict[Any, int] = {}
     for slot in slots:
         param = slot.param
-        mine = param.numel() * param.element_size()
+        mine = _nbytes(param)
         if mine >= ALONE_NBYTES:
             made.append(_Group([slot], None))
             continue
@@ -471,12 +694,15 @@ def _make_buckets(slots: List[_Slot]) -> List[_Group]:
     return made + [_Group(members, None) for members in filling.values()]
 
 
-#: Optimizers that send in step(), and what a wait for something else calls.
-_late: 'weakref.WeakSet[_DistributedOptimizer]' = weakref.WeakSet()
+#: Optimizers that reduce, in the order in which they were made, and what a wait for something else
+#: calls.
+_waiting: 'weakref.WeakValueDictionary[int, _DistributedOptimizer]' = \
+    weakref.WeakValueDictionary()
+_numbers = itertools.count()
 
 
 def _send_late() -> None:
-    for optimizer in list(_late):
+    for optimizer in list(_waiting.values()):
         optimizer._send_ready()
 
 
@@ -529,11 +755,11 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     groups = _check_groups(num_groups, groups)
     if op == Adasum:
         made = _derive(optimizer, DistributedAdasumOptimizer)
-        made._hvd_setup(_names_of(made.param_groups, named_parameters), compression,
-                        backward_passes_per_step, process_set)
+        made._hvd_setup(optimizer, named_parameters, compression, backward_passes_per_step,
+                        process_set)
         return made
     made = _derive(optimizer, _DistributedOptimizer)
-    made._hvd_setup(named_parameters, compression, backward_passes_per_step, op,
+    made._hvd_setup(optimizer, named_parameters, compression, backward_passes_per_step, op,
                     gradient_predivide_factor, groups, sparse_as_dense, process_set)
     return made
 
