@@ -21,6 +21,10 @@ CALLS = {
     'grouped_allreduce': lambda t: hvd.grouped_allreduce([torch.ones(2), t]),
     'grouped_allreduce_': lambda t: hvd.grouped_allreduce_([torch.ones(2), t]),
     'allgather': hvd.allgather, 'grouped_allgather': lambda t: hvd.grouped_allgather([t]),
+    'allgather_async': hvd.allgather_async, 'alltoall_async': hvd.alltoall_async,
+    'broadcast_async': lambda t: hvd.broadcast_async(t, 0),
+    'broadcast_async_': lambda t: hvd.broadcast_async_(t, 0),
+    'reducescatter_async': hvd.reducescatter_async,
     'broadcast': lambda t: hvd.broadcast(t, 0), 'broadcast_': lambda t: hvd.broadcast_(t, 0),
     'alltoall': hvd.alltoall, 'reducescatter': hvd.reducescatter,
     'grouped_reducescatter': lambda t: hvd.grouped_reducescatter([t]),
@@ -32,12 +36,26 @@ def total(name='total'):
 
 
 def check_what_is_no_tensor_is_refused_on_this_rank_alone():
+    """With the value, and what to give."""
     numpy = __import__('numpy')
-    for name, call in CALLS.items():
-        for thing in (numpy.ones(3, dtype='float32'), 7, 1.5, 'x', None, [1.0, 2.0]):
-            # AttributeError: what Horovod lets through, where the gradient is looked at first.
-            error = checks.raises((ValueError, AttributeError), lambda: call(thing))
-            assert type(error) in (ValueError, AttributeError), (name, thing, error)
+    things = [(numpy.ones(3, dtype='float32'), 'numpy.ndarray of the type float32', 'as_tensor'),
+              (7, 'int (7): give torch.tensor(7)'), (1.5, 'float (1.5): give torch.tensor(1.5)'),
+              (True, 'bool (True)'), ('x', 'str; allgather_object()'), (None, 'NoneType'),
+              ([1.0, 2.0], 'list of 2', 'torch.tensor()')]
+    small = {f'{name} fp16': call for name, call in (
+        ('allreduce', lambda t: hvd.allreduce(t, compression=hvd.Compression.fp16)),
+        ('grouped', lambda t: hvd.grouped_allreduce([t], compression=hvd.Compression.fp16)),
+        ('scatter', lambda t: hvd.reducescatter(t, compression=hvd.Compression.fp16)))}
+    for name, call in {**CALLS, **small}.items():
+        for thing, *texts in things:
+            for grad in (True, False):
+                with torch.set_grad_enabled(grad):
+                    error = checks.raises(ValueError, lambda: call(thing), 'A tensor is required',
+                                          *texts)
+                assert type(error) is ValueError, (name, thing, error)
+    for thing in (torch.ones(3), 1.5):
+        checks.raises(ValueError, lambda: hvd.sparse_allreduce_async(thing, 's', hvd.Sum),
+                      'A sparse tensor')
     assert total() == hvd.size()
 
 

@@ -13,13 +13,17 @@ from horovod.common.process_sets import ProcessSet, check, global_process_set
 from horovod.torch import mpi_ops
 from horovod.torch.compression import Compression, NoneCompressor
 from horovod.torch.mpi_ops import Average, Sum, _choose, synchronize
-from reigen.torch import _allreduce
+from reigen.torch import _allreduce, _tensor
 
 _grad_enabled = torch.is_grad_enabled
 
 
 def _wanted(tensors: Sequence[torch.Tensor]) -> bool:
-    return _grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    try:
+        return _grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    except AttributeError:
+        _tensor.check(*tensors)
+        raise
 
 
 class HorovodAllreduce(torch.autograd.Function):
@@ -44,11 +48,12 @@ def allreduce(tensor: torch.Tensor, average: Optional[bool] = None, name: Option
     """Reduce over all ranks (average by default) into a new tensor. Gradients flow."""
     op = _choose(op, average)
     if compression is NoneCompressor:
-        if tensor.requires_grad and _grad_enabled():
+        if _grad_enabled() and getattr(tensor, 'requires_grad', False):
             return HorovodAllreduce.apply(tensor, None, name, op, prescale_factor,
                                           postscale_factor, process_set)
         return _allreduce.allreduce(tensor, None, name, op, prescale_factor, postscale_factor,
                                     check(process_set))
+    _tensor.check(tensor)
     small, ctx = compression.compress(tensor)
     reduced = allreduce(small, None, name, Compression.none, op, prescale_factor,
                         postscale_factor, process_set)
@@ -77,6 +82,7 @@ def grouped_allreduce(tensors: Sequence[torch.Tensor], average: Optional[bool] =
                       process_set: ProcessSet = global_process_set) -> List[torch.Tensor]:
     """Allreduces that are carried out together or not at all, into new tensors. Gradients flow."""
     op = _choose(op, average)
+    _tensor.check(*tensors)
     pairs = [compression.compress(tensor) for tensor in tensors]
     small = [tensor for tensor, _ in pairs]
     if _wanted(small):
@@ -228,6 +234,7 @@ def reducescatter(tensor: torch.Tensor, name: Optional[str] = None, compression=
                   prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> torch.Tensor:
     """Reduce, then keep this rank's part of the first dimension; the first ranks get one row more
     where it does not divide evenly."""
+    _tensor.check(tensor)
     small, ctx = compression.compress(tensor)
     if _wanted((small,)):
         part = HorovodReducescatter.apply(small, name, op, process_set, prescale_factor,
@@ -260,6 +267,7 @@ def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: Optional[str] =
                           prescale_factor: float = 1.0,
                           postscale_factor: float = 1.0) -> List[torch.Tensor]:
     """Reducescatters that are carried out together or not at all."""
+    _tensor.check(*tensors)
     pairs = [compression.compress(tensor) for tensor in tensors]
     small = [tensor for tensor, _ in pairs]
     if _wanted(small):

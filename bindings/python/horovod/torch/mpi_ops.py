@@ -125,6 +125,11 @@ def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: Optional[bool] 
                                                 postscale_factor, process_set))
 
 
+def _kind(thing: Any) -> str:
+    return (f'one of the layout {thing.layout}' if isinstance(thing, torch.Tensor)
+            else type(thing).__name__)
+
+
 def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int,
                            process_set: ProcessSet = global_process_set):
     """Sum or average a sparse tensor by gathering its indices and values.
@@ -133,6 +138,9 @@ def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int,
     """
     if op not in (Average, Sum):
         raise ValueError('Sparse tensors can be summed and averaged only.')
+    if not isinstance(tensor, torch.Tensor) or not tensor.is_sparse:
+        raise ValueError(f'A sparse tensor (torch.sparse_coo) is required, not {_kind(tensor)}; '
+                         'allreduce_async() takes dense ones.')
     tensor = tensor.coalesce()
     base = None if name is None else str(name)
     indices = allgather_async(tensor.indices().transpose(0, 1).contiguous(),

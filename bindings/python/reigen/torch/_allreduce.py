@@ -220,6 +220,7 @@ class _OnDevice(_handles.Pending):
 
 def _submit(key, tensor: torch.Tensor, out: Optional[torch.Tensor]) -> int:
     """Start an allreduce off the fast path, wherever its tensors are, and give its handle."""
+    _tensor.check(tensor)
     if tensor.is_cpu and (out is None or out.is_cpu):
         return _handles.submit(_Pending(key, tensor, out))
     index = _device.common([tensor] if out is None else [tensor, out])

@@ -77,8 +77,30 @@ def row_major(tensor: torch.Tensor) -> torch.Tensor:
 def refusal(tensor: Any) -> ValueError:
     """Why something is no tensor that lies in strides."""
     if not isinstance(tensor, torch.Tensor):
-        return ValueError(f'A tensor is required, not {type(tensor).__name__}.')
+        return ValueError(f'A tensor is required, not {_named(tensor)}.')
     return ValueError(f'Tensor type {tensor.type()} is not supported.')
+
+
+def _named(thing: Any) -> str:
+    """What it is, and how it becomes a tensor."""
+    kind = type(thing).__name__
+    if isinstance(thing, (bool, int, float, complex)):
+        return f'{kind} ({thing!r}): give torch.tensor({thing!r})'
+    if type(thing).__module__ == 'numpy':
+        return f'numpy.{kind} of the type {getattr(thing, "dtype", kind)}: give ' \
+               'torch.as_tensor() of it, or call reigen\'s operation of this name, which takes ' \
+               'arrays'
+    if isinstance(thing, (list, tuple)):
+        return f'{kind} of {len(thing)}: give torch.tensor() of it, or each tensor by itself or ' \
+               'to the grouped form of the operation'
+    return f'{kind}; allgather_object() and broadcast_object() send other objects'
+
+
+def check(*tensors: Any) -> None:
+    """ValueError for the first of them that is no tensor at all."""
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor):
+            raise refusal(tensor)
 
 
 def like(tensor: torch.Tensor) -> torch.Tensor:
