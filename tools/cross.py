@@ -132,8 +132,8 @@ def build(arch: str, out: Path) -> None:
     said = run([*zig, '-pie', '-s', '-Os', '-o', str(temporary), *objects, *archives,
                 f'-Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack,-T,{SCRIPT}'], cwd=BUILD,
                both=True, env={**env, 'ZIG_VERBOSE_LINK': '1'})
-    # Packed relocations, 27 KB less, are an option of its linker's that zig does not pass on, and so
-    # is to have the instructions once that several functions share, 25 KB less. What it tells of its
+    # Packed relocations, 27 KB less, are an option of its linker's that zig does not pass on. So is
+    # to have the instructions once that several functions share, 25 KB less. What it tells of its
     # linker cannot be taken apart where a path has a blank.
     linker = [line.split(' ') for line in said.splitlines() if line.startswith('ld.lld ')]
     if linker and ' ' not in f'{BUILD}{temporary}':
