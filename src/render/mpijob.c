@@ -96,6 +96,8 @@ const struct rg_render_param rg_mpijob_params[] = {
     OPTION("launcher-cpu", "QUANTITY", "Cpus of the launcher."),
     OPTION("launcher-memory", "QUANTITY", "Memory of the launcher."),
     OPTION("launcher-image", "IMAGE", "Image of the launcher, where it is another one."),
+    FLAG("as-args", "What stands behind -- are arguments of the image's entry point: `args` of the "
+         "launcher, and no `command`. For images whose entry point sets paths."),
     OPTION("launcher-pod-template", "FILE", "As pod-template, for the launcher alone."),
     OPTION("worker-pod-template", "FILE",
            "As pod-template, for workers alone. Where it has no command, workers run sshd."),
@@ -233,7 +235,7 @@ static int add_command(const struct rg_render_values *v, json_t *container)
         json_array_append_new(words, json_string(*word));
     if (json_array_size(words)) {
         json_object_del(container, "args");
-        json_object_set(container, "command", words);
+        json_object_set(container, rg_render_flag(v, "as-args") ? "args" : "command", words);
     }
     json_decref(words);
     return 0;

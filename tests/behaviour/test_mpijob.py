@@ -314,6 +314,22 @@ def test_the_plan_tells_them(pod, reigen):
                                                 'pi-worker-1.pi.default.svc'], done
 
 
+@pytest.mark.parametrize('mpi, name, agent', [
+    ('OpenMPI', 'OMPI_MCA_plm_rsh_agent', '/etc/mpi/kubexec.sh'),
+    ('Open MPI 5', 'PRTE_MCA_plm_ssh_agent', 'kubexec.sh -v'),
+    ('Intel', 'I_MPI_HYDRA_BOOTSTRAP_EXEC', '/etc/mpi/kubexec.sh'),
+    ('MPICH', 'HYDRA_LAUNCHER_EXEC', '/etc/mpi/kubexec.sh')])
+def test_workers_that_no_ssh_reaches_are_refused_at_once(pod, reigen, mpi, name, agent):
+    """Those of the APIs v1 and v1alpha2, whose operator names kubectl exec."""
+    done = reigen('run', '--', 'true', env=pod(mpi, **{name: agent}))
+    assert done.returncode == 69 and f'{agent} ({name})' in done.stderr, done
+    assert 'have no sshd' in done.stderr and done.stderr.count('\n') == 1, done
+    for fine in ('/usr/bin/ssh -q', 'ssh : rsh', ''):
+        assert reigen('run', '--', 'true', env=pod(mpi, **{name: fine})).returncode == 0, fine
+    own = reigen('run', '--on', 'local', '-np', '1', '--', 'true', env=pod(mpi, **{name: agent}))
+    assert own.returncode == 0, own
+
+
 @pytest.mark.skipif(os.path.exists('/etc/mpi/hostfile'), reason='this is such a pod')
 def test_a_trainjob_is_known_by_the_path_of_its_file(pod, reigen):
     """Trainer has no variable of its own. The file is not here, so the error shows that it was

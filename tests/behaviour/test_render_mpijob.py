@@ -37,6 +37,16 @@ def test_little_is_said_and_the_rest_is_left_to_the_operator(render):
                      'Worker': replica(4, {'name': 'worker'})}}}
 
 
+def test_an_images_entry_point_gets_the_words_as_its_arguments(render):
+    """Those of the operator's images for Intel MPI and MPICH set paths."""
+    made = render('-np', 2, '--mpiImplementation', 'Intel', '--image', 'pi:intel', '--as-args')
+    specs = made['spec']['mpiReplicaSpecs']
+    launcher, = specs['Launcher']['template']['spec']['containers']
+    assert launcher['args'] == ['mpirun', 'python', 'train.py'] and 'command' not in launcher
+    worker, = specs['Worker']['template']['spec']['containers']
+    assert 'args' not in worker and 'command' not in worker
+
+
 def test_every_field_of_an_mpijob_can_be_set(render):
     said = render(
         '-np', 8, '--image', 'train:1', '--namespace', 'team', '--label', 'a=b,c=d',

@@ -17,15 +17,17 @@
 /* ssh's options that have a value, which may be the next word. */
 #define WITH_VALUE "BbcDEeFIiJLlmOopQRSWw"
 
-/* Where each MPI finds its host file, what it is to tell ssh, and slots of a host that has none. */
+/* Where each MPI finds its host file, what it is to tell ssh, slots of a host that has none, and
+ * what is called in the place of ssh. */
 static const struct names {
-    const char *file, *ssh, *slots;
+    const char *file, *ssh, *slots, *agent;
 } names[] = {
     { "OMPI_MCA_orte_default_hostfile", "OMPI_MCA_plm_rsh_args",
-      "OMPI_MCA_orte_set_default_slots" },
-    { "PRTE_MCA_prte_default_hostfile", "PRTE_MCA_plm_ssh_args", NULL },
-    { "I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "I_MPI_PERHOST" },
-    { "HYDRA_HOST_FILE", "HYDRA_LAUNCH_EXTRA_ARGS", NULL },
+      "OMPI_MCA_orte_set_default_slots", "OMPI_MCA_plm_rsh_agent" },
+    { "PRTE_MCA_prte_default_hostfile", "PRTE_MCA_plm_ssh_args", NULL, "PRTE_MCA_plm_ssh_agent" },
+    { "I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "I_MPI_PERHOST",
+      "I_MPI_HYDRA_BOOTSTRAP_EXEC" },
+    { "HYDRA_HOST_FILE", "HYDRA_LAUNCH_EXTRA_ARGS", NULL, "HYDRA_LAUNCHER_EXEC" },
 };
 
 /* Ours, or one that an MPI has started: what it runs has hosts already. */
@@ -77,6 +79,24 @@ static int take_ssh(const char *text, struct rg_strv *options)
     return r;
 }
 
+/* Operators of the APIs v1 and v1alpha2 name kubectl exec, which passes no input on to the worker:
+ * nothing that needs more than a command line gets there. A program is judged by its name. */
+static int check_agent(const struct names *by, struct rg_error *err)
+{
+    const char *agent = getenv(by->agent), *kind = getenv(ROLE) ? "MPIJob" : "job";
+    size_t n = agent ? strcspn(agent, BLANKS) : 0;
+    const char *slash = n ? memrchr(agent, '/', n) : NULL, *name = slash ? slash + 1 : agent;
+
+    n -= slash ? (size_t) (name - agent) : 0;
+    if (!n || (n == 3 && (strncmp(name, "ssh", n) == 0 || strncmp(name, "rsh", n) == 0)))
+        return 0;
+    return rg_error_set_exit(err, ENOTSUP, RG_EXIT_UNAVAILABLE,
+                             "the workers of this %s are reached by %.200s (%s), as those of an "
+                             "MPIJob of API v1 or v1alpha2, and have no sshd: let mpirun start the "
+                             "ranks, use API v2beta1 (reigen render mpijob), or say other hosts by "
+                             "-H, --hostfile or --on local", kind, agent, by->agent);
+}
+
 static int take_hosts(struct rg_request *request, const struct names *by, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
@@ -114,7 +134,9 @@ int rg_mpijob_settle(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
     const struct names *by = find(job);
-    int r = by && !job->nhosts ? take_hosts(request, by, err) : 0;
+    int r = by && !job->nhosts ? check_agent(by, err) : 0;
+
+    r = r == 0 && by && !job->nhosts ? take_hosts(request, by, err) : r;
 
     if (r < 0 || !by || !job->nhosts)
         return r;
