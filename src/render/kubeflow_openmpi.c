@@ -468,6 +468,10 @@ static json_t *pod(const struct maker *m, int number)
 
     set(labels, "role", json_string(master ? "master" : "worker"));
     add_names(m, spec);
+    /* Our controller asks the API server nothing; another one may, as the prototype's did. */
+    if (!rg_render_text(m->values, "serviceAccountName") &&
+        (master || !rg_render_text(m->values, "controllerImage")))
+        set(spec, "automountServiceAccountToken", json_false());
     if (m->user)
         set(spec, "initContainers",
             json_pack("[o]", container(m, "openmpi-user", rg_render_text(m->values, "image"),

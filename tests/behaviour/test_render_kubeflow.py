@@ -97,7 +97,8 @@ def test_pods_are_those_of_the_prototype(render):
         assert plain == {
             'hostname': f'openmpi-{pod}', 'subdomain': 'openmpi', 'restartPolicy': 'Never',
             'terminationGracePeriodSeconds': 30, 'dnsPolicy': 'ClusterFirstWithHostNet',
-            'serviceAccountName': 'openmpi', 'schedulerName': 'default-scheduler'}
+            'automountServiceAccountToken': False, 'serviceAccountName': 'openmpi',
+            'schedulerName': 'default-scheduler'}
         assert whole.get('hostNetwork') == (None if pod == 'master' else False)
         data, secrets, assets = whole['volumes']
         assert data == {'name': 'openmpi-data', 'emptyDir': {}}
@@ -125,6 +126,15 @@ def test_pods_are_those_of_the_prototype(render):
     # Names that are found wherever kubectl puts the pods.
     hosts = objects['ConfigMap', 'openmpi-assets']['data']['hostfile']
     assert hosts.splitlines()[3] == 'openmpi-worker-3.openmpi slots=1'
+
+
+@pytest.mark.parametrize('words, with_token', [
+    ((), []), (('--serviceAccountName', 'own'), ['master', 'worker-0']),
+    (('--controllerImage', 'theirs:1'), ['worker-0'])])
+def test_a_token_is_where_somebody_may_ask_for_it(render, words, with_token):
+    objects = render(*words)
+    assert [pod for pod in ('master', 'worker-0')
+            if spec(objects, pod).get('automountServiceAccountToken', True)] == with_token
 
 
 def test_each_parameter_does_what_it_did(render):
