@@ -715,3 +715,20 @@ def test_packages_are_packed_once_and_no_copy_is_used_that_is_damaged_or_anybody
     assert part(XDG_CACHE_HOME=cache) == first and kept.read_bytes() == text[:-1]
     assert part(XDG_CACHE_HOME='', HOME=tmp_path / 'none') == first
     assert not (tmp_path / 'none').exists()
+
+
+@pytest.mark.parametrize('text, said', [
+    ('spec: {containers: [{imgae: i}]}', 'no image, but imgae; did you mean image?'),
+    ('spec: {containers: [{name: train, image: a}, {name: log, image: b}]}',
+     'of several containers (train, log) none is called reigen'),
+    ('spec: {containers: [{name: reigen}, {name: log, image: b}]}', 'call the ranks\' so'),
+    ('spec: {}', "the ranks' container has no image; name it there")])
+def test_a_template_without_an_image_is_told_what_it_has(played, text, said):
+    path = played.folder / 'template.yaml'
+    path.write_text(text)
+    (played.folder / 'plays').write_text('{}')
+    done = subprocess.run(
+        [PROGRAMS.reigen, 'run', '--on', 'kubernetes', '-np', '1', '--no-inject-runtime',
+         '--pod-template', path, '--', 'true'], env=played.env, capture_output=True, text=True,
+        timeout=LIMIT, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2 and said in done.stderr, done

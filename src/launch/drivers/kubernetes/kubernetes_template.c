@@ -295,6 +295,37 @@ static int add_security(json_t *container, const struct rg_job *job, struct rg_e
     return 0;
 }
 
+/* What the template has in the place of an image: a key that was meant, or containers of other
+ * names. */
+static int check_image(json_t *spec, json_t *container, const struct rg_job *job,
+                       struct rg_error *err)
+{
+    static const char *const meant[] = { "image", NULL };
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+    json_t *all = json_object_get(spec, "containers"), *item;
+    const char *key;
+    size_t i;
+
+    if (job->container.image || json_object_get(container, "image"))
+        return 0;
+    json_object_foreach(container, key, item) {
+        if (rg_str_nearest(key, meant))
+            return fail_template(err, "the ranks' container has no image, but %.60s; did you mean "
+                                 "image?", key);
+    }
+    json_array_foreach(all, i, item) {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (item != container)
+            rg_buf_printf(&names, "%s%.63s", rg_buf_nbytes(&names) ? ", " : "",
+                          name ? name : "one without a name");
+    }
+    if (rg_buf_nbytes(&names))
+        return fail_template(err, "of several containers (%.400s) none is called " KUBE_CONTAINER
+                             " with an image: call the ranks' so, or give --image",
+                             rg_buf_text(&names));
+    return fail_template(err, "the ranks' container has no image; name it there, or with --image");
+}
+
 /* Put into the container what the user wishes it to be, to have and to be allowed. */
 static int fill_wishes(json_t *container, const struct rg_job *job, struct rg_error *err)
 {
@@ -302,9 +333,6 @@ static int fill_wishes(json_t *container, const struct rg_job *job, struct rg_er
 
     if (job->container.image)
         json_object_set_new(container, "image", json_string(job->container.image));
-    if (!json_object_get(container, "image"))
-        return fail_template(err, "the ranks' container has no image; name it there, or with "
-                             "--image");
     if (job->container.pull != RG_PULL_MISSING || !json_object_get(container, "imagePullPolicy"))
         json_object_set_new(container, "imagePullPolicy", json_string(pull[job->container.pull]));
     int r = add_resources(container, job, err);
@@ -535,7 +563,8 @@ static int fill_spec(json_t *spec, const struct rg_job *job, int nbundle, struct
                             json_integer(grace_s > GRACE_MIN_S ? (json_int_t) grace_s
                                                                : GRACE_MIN_S));
     add_names(spec, job);
-    r = fill_container(container, job, err);
+    r = check_image(spec, container, job, err);
+    r = r < 0 ? r : fill_container(container, job, err);
     if (r == 0)
         add_ours(spec, container, job, nbundle);
     r = r < 0 ? r : add_users(spec, container, job, err);
@@ -587,7 +616,8 @@ json_t *rg_kube_users_template(const struct rg_job *job, struct rg_error *err)
     json_object_del(metadata, "name");
     json_object_del(metadata, "namespace");
     add_names(spec, job);
-    int r = fill_wishes(container, job, err);
+    int r = check_image(spec, container, job, err);
+    r = r < 0 ? r : fill_wishes(container, job, err);
     if (r == 0)
         add_shm(spec, container, job);
     r = r < 0 ? r : add_users(spec, container, job, err);
