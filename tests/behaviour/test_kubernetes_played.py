@@ -732,3 +732,14 @@ def test_a_template_without_an_image_is_told_what_it_has(played, text, said):
          '--pod-template', path, '--', 'true'], env=played.env, capture_output=True, text=True,
         timeout=LIMIT, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 2 and said in done.stderr, done
+
+
+def test_the_end_of_a_long_reason_is_kept(played):
+    """There stands why: the words in front of it say three times which image it was."""
+    message = f'failed to pull "{"r" * 600}/ü": dial tcp: lookup r on 10.0.0.10:53: i/o timeout'
+    waiting = json.dumps({'waiting': {'reason': 'ErrImagePull', 'message': message}})
+    done = played.run('--start-timeout', '1', get_pods=[
+        f'pod(containerStatuses=container(**json.loads({waiting!r})))\ntime.sleep(100)'])
+    assert 'job-0: ErrImagePull: failed to pull "rrr' in done.stderr, done
+    assert 'rrr...rrr' in done.stderr, done
+    assert '/ü": dial tcp: lookup r on 10.0.0.10:53: i/o timeout' in done.stderr, done

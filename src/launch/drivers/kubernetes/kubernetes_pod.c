@@ -36,10 +36,22 @@ static const json_t *condition(const json_t *object, const char *type, const cha
     return strcmp(kube_text(found, "status"), status) == 0 ? found : NULL;
 }
 
+/* Of a long message the middle is left out: the cause stands at its end. */
 static void set_reason(struct kube_pod *pod, const char *reason, const char *message)
 {
-    snprintf(pod->reason, sizeof(pod->reason), "%s%s%s", reason, *reason && *message ? ": " : "",
-             message);
+    size_t used = strlen(reason) + strlen(": ...") + 1, n = strlen(message);
+    size_t room = used < sizeof(pod->reason) ? sizeof(pod->reason) - used : 0, first = n;
+    const char *rest = "", *dots = "";
+
+    if (n > room) {
+        for (first = room / 3; first && (message[first] & 0xc0) == 0x80; first--)
+            ;
+        for (rest = message + n - (room - first); (*rest & 0xc0) == 0x80; rest++)
+            ;
+        dots = "...";
+    }
+    snprintf(pod->reason, sizeof(pod->reason), "%s%s%.*s%s%s", reason,
+             *reason && *message ? ": " : "", (int) first, message, dots, rest);
 }
 
 /* --- a pod that starts ------------------------------------------------------------------------ */
