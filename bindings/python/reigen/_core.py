@@ -27,7 +27,9 @@ _REFUSALS = (-errno.EINVAL, EXISTS, -errno.ENOENT, -errno.ENXIO, -errno.ENOSPC)
 #: At most so long the end of the process waits for daemon threads, and how often it looks at them.
 THREADS_END_S, THREADS_LOOK_S = 2.0, 0.1
 
-NOT_INITIALIZED = 'Horovod has not been initialized; use hvd.init().'
+#: By who called: a script of Horovod's, or one of reigen's.
+NOT_INITIALIZED = {'horovod': 'Horovod has not been initialized; use hvd.init().',
+                   'reigen': 'reigen has not been initialized; use reigen.init().'}
 IN_USE = ('Requested to allreduce, allgather, or broadcast a tensor with the same name as another '
           'tensor that is currently being processed.  If you want to request another tensor, use '
           'a different tensor name.')
@@ -55,10 +57,19 @@ def last_error() -> str:
     return quick.reigen_last_error().decode('utf-8', 'replace')
 
 
+def not_initialized() -> str:
+    """Why nothing works before init, in the words of the package that the caller has called."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get('__name__', '').split('.')[0] == 'reigen':
+        frame = frame.f_back
+    package = frame.f_globals.get('__name__', '').split('.')[0]
+    return NOT_INITIALIZED['horovod' if package == 'horovod' else 'reigen']
+
+
 def submission_error(rc: int, text: Optional[str] = None) -> HorovodInternalError:
     """The exception for a call that refused to submit an operation (rc < 0)."""
     if rc == -errno.ENOTCONN:
-        return InvalidOperationError(NOT_INITIALIZED, -rc)
+        return InvalidOperationError(not_initialized(), -rc)
     text = text or last_error() or (IN_USE if rc == EXISTS else os.strerror(-rc))
     if rc in _REFUSALS:
         return InvalidOperationError(text, -rc)
@@ -215,7 +226,7 @@ _traceback.install()
 
 def _known(value: int) -> int:
     if value < 0:
-        raise ValueError(NOT_INITIALIZED)
+        raise ValueError(not_initialized())
     return value
 
 
@@ -289,5 +300,5 @@ def stats() -> Dict[str, int]:
     counters = Stats()
     rc = quick.reigen_get_stats(ctypes.byref(counters))
     if rc < 0:
-        raise ValueError(NOT_INITIALIZED)
+        raise ValueError(not_initialized())
     return {name: getattr(counters, name) for name, _ in Stats._fields_}

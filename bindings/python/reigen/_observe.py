@@ -5,7 +5,7 @@ import errno
 import os
 from typing import Any, Dict
 
-from reigen._core import NOT_INITIALIZED, last_error
+from reigen._core import last_error, not_initialized
 from reigen._lib import lib, quick
 
 
@@ -19,7 +19,7 @@ def start_timeline(file_path: Any, mark_cycles: bool = False) -> None:
     path = os.fspath(file_path)
     rc = lib.reigen_timeline_start(os.fsencode(path), int(bool(mark_cycles)))
     if rc == -errno.ENOTCONN:
-        raise ValueError(NOT_INITIALIZED)
+        raise ValueError(not_initialized())
     if rc == -errno.EINVAL:
         raise ValueError(last_error())
     if rc < 0:
@@ -29,7 +29,7 @@ def start_timeline(file_path: Any, mark_cycles: bool = False) -> None:
 def stop_timeline() -> None:
     """Write what is left of the timeline and close its file. Raises ValueError before init()."""
     if lib.reigen_timeline_stop() < 0:
-        raise ValueError(NOT_INITIALIZED)
+        raise ValueError(not_initialized())
 
 
 class Diagnosis(Dict[str, Any]):
@@ -83,7 +83,7 @@ def diagnose(timeout: float = 2.0) -> Diagnosis:
     text = ctypes.c_void_p()
     rc = lib.reigen_diagnose(int(timeout * 1000), ctypes.byref(text))
     if rc == -errno.ENOTCONN:
-        raise ValueError(NOT_INITIALIZED)
+        raise ValueError(not_initialized())
     if rc < 0:
         raise OSError(-rc, last_error())
     try:
@@ -98,7 +98,7 @@ def planes() -> str:
     text = ctypes.c_void_p()
     rc = lib.reigen_planes(ctypes.byref(text))
     if rc == -errno.ENOTCONN:
-        raise ValueError(NOT_INITIALIZED)
+        raise ValueError(not_initialized())
     if rc < 0:
         raise OSError(-rc, last_error())
     try:

@@ -304,9 +304,13 @@ def check_join_supplies_zeros():
 
 if __name__ == '__main__':
     checks.raises(ValueError, reigen.rank, 'init')
-    checks.raises(reigen.InvalidOperationError, lambda: reigen.allreduce(np.zeros(1)), 'hvd.init()')
+    checks.raises(reigen.InvalidOperationError, lambda: reigen.allreduce(np.zeros(1)),
+                  'reigen.init()')
+    for call in (reigen.rank, reigen.is_homogeneous, reigen.stats, reigen.stop_timeline):
+        error = checks.raises(ValueError, call, 'reigen has not been initialized')
+        assert 'orovod' not in str(error), error
     assert 'torch' not in sys.modules
     reigen.init()
     checks.run(sys.modules[__name__])
     reigen.shutdown()
-    checks.raises(ValueError, lambda: reigen.allreduce(np.zeros(1)), 'hvd.init()')
+    checks.raises(ValueError, lambda: reigen.allreduce(np.zeros(1)), 'reigen.init()')

@@ -316,6 +316,8 @@ def ends_early():
 if __name__ == '__main__':
     for call in CALLS.values():
         checks.raises((HorovodInternalError, ValueError), lambda: call(torch.ones(4)), 'hvd.init()')
+    for call in (hvd.rank, hvd.is_homogeneous, hvd.stop_timeline, hvd.global_process_set.size):
+        checks.raises(ValueError, call, 'Horovod has not been initialized; use hvd.init()')
     checks.raises(ValueError, lambda: hvd.DistributedOptimizer(torch.optim.SGD(
         torch.nn.Linear(1, 1).parameters(), lr=1.0)), 'hvd.init()')
     hvd.init()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every framework module of Horovod shares, over reigen."""
+import functools
 from typing import Any, Optional, Sequence, Union
 
 import reigen
@@ -54,17 +55,45 @@ class HorovodBasics:
 
     shutdown = staticmethod(reigen.shutdown)
     is_initialized = staticmethod(reigen.is_initialized)
-    size = staticmethod(reigen.size)
-    local_size = staticmethod(reigen.local_size)
-    cross_size = staticmethod(reigen.cross_size)
-    rank = staticmethod(reigen.rank)
-    local_rank = staticmethod(reigen.local_rank)
-    cross_rank = staticmethod(reigen.cross_rank)
-    is_homogeneous = staticmethod(reigen.is_homogeneous)
+    def size(self) -> int:
+        """How many ranks the job has; ValueError before init, as with the next ones."""
+        return reigen.size()
 
-    start_timeline = staticmethod(reigen.start_timeline)
-    stop_timeline = staticmethod(reigen.stop_timeline)
-    diagnose = staticmethod(reigen.diagnose)
+    def local_size(self) -> int:
+        """How many ranks this host has."""
+        return reigen.local_size()
+
+    def cross_size(self) -> int:
+        """How many hosts have this local rank."""
+        return reigen.cross_size()
+
+    def rank(self) -> int:
+        """This process's number among all ranks."""
+        return reigen.rank()
+
+    def local_rank(self) -> int:
+        """This process's number among the ranks of its host."""
+        return reigen.local_rank()
+
+    def cross_rank(self) -> int:
+        """The number of this host among those that have this local rank."""
+        return reigen.cross_rank()
+
+    def is_homogeneous(self) -> bool:
+        """True when all hosts have equally many ranks."""
+        return reigen.is_homogeneous()
+
+    @functools.wraps(reigen.start_timeline)
+    def start_timeline(self, *args, **kwargs):
+        return reigen.start_timeline(*args, **kwargs)
+
+    @functools.wraps(reigen.stop_timeline)
+    def stop_timeline(self, *args, **kwargs):
+        return reigen.stop_timeline(*args, **kwargs)
+
+    @functools.wraps(reigen.diagnose)
+    def diagnose(self, *args, **kwargs):
+        return reigen.diagnose(*args, **kwargs)
 
     # Horovod's own tests, and code that was made from them, look at sets by these names.
     _process_set_rank = staticmethod(reigen.process_set_rank)

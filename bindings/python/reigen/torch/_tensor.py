@@ -87,12 +87,11 @@ def _named(thing: Any) -> str:
     if isinstance(thing, (bool, int, float, complex)):
         return f'{kind} ({thing!r}): give torch.tensor({thing!r})'
     if type(thing).__module__ == 'numpy':
-        return f'numpy.{kind} of the type {getattr(thing, "dtype", kind)}: give ' \
-               'torch.as_tensor() of it, or call reigen\'s operation of this name, which takes ' \
-               'arrays'
+        return (f'numpy.{kind} of the type {getattr(thing, "dtype", kind)}: give torch.as_tensor() '
+                'of it, or call reigen\'s operation of this name, which takes arrays')
     if isinstance(thing, (list, tuple)):
-        return f'{kind} of {len(thing)}: give torch.tensor() of it, or each tensor by itself or ' \
-               'to the grouped form of the operation'
+        return (f'{kind} of {len(thing)}: give torch.tensor() of it, or each tensor by itself or '
+                'to the grouped form of the operation')
     return f'{kind}; allgather_object() and broadcast_object() send other objects'
 
 
