@@ -18,6 +18,10 @@ def test_fit_trains_as_one_rank_with_the_whole_batch_would():
     assert 'all good on 2 ranks' in output
 
 
+def test_a_gradient_that_one_rank_lacks_counts_as_zeros():
+    assert 'all good' in run_ranks(2, ROOT / 'tests/torch2/keras_missing.py')
+
+
 def test_example_trains_keras_on_torch():
     # In 79 steps of 128 images plain Keras itself, without ranks, ends anywhere from 0.82 to 0.92,
     # by its seed; twice as many steps settle it (0.89 and above).

@@ -7,8 +7,10 @@ import torch
 
 import horovod.torch as hvd
 from horovod._keras.optimizer import batch_counter
+from horovod.common.agreement import Fact, Talk
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
+from horovod.torch.parameters import job
 from reigen.torch import _untraced
 
 Average = hvd.Average
@@ -55,6 +57,8 @@ class Combiner:
         self._sums: List[Optional[torch.Tensor]] = []
         self._count = 0
         self._ahead = False
+        #: By job and variables: these, and the places of those of which a rank has had a gradient.
+        self._had: Dict[Any, Any] = {}
         self.helper = self
 
     def compute_gradients(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
@@ -115,11 +119,27 @@ class Combiner:
             return [b for b in bound if b] + [[i] for i in present if i in left]
         return [[i] for i in present]
 
+    def _completed(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """The gradients, with zeros for those that this rank lacks and another one has, or has had.
+        The ranks agree on that as long as there are some that nobody has had, in the first step at
+        least."""
+        key = job(), tuple(map(id, variables))
+        _, had = self._had.setdefault(key, (list(variables), set()))
+        asked = {str(i): Fact(grads[i] is not None) for i, v in enumerate(variables)
+                 if v not in self.local and i not in had}
+        if asked:
+            talk = Talk(f'{self._name}.agreement', self._process_set.process_set_id or 0, asked)
+            talk.wait()
+            had.update(map(int, talk.agreed))
+        return [torch.zeros_like(getattr(v, 'value', v)) if grad is None and i in had else grad
+                for i, (grad, v) in enumerate(zip(grads, variables))]
+
     @torch.no_grad()
     def _reduce(self, grads: List[Any], variables: Sequence[Any]) -> List[Any]:
         ranks = self._process_set.size()
         if ranks == 1 or not self._process_set.included():
             return grads
+        grads = self._completed(grads, variables)
         results = list(grads)
         shared = []
         for i, grad in enumerate(grads):
