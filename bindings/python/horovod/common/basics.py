@@ -55,6 +55,7 @@ class HorovodBasics:
 
     shutdown = staticmethod(reigen.shutdown)
     is_initialized = staticmethod(reigen.is_initialized)
+
     def size(self) -> int:
         """How many ranks the job has; ValueError before init, as with the next ones."""
         return reigen.size()
