@@ -162,12 +162,31 @@ def test_jobs_outlive_a_drain_a_deleted_head_a_kill_and_a_preemption(reigen):  #
     head = name_of(before['drained'][0])
     assert f'takes the place of {head}, which it has ended: EvictionByEvictionAPI' in \
         said['drained'], said
-    assert re.search(rf'{name_of(victim)}(, which it has ended)?: PreemptionByScheduler',
-                     said['preempted']), said
-    assert f'it has lost {name_of(before["killed"][1])}: Error: its container was killed as a ' \
-        'whole' in said['killed'], said
+    assert re.search(rf'{name_of(victim)}( on \w+ has ended|, which it has ended)?: '
+                     'PreemptionByScheduler', said['preempted']), said
+    assert re.search(rf'pod {name_of(before["killed"][1])} on \w+ has ended: Error: its container '
+                     'was killed as a whole', said['killed']), said
     head = name_of(before['beheaded'][0])
     assert f'takes the place of {head}' in said['beheaded'], said
+    reigen.wait_gone()
+
+
+def test_ten_pods_run_again_when_one_is_lost_as_soon_as_it_is_replaced(reigen):  # noqa: F811
+    """And not when ten failures are over: nine pods stay where they are."""
+    kube = reigen.kube
+    child, line = reigen.start('--name', 'ten', '-np', 10, '--', 'sh', '-c',
+                               'echo begin $REIGEN_RESTART; ' + WAITS[2].partition('; ')[2])
+    read_until(child, '] begin 0\n', 10, line)
+    before = pods_of(kube, 'ten', 10)
+    kube.kubectl('delete', 'pod', name_of(before[3]), '--wait=false')
+    read_until(child, '] begin 1\n', 10)
+    after = pods_of(kube, 'ten', 10)
+    assert [i for i in range(10) if name_of(before[i]) != name_of(after[i])] == [3]
+    let_go(kube, 'ten', 10)
+    out, err = child.communicate(timeout=LIMIT)
+    assert child.returncode == 0 and out.count('] end\n') == 10, (out, err)
+    assert re.search(rf'pod {name_of(before[3])} on \w+ has ended.*; Kubernetes waits 10 s before '
+                     'it makes another one', err), err
     reigen.wait_gone()
 
 

@@ -41,6 +41,7 @@ struct run {
     struct rg_signals signals;
     struct rg_input input;
     struct rg_restart restart;
+    struct rg_logmark mark;    /* of a log, for all starts */
     struct rg_buf event;       /* one JSON line */
     struct rg_buf last_words;  /* the verdict, until all output is out */
     struct rg_registration registered;
@@ -60,6 +61,16 @@ static void say(void *arg, const char *text)
     struct run *run = arg;
 
     rg_output_say(run->output, text);
+}
+
+/* Who reads the log elsewhere may know that already, and better. */
+static void say_status(void *arg, const char *text)
+{
+    struct run *run = arg;
+    char line[RG_ERROR_TEXT_MAX];
+
+    snprintf(line, sizeof(line), RG_LOGMARK_NEWS "%s", text);
+    say(run, run->as->log ? line : text);
 }
 
 static rg_printf(2, 3) void sayf(struct run *run, const char *fmt, ...)
@@ -245,6 +256,8 @@ static void speak_last(struct run *run)
     run->last_words = (struct rg_buf) RG_BUF_INIT;
     if (rg_buf_nbytes(&words))
         say(run, rg_buf_text(&words));
+    if (run->output && !run->again)
+        rg_output_seal(run->output);
     if (rg_output_drained(run->output))
         rg_loop_stop(run->loop);
 }
@@ -260,8 +273,9 @@ static size_t count_shown(const struct run *run, const struct rg_verdict *verdic
 /* Who made the file may take no more of it than this. */
 #define VERDICT_MAX 4096
 
-static void write_verdict(const char *path, struct rg_verdict verdict)
+static void write_verdict(const struct run *run, const char *path, struct rg_verdict verdict)
 {
+    struct rg_logmark all = run->mark; /* with what is to be said last */
     char cause[VERDICT_MAX / 8];
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     rg_autoclose int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
@@ -275,8 +289,11 @@ static void write_verdict(const char *path, struct rg_verdict verdict)
         verdict.nends = 0;
         rg_event_verdict(&text, &verdict);
     }
+    rg_logmark_count(&all, rg_buf_bytes(&run->last_words), rg_buf_nbytes(&run->last_words));
     if (fd >= 0)
-        rg_write_all(fd, rg_buf_bytes(&text), rg_buf_nbytes(&text));
+        dprintf(fd, "%.*s,\"log\":[%llu,%llu]}\n", (int) strcspn(rg_buf_text(&text), "\n") - 1,
+                rg_buf_text(&text), (unsigned long long) all.nbytes,
+                (unsigned long long) all.nlines);
 }
 
 static void on_ended(void *arg, const struct rg_verdict *verdict)
@@ -298,8 +315,6 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         rg_event_verdict(&run->event, &told);
         send_event(run);
     }
-    if (run->as->verdict && !run->again)
-        write_verdict(run->as->verdict, told);
     if (verdict->first && verdict->first->note)
         rg_output_note(run->output, verdict->first->note, &note);
     const struct rg_verdict_style style = {
@@ -320,6 +335,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     tell_restarts(run, verdict);
     if (run->as->horovod && !run->again)
         rg_verdict_print_horovod(verdict, &run->last_words);
+    if (run->as->verdict && !run->again)
+        write_verdict(run, run->as->verdict, told);
     run->ended = true;
     if (rg_output_drained(run->output) || run->killed)
         speak_last(run);
@@ -539,14 +556,15 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
         .all_tracebacks = wants_tracebacks(&run->planned.job),
         .append = run->restart.count > 0,
+        .mark = run->as->log ? &run->mark : NULL,
         .on_pause = on_pause, .on_lost = on_lost, .on_drained = on_drained, .arg = run,
     };
     int rc = rg_output_create(&output, &run->output, err);
 
     if (rc < 0)
         return rc;
-    if (rg_status_start(&run->status, run->loop, &run->planned.plan, isatty(2) && !job->json, say,
-                        run) < 0)
+    if (rg_status_start(&run->status, run->loop, &run->planned.plan, isatty(2) && !job->json,
+                        say_status, run) < 0)
         return rg_error_memory(err);
     /* Quiet and JSON want no moving line; its timer ends here. */
     if (run->planned.quiet || job->json)

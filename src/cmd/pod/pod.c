@@ -21,12 +21,13 @@
 /* The first whose pod this is; where it is nobody's, Kubernetes' says what is missing. */
 static const struct rg_pod_platform *const platforms[] = { &rg_pod_openpai, &rg_pod_kubernetes };
 
-void rg_pod_leave_words(const struct rg_pod *pod, int code, const char *text)
+void rg_pod_leave_words(const struct rg_pod *pod, int code, bool fault, const char *text)
 {
     rg_autobuf struct rg_buf line = RG_BUF_INIT;
     rg_autoclose int fd = pod->words ? open(pod->words, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
 
-    rg_buf_printf(&line, "{\"exit_code\":%d,\"cause\":", code);
+    rg_buf_printf(&line, "{\"exit_code\":%d,\"fault\":%s,\"cause\":", code,
+                  fault ? "true" : "false");
     rg_json_put_bytes(&line, text, strnlen(text, WORDS_MAX));
     rg_buf_printf(&line, "}\n");
     if (fd >= 0 && code)
@@ -38,7 +39,7 @@ int rg_pod_fail(const struct rg_pod *pod, const struct rg_error *err)
     int code = err->exit_code ? err->exit_code : RG_EXIT_INTERNAL;
 
     rg_log(RG_LOG_ERROR, "%s", err->text);
-    rg_pod_leave_words(pod, code, err->text);
+    rg_pod_leave_words(pod, code, true, err->text);
     return code;
 }
 
@@ -59,6 +60,7 @@ static void set_restarts(const struct rg_pod *pod, struct rg_job *job, struct rg
 {
     job->max_restarts = pod->backoff_ms ? RG_POD_RESTARTS : 0;
     as->backoff_ms = pod->backoff_ms;
+    as->log = pod->log;
     as->nstarts = pod->nstarts;
 }
 

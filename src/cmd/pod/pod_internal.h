@@ -35,6 +35,7 @@ struct rg_pod {
      * the job again, with those that have stayed and the one that takes the lost one's place. How
      * long the platform waits before it makes that, when it was lost n times. */
     uint64_t (*backoff_ms)(int n);
+    bool log;           /* the platform keeps what the head writes, and not all of it for long */
     int nstarts;        /* of the head: how often the job was started before, in other pods */
     uint64_t wait_ms;   /* how long a pod without a plan calls until it is answered first; 0: as
                          * long as it takes */
@@ -53,8 +54,9 @@ struct rg_pod_platform {
 extern const struct rg_pod_platform rg_pod_kubernetes;
 extern const struct rg_pod_platform rg_pod_openpai;
 
-/* One JSON object with exit_code and cause into pod->words; nothing for code 0. */
-void rg_pod_leave_words(const struct rg_pod *pod, int code, const char *text);
+/* One JSON object with exit_code, cause, and fault, whether it is this pod that could not do its
+ * part, into pod->words; nothing for code 0. */
+void rg_pod_leave_words(const struct rg_pod *pod, int code, bool fault, const char *text);
 /* Tell err, in the log and in words. Its exit code. */
 int rg_pod_fail(const struct rg_pod *pod, const struct rg_error *err);
 

@@ -82,6 +82,7 @@ static int find(struct rg_pod *pod, struct rg_error *err)
         .ready = READY,
         .run = RUN,
         .backoff_ms = rg_kubernetes_backoff_ms,
+        .log = true,
         .nstarts = rg_kubernetes_losses(),
         .key = rg_kubernetes_key,
         .plan = read_plan,

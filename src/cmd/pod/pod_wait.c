@@ -266,7 +266,7 @@ static int do_job(struct waiting *w, int fd, char *line)
     const struct rg_pod *pod = w->pod;
 
     if (pod->planned)
-        rg_pod_leave_words(pod, RG_EXIT_PREEMPTED, w->words);
+        rg_pod_leave_words(pod, RG_EXIT_PREEMPTED, false, w->words);
     w->code = serve_once(w, fd, line);
     w->lost = false;
     if (pod->planned && is_over(w))
@@ -342,6 +342,6 @@ int rg_pod_work(const struct rg_pod *pod, const struct rg_planned *planned, stru
     if (r != 1)
         return r;
     if (w.code == RG_EXIT_OK)
-        rg_pod_leave_words(pod, RG_EXIT_OK, "");
+        rg_pod_leave_words(pod, RG_EXIT_OK, false, "");
     return w.code && !pod->ends_alike ? RG_EXIT_PREEMPTED : w.code;
 }

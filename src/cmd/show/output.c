@@ -52,6 +52,7 @@ struct rg_output {
     bool on_terminal[2];
     bool row_stands;            /* below all else on the terminal, and this is what it shows */
     struct rg_buf row;
+    struct rg_timer mark_timer; /* until nothing has followed for a while */
     struct shown shown;
     bool one_place;         /* standard output goes where standard error goes */
     struct rg_buf text;     /* what one call composes */
@@ -127,14 +128,14 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     output->lines = calloc(2 * (size_t) options->nranks, sizeof *output->lines);
     rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
     rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
-    output->one_place = same_place(options->out_fd, options->err_fd);
+    output->one_place = options->mark || same_place(options->out_fd, options->err_fd);
     output->on_terminal[0] = isatty(options->out_fd);
     output->on_terminal[1] = isatty(options->err_fd);
     for (int i = 0; output->lines && i < 2 * options->nranks; i++)
         output->lines[i].redraws = !job->json;
     int rc = output->lines ? 0 : -ENOMEM;
 
-    if (rc == 0 && !options->all_tracebacks)
+    if (rc == 0 && !options->all_tracebacks && !(options->mark && options->nranks == 1))
         rc = rg_tracebacks_init(&output->tracebacks, options->nranks, show_error_line, output);
     if (rc < 0)
         rg_error_memory(err);
@@ -162,6 +163,7 @@ void rg_output_destroy(struct rg_output *output)
         rg_outfiles_fini(&output->files);
     rg_timer_stop(&output->held_timer);
     rg_timer_stop(&output->row_timer);
+    rg_timer_stop(&output->mark_timer);
     rg_tracebacks_fini(&output->tracebacks);
     rg_tail_fini(&output->shown.raw);
     rg_sink_fini(&output->sinks[0]);
@@ -171,13 +173,37 @@ void rg_output_destroy(struct rg_output *output)
     free(output);
 }
 
+static void put_mark(struct rg_output *output, bool idle)
+{
+    char text[64];
+
+    if (output->o.mark && rg_logmark_is_due(output->o.mark, idle))
+        rg_sink_write(&output->sinks[0], text,
+                      rg_logmark_write(output->o.mark, text, sizeof(text)));
+}
+
+static void on_mark_timer(void *arg)
+{
+    put_mark(arg, true);
+    on_change(arg);
+}
+
+/* Of a log the timer begins anew with each write. */
 static void send(struct rg_output *output, int stream, const void *data, size_t nbytes)
 {
+    struct rg_logmark *mark = output->o.mark;
+
     if (output->row_stands && output->on_terminal[stream - 1] && nbytes) {
         output->row_stands = false;
         rg_sink_write(&output->sinks[stream - 1], ROW_WIPE, strlen(ROW_WIPE));
     }
-    rg_sink_write(&output->sinks[stream - 1], data, nbytes);
+    rg_sink_write(&output->sinks[mark ? 0 : stream - 1], data, nbytes);
+    if (mark) {
+        rg_logmark_count(mark, data, nbytes);
+        put_mark(output, false);
+        rg_timer_start(&output->mark_timer, output->o.loop, RG_LOGMARK_IDLE_MS, 0, on_mark_timer,
+                       output);
+    }
     on_change(output);
 }
 
@@ -430,7 +456,7 @@ static bool passes_raw(const struct rg_output *output, int rank)
         return false;
     if (job->pty && rank == 0)
         return true;
-    return output->o.nranks == 1 && !output->tagged && !job->timestamps;
+    return output->o.nranks == 1 && !output->tagged && !job->timestamps && !output->o.mark;
 }
 
 static void show(struct rg_output *output, int rank, int stream, const uint8_t *data,
@@ -514,6 +540,12 @@ void rg_output_finish(struct rg_output *output)
     rg_tracebacks_expire(&output->tracebacks, UINT64_MAX);
     rg_timer_stop(&output->held_timer);
     send_text(output, 2);
+}
+
+void rg_output_seal(struct rg_output *output)
+{
+    rg_timer_stop(&output->mark_timer);
+    on_mark_timer(output);
 }
 
 void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text)

@@ -29,6 +29,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "launch/host/logmark.h"
 #include "base/loop.h"
 #include "spec/job/job.h"
 
@@ -45,6 +46,10 @@ struct rg_output_options {
     bool out_colour, err_colour;
     bool append;              /* to the files of --output-dir, which an earlier start has made */
     bool all_tracebacks;
+    /* NULL, or: somebody keeps the output as a log, and may lose a part of it: all goes to out_fd,
+     * whole lines alone, and with marks. The count is the caller's and goes on with the next
+     * output. */
+    struct rg_logmark *mark;
     void (*on_pause)(void *arg, bool pause);
     /* Output was lost, once per place. closed: the reader of standard output went away, nothing is
      * broken. */
@@ -69,6 +74,8 @@ void rg_output_say(struct rg_output *output, const char *text);
 void rg_output_finish(struct rg_output *output);
 /* After that: append who printed the same traceback as whom, whole lines. */
 void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text);
+/* Nothing more will be said: write the last mark, where there are some. */
+void rg_output_seal(struct rg_output *output);
 /* How many of a rank's last lines, as rg_tail_lines gives them, have just been printed where
  * rg_output_say prints: what follows the newest one that is there has not been seen. All of them
  * when only empty lines follow. */

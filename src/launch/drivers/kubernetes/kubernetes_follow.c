@@ -13,70 +13,26 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/time.h"
-#include "launch/drivers/kubernetes/kubernetes_internal.h"
+#include "launch/drivers/kubernetes/kubernetes_follow.h"
 
 #define EVENTS_MS 3000    /* a start that takes longer wants reasons */
 #define RETRY_MS 500      /* after a cut, and */
 #define RETRY_MAX_MS 5000 /* later */
-#define SETTLE_MS 1000    /* between the end of a log and that of its pod */
 #define ASK_MS 10000      /* an answer about the Job */
 #define JOB_MS 2000       /* between looks at the Job, where that is to say what comes next, and */
 #define JOB_MAX_MS 30000  /* later, where it has not ended */
 #define STUCK_MS 500      /* between looks at reasons that do not go away */
 #define LIST_MS 10000     /* the list of pods, after the Job is known to be over */
+#define LOST_MS 1500      /* for others to be lost with a pod, or the job to be over with it */
 #define GONE_MS 3000      /* the log's end, after the Job is gone */
 #define LOG_MS 30000      /* nothing comes of the log, after the Job has ended */
 #define LASTING_MS 10000  /* a stream that has lasted so long was a good one */
 #define COMPLAINTS_MAX 3  /* of one kind, one after the other */
 #define END_MS 75000      /* kubectl takes no longer to end a job */
 
-/* What is read, and taken up again after a cut. */
-struct watched {
-    struct kube_stream stream;
-    struct rg_timer timer;      /* until the next try */
-    uint64_t pause_ms;
-    uint64_t since_ns;          /* of its last begin */
-    int ncomplaints;            /* since it worked */
-};
-
-/* What has been told so far. */
-struct told {
-    bool job;          /* the answer about the Job has come */
-    bool head;         /* of the head's pod, since the pods were asked after */
-    bool over;         /* it was */
-    bool wants_events; /* as soon as the uid is known */
-    char uid[64];      /* the Job's: an older one of its name has left events */
-};
-
-struct follow {
-    struct rg_follow_options o;
-    char place_text[KUBE_TEXT_MAX];
-    struct kube_place place;
-    char selector[KUBE_TEXT_MAX]; /* of its pods */
-    struct kube_host *hosts;   /* o.nhosts, by index */
-    struct kube_pod head;      /* the newest pod 0; no name: there was none */
-    struct watched pods, logs, events, job;
-    struct told told;
-    struct kube_log log;
-    char log_pod[256];         /* whose log it is */
-    struct kube_stream end_stream;
-    struct kube_memory memory;
-    struct rg_timer start_timer, stuck_timer, done_timer, end_timer;
-    uint64_t begun_ns;
-    uint64_t log_ns;           /* when the log has last come on, or the Job was seen to be over */
-    bool running;              /* all pods do, or did */
-    bool log_over;             /* the log was read to its end */
-    bool away;                 /* the user was told that nobody answers */
-    bool ending;               /* the Job is being deleted, by us */
-    bool gone;                 /* it is deleted */
-    bool done;
-    int exit_code;             /* for on_done */
-    struct rg_error err;
-};
-
 static void start_pods(void *arg);
 static void begin_again(struct follow *f);
-static void start_log(void *arg);
+static void say_lost(struct follow *f);
 static void ask_job(void *arg);
 static void start_events(struct follow *f);
 
@@ -90,7 +46,7 @@ static void tell_done(void *arg)
 }
 
 /* The place and what is asked are the stream's while it goes on. */
-static int start_stream(struct follow *f, struct kube_stream *stream,
+int follow_start_stream(struct follow *f, struct kube_stream *stream,
                         const struct kube_request *request, struct kube_listener listener,
                         struct rg_error *err)
 {
@@ -128,16 +84,16 @@ static int remove_job(struct follow *f)
     const struct kube_request request = { .verb = KUBE_DELETE, .kind = "jobs",
                                           .name = f->o.submitted->id, .ms = ASK_MS };
 
-    return start_stream(f, &f->end_stream, &request,
+    return follow_start_stream(f, &f->end_stream, &request,
                         (struct kube_listener){ .on_end = on_removed }, NULL);
 }
 
 /* From the loop, since the caller may free us then. */
-static void finish(struct follow *f, int exit_code)
+void follow_finish(struct follow *f, int exit_code)
 {
     struct rg_timer *const timers[] = { &f->pods.timer, &f->logs.timer, &f->events.timer,
                                         &f->job.timer, &f->start_timer, &f->stuck_timer,
-                                        &f->end_timer };
+                                        &f->lost_timer, &f->log.held_timer, &f->end_timer };
 
     if (f->done)
         return;
@@ -145,7 +101,8 @@ static void finish(struct follow *f, int exit_code)
     f->exit_code = exit_code;
     for (size_t i = 0; i < rg_array_len(timers); i++)
         rg_timer_stop(timers[i]);
-    kube_log_end(&f->log, f->o.on_output, f->o.arg);
+    kube_log_close(&f->log.lines, f->head.log_nbytes, f->head.log_nlines, f->o.on_output, f->o.arg);
+    kube_log_fini(&f->log.lines);
     if (exit_code > 0)
         kube_host_say_health(f->hosts, f->o.nhosts, f->o.on_say, f->o.arg);
     bool keep = exit_code != 0 || f->ending || !f->o.job || kube_option(f->o.job, "ttl");
@@ -162,7 +119,7 @@ static void end_failed(struct follow *f, const char *reason)
 
     if (*f->head.why && !*f->memory.pod.name)
         culprit = &f->head;
-    finish(f, kube_job_explain(&f->head, culprit, reason, &f->err));
+    follow_finish(f, kube_job_explain(&f->head, culprit, reason, &f->err));
 }
 
 /* --- the Job, when the pods alone do not say what comes next ---------------------------------- */
@@ -180,13 +137,13 @@ static bool waits_for_head(struct follow *f)
 /* The Job is over. Its log may come later, and is waited for as long as more of it comes. */
 static bool waits_for_log(struct follow *f)
 {
-    if (f->log_over || (!f->logs.stream.started && !rg_timer_active(&f->logs.timer)))
+    if (f->log.over || (!f->logs.stream.started && !rg_timer_active(&f->logs.timer)))
         return false;
     if (!f->told.over)
-        f->log_ns = rg_now_ns();
+        f->log.at_ns = rg_now_ns();
     f->told.over = true;
-    if (rg_now_ns() - f->log_ns > LOG_MS * RG_NS_PER_MS) {
-        sayf(f, "the rest of the log of pod %s cannot be read", f->log_pod);
+    if (rg_now_ns() - f->log.at_ns > LOG_MS * RG_NS_PER_MS) {
+        sayf(f, "the rest of the log of pod %s cannot be read", f->log.pod);
         return false;
     }
     rg_timer_start(&f->job.timer, f->o.loop, JOB_MS, 0, ask_job, f);
@@ -226,12 +183,14 @@ static void on_job(void *arg, const json_t *job)
         return;
     switch (state) {
     case KUBE_JOB_COMPLETE:
-        finish(f, 0);
+        follow_finish(f, 0);
         break;
     case KUBE_JOB_FAILED:
         end_failed(f, reason);
         break;
     default:
+        if (f->head.ended)
+            say_lost(f);
         ask_later(f);
     }
 }
@@ -242,12 +201,12 @@ static void end_missing(struct follow *f)
     if (!f->o.job && !*f->head.name) {
         rg_error_set_exit(&f->err, ENOENT, RG_EXIT_UNAVAILABLE,
                           "it is not there any more: it was removed after its end, or by somebody");
-        finish(f, -1);
+        follow_finish(f, -1);
         return;
     }
     rg_error_set_exit(&f->err, ECANCELED, RG_EXIT_PREEMPTED,
                       "the Job %s was deleted, by reigen stop or otherwise", f->o.submitted->id);
-    finish(f, f->head.exit_code >= 0 ? f->head.exit_code : RG_EXIT_PREEMPTED);
+    follow_finish(f, f->head.exit_code >= 0 ? f->head.exit_code : RG_EXIT_PREEMPTED);
 }
 
 static void on_job_answer(void *arg)
@@ -277,23 +236,23 @@ static void ask_job(void *arg)
     if (f->job.stream.started)
         return;
     f->told.job = false;
-    if (start_stream(f, &f->job.stream, &request,
+    if (follow_start_stream(f, &f->job.stream, &request,
                      (struct kube_listener){ .on_object = on_job, .on_end = on_job_answer },
                      NULL) < 0)
         rg_timer_start(&f->job.timer, f->o.loop, JOB_MS, 0, ask_job, f);
 }
 
 /* The head has ended, and its log is read: is that the end of the job? */
-static void decide(struct follow *f)
+void follow_decide(struct follow *f)
 {
     const struct kube_pod *head = &f->head;
 
-    if (f->done || f->ending || !head->ended || !f->log_over)
+    if (f->done || f->ending || !head->ended || !f->log.over)
         return;
     if (!kube_pod_is_retried(head) && head->exit_code >= 0) {
         if (*head->why)
             kube_pod_explain(head, &f->err);
-        finish(f, head->exit_code);
+        follow_finish(f, head->exit_code);
         return;
     }
     begin_again(f);
@@ -306,11 +265,11 @@ static void leave(struct follow *f)
 {
     rg_error_prepend(&f->err, "job %s goes on, but cannot be followed (reigen stop %s ends it)",
                      f->o.submitted->id, f->o.submitted->id);
-    finish(f, RG_FOLLOW_LEFT);
+    follow_finish(f, RG_FOLLOW_LEFT);
 }
 
 /* A stream was cut. Whether to go on: what is refused once is refused again. */
-static bool may_retry(struct follow *f, struct watched *watched)
+bool follow_may_retry(struct follow *f, struct watched *watched)
 {
     const struct kube_stream *stream = &watched->stream;
     struct rg_error cause = RG_ERROR_INIT;
@@ -332,7 +291,7 @@ static bool may_retry(struct follow *f, struct watched *watched)
     return false;
 }
 
-static void is_back(struct follow *f)
+void follow_is_back(struct follow *f)
 {
     if (f->away)
         sayf(f, "the cluster answers again");
@@ -340,7 +299,7 @@ static void is_back(struct follow *f)
 }
 
 /* Streams that are cut at once are not begun at once each time. */
-static void try_again(struct watched *watched, struct follow *f, void (*start)(void *arg))
+void follow_try_again(struct watched *watched, struct follow *f, void (*start)(void *arg))
 {
     if (rg_now_ns() - watched->since_ns > LASTING_MS * RG_NS_PER_MS)
         watched->pause_ms = RETRY_MS;
@@ -399,7 +358,7 @@ static void start_events(struct follow *f)
     f->told.wants_events = false;
     if (f->events.stream.started)
         return;
-    start_stream(f, &f->events.stream, &request,
+    follow_start_stream(f, &f->events.stream, &request,
                  (struct kube_listener){ .on_object = on_event, .on_end = on_events_end }, NULL);
 }
 
@@ -411,13 +370,6 @@ static void want_events(void *arg)
     ask_job(f);
 }
 
-/* It is read no more, nor taken up again. */
-static void stop_log(struct follow *f)
-{
-    rg_timer_stop(&f->logs.timer);
-    kube_stream_stop(&f->logs.stream);
-}
-
 static void give_up(struct follow *f, int errnum, int exit_code, const char *what,
                     const char *remedy)
 {
@@ -427,8 +379,8 @@ static void give_up(struct follow *f, int errnum, int exit_code, const char *wha
     rg_error_set_exit(&f->err, errnum, exit_code, "%s: %s%s%s", what, rg_buf_text(&reasons),
                       *remedy ? "; " : "", remedy);
     /* That its end was asked for is all that the head could say of it now. */
-    stop_log(f);
-    f->log_over = true;
+    follow_stop_log(f);
+    f->log.over = true;
     kube_end(f);
 }
 
@@ -480,8 +432,8 @@ static void look_at_start(struct follow *f)
 static void begin_start_timer(struct follow *f)
 {
     if (f->o.job && !f->running && !rg_timer_active(&f->start_timer)) {
-        rg_timer_start(&f->start_timer, f->o.loop, f->o.job->start_timeout_ms, 0, on_start_timeout,
-                       f);
+        rg_timer_start(&f->start_timer, f->o.loop, f->o.job->start_timeout_ms + f->lost_ms, 0,
+                       on_start_timeout, f);
         rg_timer_start(&f->events.timer, f->o.loop, EVENTS_MS, 0, want_events, f);
     }
 }
@@ -499,6 +451,36 @@ static void begin_again(struct follow *f)
                       gone ? "" : pod->reason);
     }
     begin_start_timer(f);
+}
+
+static void say_lost(struct follow *f)
+{
+    f->lost_ms = kube_host_say_lost(f->hosts, f->o.nhosts, f->o.on_say, f->o.arg);
+    if (f->lost_ms)
+        begin_again(f);
+}
+
+/* A pod that has used more memory than it may would do so again, and the Job cannot know. */
+static void give_up_memory(struct follow *f)
+{
+    for (int i = 0; i < f->o.nhosts && f->o.job; i++) {
+        if (f->hosts[i].pod.no_memory)
+            kube_memory_give_up(&f->memory, f->o.loop, &f->place, f->o.submitted->id,
+                                &f->hosts[i].pod);
+    }
+}
+
+/* The head has had the time to speak: Kubernetes ends it with the Job. If it has ended itself, what
+ * comes next is the Job's to say. */
+static void look_for_lost(void *arg)
+{
+    struct follow *f = arg;
+
+    if (f->done || f->ending)
+        return;
+    if (!f->head.ended)
+        say_lost(f);
+    give_up_memory(f);
 }
 
 /* --- the pods --------------------------------------------------------------------------------- */
@@ -521,6 +503,7 @@ static void take_host(struct follow *f, const struct kube_pod *pod)
         f->o.on_phase(f->o.arg, pod->index, (int) pod->phase, pod->reason);
     snprintf(kept, sizeof(kept), "%s", quiet ? old->reason : pod->reason);
     memcpy(health, same && !*pod->health ? old->health : pod->health, sizeof(health));
+    host->told_lost &= same;
     *old = *pod;
     memcpy(old->health, health, sizeof(health));
     snprintf(old->reason, sizeof(old->reason), "%s", kept);
@@ -539,30 +522,22 @@ static void take_head(struct follow *f, const struct kube_pod *pod)
         kube_pod_say_again(pod, &f->head, culprit, f->o.on_say, f->o.arg);
         begin_again(f);
         rg_timer_stop(&f->job.timer);
-        kube_log_end(&f->log, f->o.on_output, f->o.arg);
-        stop_log(f);
+        kube_log_close(&f->log.lines, f->head.log_nbytes, f->head.log_nlines, f->o.on_output,
+                       f->o.arg);
+        follow_stop_log(f);
     }
     f->head = *pod;
-    if (pod->running && strcmp(f->log_pod, pod->name) != 0) {
-        snprintf(f->log_pod, sizeof(f->log_pod), "%s", pod->name);
-        stop_log(f);
-        kube_log_fini(&f->log);
-        f->log_over = false;
-        start_log(f);
+    if (pod->running && strcmp(f->log.pod, pod->name) != 0) {
+        snprintf(f->log.pod, sizeof(f->log.pod), "%s", pod->name);
+        follow_stop_log(f);
+        kube_log_fini(&f->log.lines);
+        f->log.lines.middle = f->o.nlast > 0;
+        f->log.over = false;
+        follow_start_log(f);
     }
     if (pod->ended && !pod->running)
-        f->log_over = true; /* it has none */
-    decide(f);
-}
-
-/* A pod that has used more memory than it may would do so again, and the Job cannot know. The head
- * is to speak first, as Kubernetes ends it with the Job. */
-static void give_up_memory(struct follow *f, const struct kube_pod *pod)
-{
-    bool spoken = f->head.ended || strcmp(f->head.created, pod->created) > 0;
-
-    if (f->o.job && !f->done && !f->ending && pod->no_memory && spoken)
-        kube_memory_give_up(&f->memory, f->o.loop, &f->place, f->o.submitted->id, pod);
+        f->log.over = true; /* it has none */
+    follow_decide(f);
 }
 
 static void on_pod(void *arg, const json_t *event)
@@ -571,7 +546,7 @@ static void on_pod(void *arg, const json_t *event)
     const json_t *object = json_object_get(event, "object");
     struct kube_pod pod;
 
-    is_back(f);
+    follow_is_back(f);
     f->pods.ncomplaints = 0;
     kube_pod_read(object, &pod);
     if (f->done || pod.index < 0)
@@ -586,9 +561,9 @@ static void on_pod(void *arg, const json_t *event)
     }
     if (pod.index == 0)
         take_head(f, &pod);
-    give_up_memory(f, &pod);
-    for (int i = 0; i < f->o.nhosts && pod.index == 0; i++)
-        give_up_memory(f, &f->hosts[i].pod);
+    if (pod.index < f->o.nhosts && kube_pod_is_lost(&f->hosts[pod.index].pod) &&
+        !rg_timer_active(&f->lost_timer))
+        rg_timer_start(&f->lost_timer, f->o.loop, LOST_MS, 0, look_for_lost, f);
     look_at_start(f);
 }
 
@@ -597,9 +572,9 @@ static void on_pods_end(void *arg)
 {
     struct follow *f = arg;
 
-    if (f->done || !may_retry(f, &f->pods))
+    if (f->done || !follow_may_retry(f, &f->pods))
         return;
-    try_again(&f->pods, f, start_pods);
+    follow_try_again(&f->pods, f, start_pods);
     f->job.pause_ms = JOB_MS;
     if (!rg_timer_active(&f->job.timer))
         rg_timer_start(&f->job.timer, f->o.loop, JOB_MS, 0, ask_job, f);
@@ -613,88 +588,23 @@ static void start_pods(void *arg)
 
     f->pods.since_ns = rg_now_ns();
     f->told.head = false;
-    if (start_stream(f, &f->pods.stream, &request,
+    if (follow_start_stream(f, &f->pods.stream, &request,
                      (struct kube_listener){ .on_object = on_pod, .on_end = on_pods_end },
                      &f->err) < 0)
-        finish(f, -1);
-}
-
-/* --- the log ---------------------------------------------------------------------------------- */
-
-static void take_log(void *arg, const void *bytes, size_t nbytes)
-{
-    struct follow *f = arg;
-
-    is_back(f);
-    f->logs.ncomplaints = 0;
-    f->log_ns = rg_now_ns();
-    kube_log_take(&f->log, bytes, nbytes, f->o.on_output, f->o.arg);
-}
-
-/* It seems to be read to its end; has the pod ended, too? */
-static void settle_log(void *arg)
-{
-    struct follow *f = arg;
-
-    if (f->head.ended || f->gone) {
-        f->log_over = true;
-        decide(f);
-        return;
-    }
-    start_log(f);
-}
-
-static void on_log_end(void *arg)
-{
-    struct follow *f = arg;
-    bool well = f->logs.stream.refusal.why == KUBE_FINE && f->pods.stream.started;
-
-    if (f->done)
-        return;
-    if (f->ending && (f->gone || !well)) {
-        f->log_over = true;
-        return;
-    }
-    /* A pod that is missing is gone, and its log with it. */
-    if ((well && f->head.ended) || f->logs.stream.refusal.why == KUBE_MISSING) {
-        f->log_over = true;
-        decide(f);
-        return;
-    }
-    if (well)
-        rg_timer_start(&f->logs.timer, f->o.loop, SETTLE_MS, 0, settle_log, f);
-    else if (may_retry(f, &f->logs))
-        try_again(&f->logs, f, start_log);
-}
-
-static void start_log(void *arg)
-{
-    struct follow *f = arg;
-    char since[64];
-
-    f->logs.since_ns = rg_now_ns();
-    kube_log_cut(&f->log, since, sizeof(since));
-    const struct kube_request request = { .verb = KUBE_LOG, .name = f->log_pod,
-                                          .container = KUBE_CONTAINER,
-                                          .since = *since ? since : NULL, .follow = true,
-                                          .ntail = *since ? 0 : f->o.nlast, .stamps = true };
-    if (start_stream(f, &f->logs.stream, &request,
-                     (struct kube_listener){ .on_bytes = take_log, .on_end = on_log_end },
-                     &f->err) < 0)
-        finish(f, -1);
+        follow_finish(f, -1);
 }
 
 /* --- the way out ------------------------------------------------------------------------------ */
 
 static void finish_gone(void *arg)
 {
-    finish(arg, -1);
+    follow_finish(arg, -1);
 }
 
 /* The rest of the log may be on its way, and may never come. */
 static void on_gone(struct follow *f)
 {
-    bool more = !f->log_over && f->logs.stream.started;
+    bool more = !f->log.over && f->logs.stream.started;
 
     rg_timer_start(&f->job.timer, f->o.loop, more ? GONE_MS : 0, 0, finish_gone, f);
 }
@@ -709,7 +619,7 @@ static void fail_end(struct follow *f, struct rg_error *cause)
         sayf(f, "%s", cause->text);
     else
         f->err = *cause;
-    finish(f, RG_FOLLOW_LEFT);
+    follow_finish(f, RG_FOLLOW_LEFT);
 }
 
 static void on_end_answer(void *arg)
@@ -749,10 +659,10 @@ void kube_end(void *state)
     rg_timer_stop(&f->job.timer);
     kube_stream_stop(&f->job.stream);
     rg_timer_start(&f->end_timer, f->o.loop, END_MS, 0, on_end_timeout, f);
-    if (start_stream(f, &f->end_stream, &request,
+    if (follow_start_stream(f, &f->end_stream, &request,
                      (struct kube_listener){ .on_end = on_end_answer }, &cause) < 0) {
         f->err = cause;
-        finish(f, -1);
+        follow_finish(f, -1);
     }
 }
 
@@ -763,11 +673,11 @@ void kube_unfollow(void *state)
                                             &f->job.stream, &f->end_stream };
 
     f->done = false;
-    finish(f, RG_FOLLOW_LEFT);
+    follow_finish(f, RG_FOLLOW_LEFT);
     rg_timer_stop(&f->done_timer);
     for (size_t i = 0; i < rg_array_len(streams); i++)
         kube_stream_stop(streams[i]);
-    kube_log_fini(&f->log);
+    kube_log_fini(&f->log.lines);
     kube_memory_fini(&f->memory);
     free(f->hosts);
     free(f);

@@ -10,6 +10,7 @@
  *   kubernetes_gang.c      pod groups: all pods start, or none
  *   kubernetes_pod.c       what a pod's JSON says, in our words; whether it helps to wait
  *   kubernetes_hopeless.c  the reasons for which it does not
+ *   kubernetes_lost.c      pods that are lost while their job goes on
  *   kubernetes_verdict.c   what Kubernetes knows of a job's end, and its head does not
  *   kubernetes_log.c       the head's log, line by line, once each; reigen logs
  *   kubernetes_queue.c     submit, status, logs, cancel
@@ -28,6 +29,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "launch/host/logmark.h"
 #include "base/loop.h"
 #include "base/str.h"
 #include "launch/drivers/kubernetes/pods.h"
@@ -157,6 +159,10 @@ struct kube_pod {
     int why_code;              /* the exit code for that: 75, 76, or 0 */
     bool killed;               /* its container was, as a whole, and not as Kubernetes wanted: */
     bool no_memory;            /* for its memory; else why_code is 76 */
+    bool final;                /* its head has said that it is not to be tried again */
+    bool fault;                /* why is what our program says, that could not do its part */
+    uint64_t log_nbytes, log_nlines; /* of the head: all that it has written; 0: it did not say */
+    int nlost;                 /* how often pods of its index were lost before it */
     char health[KUBE_TEXT_MAX]; /* of its devices that are not well, or "" */
 };
 
@@ -184,6 +190,7 @@ bool kube_event_read(const json_t *event, const char **ret_name, enum rg_host_ph
 /* A pod of the job, and what follows from its reason. */
 struct kube_host {
     struct kube_pod pod;
+    bool told_lost;             /* the user has heard that it is */
     bool by_event;              /* an event has said its reason, and a newer one may say better */
     const char *hopeless;       /* the kind of reason that does not go away, and */
     uint64_t hopeless_ns;       /* since when there is one */
@@ -201,6 +208,15 @@ void kube_host_put_reasons(const struct kube_host *hosts, int nhosts, const char
  * ret_cause: why. */
 bool kube_host_is_given_up(struct kube_host *host, int npods, bool *ret_wait,
                            struct kube_hopeless *ret_cause);
+
+/* --- kubernetes_lost.c ------------------------------------------------------------------------ */
+
+/* Whether it has ended, and another one takes its place where the job goes on. */
+bool kube_pod_is_lost(const struct kube_pod *pod);
+/* Say which pods are lost that nothing was said of, why, and how long Kubernetes waits before it
+ * makes others. Returns that for all that are lost now, in ms. */
+uint64_t kube_host_say_lost(struct kube_host *hosts, int nhosts,
+                            void (*say)(void *arg, const char *text), void *arg);
 
 /* --- kubernetes_verdict.c --------------------------------------------------------------------- */
 
@@ -239,23 +255,50 @@ void kube_memory_fini(struct kube_memory *memory);
 
 /* A log with time stamps, which is read again after each cut, from a second on: kubelets know
  * whole ones. A line's place in the log does not change, so as many as were told are left out.
+ * The head's marks (launch/host/logmark.h) are left out, too; they tell what is missing, as
+ * kubelets rotate logs, and do not wait for their readers. Once there are marks, lines are held
+ * until the next one, so that what is missing can be told in its place, which is where time has
+ * made its greatest leap. A cut log with marks is read from the beginning of what is left, and
+ * their places say what was told before, as stamps go back where a file begins.
  * Zeroed at first. */
 struct kube_log {
+    bool middle;          /* it does not begin at its beginning, as nobody wants it all */
+    bool once;            /* it is read once and not followed: all is held until the first mark */
+    bool hides_news;      /* those of the head are told to nobody */
     struct rg_buf part;   /* a line whose end has not come */
     int64_t newest_ns;    /* the newest stamp of a line that was told, since 1970; 0: none was */
     size_t now, before;   /* how many were told of the newest second, and of the one before it */
     size_t skip;          /* how many of these are to come again */
     bool within, skipping; /* the part's beginning was told, or left out */
+    bool resuming;        /* it is read again, and the next mark says where that begins */
+    uint64_t resume_nbytes, resume_nlines; /* what was told before */
+    uint64_t again_nbytes; /* that come again, after that mark */
+    struct rg_buf torn;   /* what the part was at a cut, without its stamp: its end may have been
+                           * written to the next file */
+    struct rg_logmark seen; /* where in it we are, by the newest mark and what has come since */
+    struct rg_buf held;
+    size_t leap_at;        /* in held: the line that came the longest time after the last one */
+    int64_t leap_ns;
+    uint64_t since_nlines; /* the newest mark; */
+    bool released;         /* and some of these are not held any more */
 };
 
-/* Take bytes of it, and tell of each line, with its end, that was not told before. */
+typedef void kube_output_fn(void *arg, const void *bytes, size_t nbytes);
+
+/* Take bytes of it, and tell of each line, with its end, that was not told before, and of what is
+ * missing. */
 void kube_log_take(struct kube_log *log, const char *bytes, size_t nbytes,
-                   void (*on_output)(void *arg, const void *bytes, size_t nbytes), void *arg);
+                   kube_output_fn *on_output, void *arg);
+/* Nothing has come for a while: tell what is held. */
+void kube_log_release(struct kube_log *log, kube_output_fn *on_output, void *arg);
 /* It was cut, and is to be read again: from when on, "2026-01-31T23:59:59Z", or "" for all. */
 void kube_log_cut(struct kube_log *log, char *ret_since, size_t nbytes);
-/* Tell what is left, when no more will come. */
-void kube_log_end(struct kube_log *log,
-                  void (*on_output)(void *arg, const void *bytes, size_t nbytes), void *arg);
+/* Tell what is left, when no more will come, and what is missing of all that was written; 0: that
+ * is not known. */
+void kube_log_close(struct kube_log *log, uint64_t nbytes, uint64_t nlines,
+                    kube_output_fn *on_output, void *arg);
+/* The same where that is not known. */
+void kube_log_end(struct kube_log *log, kube_output_fn *on_output, void *arg);
 void kube_log_fini(struct kube_log *log);
 
 /* --- kubernetes_queue.c ----------------------------------------------------------------------- */

@@ -69,23 +69,160 @@ static bool is_new(struct kube_log *log, int64_t ns)
     return true;
 }
 
-/* A line, or the next piece of one. */
-static void take_line(struct kube_log *log, const char *line, size_t nbytes, bool whole,
-                      void (*on_output)(void *arg, const void *bytes, size_t nbytes), void *arg)
+/* --- what is missing -------------------------------------------------------------------------- */
+
+/* leap: since the line before it. */
+static void hold(struct kube_log *log, int64_t leap_ns, const char *bytes, size_t nbytes)
 {
-    size_t at = 0;
+    if (leap_ns > log->leap_ns) {
+        log->leap_ns = leap_ns;
+        log->leap_at = rg_buf_nbytes(&log->held);
+    }
+    rg_buf_put(&log->held, bytes, nbytes);
+}
+
+static void release(struct kube_log *log, size_t nbytes, kube_output_fn *on_output, void *arg)
+{
+    if (nbytes)
+        on_output(arg, rg_buf_bytes(&log->held), nbytes);
+    rg_buf_consume(&log->held, nbytes);
+}
+
+void kube_log_release(struct kube_log *log, kube_output_fn *on_output, void *arg)
+{
+    if (log->resuming)
+        return;
+    log->released |= rg_buf_nbytes(&log->held) > 0;
+    release(log, rg_buf_nbytes(&log->held), on_output, arg);
+    log->leap_at = 0;
+    log->leap_ns = 0;
+}
+
+static void tell_missing(const char *where, uint64_t nbytes, uint64_t nlines,
+                         kube_output_fn *on_output, void *arg)
+{
+    char text[256];
+    int n = snprintf(text, sizeof(text), "reigen: %llu lines (%llu bytes) are missing %s: "
+                     "Kubernetes keeps only a part of a long log\n", (unsigned long long) nlines,
+                     (unsigned long long) nbytes, where);
+
+    on_output(arg, text, (size_t) n);
+}
+
+/* It was read again: what has come since is the beginning of a file, and the mark says where that
+ * is. What was told before is left out. */
+static void resume(struct kube_log *log, uint64_t nbytes, uint64_t nlines,
+                   kube_output_fn *on_output, void *arg)
+{
+    uint64_t front = nbytes > log->seen.nbytes ? nbytes - log->seen.nbytes : 0;
+    uint64_t lines = nlines > log->seen.nlines ? nlines - log->seen.nlines : 0;
+    uint64_t again = log->resume_nbytes > front ? log->resume_nbytes - front : 0;
+    uint64_t lost = front > log->resume_nbytes ? front - log->resume_nbytes : 0;
+
+    if (lost && lost == rg_buf_nbytes(&log->torn))
+        on_output(arg, rg_buf_bytes(&log->torn), rg_buf_nbytes(&log->torn));
+    else if (lost)
+        tell_missing("here", lost,
+                     lines > log->resume_nlines ? lines - log->resume_nlines : 0, on_output, arg);
+    uint64_t held = rg_buf_nbytes(&log->held);
+    rg_buf_consume(&log->held, again < held ? again : held);
+    log->again_nbytes = again > held ? again - held : 0;
+    log->resuming = false;
+}
+
+/* All before it are seen.nbytes by our own count, and nbytes by the head's. */
+static void take_mark(struct kube_log *log, uint64_t nbytes, uint64_t nlines,
+                      kube_output_fn *on_output, void *arg)
+{
+    bool first = !log->seen.marked_nbytes;
+    uint64_t lost = nbytes > log->seen.nbytes ? nbytes - log->seen.nbytes : 0;
+    uint64_t lines = nlines > log->seen.nlines ? nlines - log->seen.nlines : 0;
+    char where[64] = "here";
+
+    if (log->released || (first && !log->once))
+        snprintf(where, sizeof(where), "among the last %llu lines above",
+                 (unsigned long long) log->since_nlines);
+    if (log->resuming) {
+        resume(log, nbytes, nlines, on_output, arg);
+    } else if (lost && !(first && log->middle)) {
+        release(log, first ? 0 : log->leap_at, on_output, arg);
+        tell_missing(where, lost, lines, on_output, arg);
+    }
+    kube_log_release(log, on_output, arg);
+    log->seen = (struct rg_logmark){ nbytes, nlines, nbytes, false };
+    log->since_nlines = 0;
+    log->released = false;
+}
+
+/* A whole line without its stamp: whether it was a mark. */
+static bool is_mark(struct kube_log *log, const char *line, size_t length,
+                    kube_output_fn *on_output, void *arg)
+{
+    unsigned long long nbytes, nlines;
+    char text[64] = "";
+
+    if (length >= sizeof(text) || !rg_str_starts(memcpy(text, line, length), RG_LOGMARK) ||
+        sscanf(text + strlen(RG_LOGMARK), "%20llu %20llu", &nbytes, &nlines) != 2)
+        return false;
+    take_mark(log, nbytes, nlines, on_output, arg);
+    return true;
+}
+
+/* --- lines ------------------------------------------------------------------------------------ */
+
+static void tell(struct kube_log *log, int64_t leap_ns, const char *text, size_t nbytes,
+                 kube_output_fn *on_output, void *arg)
+{
+    bool held = log->once || log->resuming || log->seen.marked_nbytes;
+    bool news = !log->within && nbytes && *text == *RG_LOGMARK_NEWS;
+
+    log->since_nlines += !log->within;
+    rg_logmark_count(&log->seen, text, nbytes);
+    if (log->again_nbytes) {
+        log->again_nbytes -= nbytes < log->again_nbytes ? nbytes : log->again_nbytes;
+        return;
+    }
+    if (news && log->hides_news && !log->resuming)
+        return;
+    if (held)
+        hold(log, leap_ns, text + (news && !log->resuming), nbytes - (news && !log->resuming));
+    else
+        on_output(arg, text + news, nbytes - news);
+    if (!log->once && rg_buf_nbytes(&log->held) > LINE_MAX_NBYTES)
+        kube_log_release(log, on_output, arg);
+}
+
+/* The part, before it is forgotten: a kubelet begins a new file in the middle of a line, too, and
+ * who follows a log to its end may see the old file alone. */
+static void keep_torn(struct kube_log *log)
+{
+    const char *line = (const char *) rg_buf_bytes(&log->part);
+    size_t at = 0, nbytes = rg_buf_nbytes(&log->part);
     int64_t ns;
 
+    rg_buf_clear(&log->torn);
+    if (nbytes && !log->within && !log->skipping && read_stamp(line, nbytes, &ns, &at))
+        rg_buf_put(&log->torn, line + at, nbytes - at);
+}
+
+/* A line, or the next piece of one. */
+static void take_line(struct kube_log *log, const char *line, size_t nbytes, bool whole,
+                      kube_output_fn *on_output, void *arg)
+{
+    size_t at = 0;
+    int64_t ns = log->newest_ns, before = ns;
+
     if (!log->within && !log->skipping)
-        log->skipping = read_stamp(line, nbytes, &ns, &at) && !is_new(log, ns);
-    if (!log->skipping && nbytes > at)
-        on_output(arg, line + at, nbytes - at);
+        log->skipping = read_stamp(line, nbytes, &ns, &at) && !is_new(log, ns) && !log->resuming;
+    if (!log->skipping && nbytes > at &&
+        (log->within || !whole || !is_mark(log, line + at, nbytes - at, on_output, arg)))
+        tell(log, ns - before, line + at, nbytes - at, on_output, arg);
     log->within = !whole && !log->skipping;
     log->skipping = !whole && log->skipping;
 }
 
 void kube_log_take(struct kube_log *log, const char *bytes, size_t nbytes,
-                   void (*on_output)(void *arg, const void *bytes, size_t nbytes), void *arg)
+                   kube_output_fn *on_output, void *arg)
 {
     const uint8_t *end;
 
@@ -103,50 +240,107 @@ void kube_log_take(struct kube_log *log, const char *bytes, size_t nbytes,
     }
 }
 
+/* Of a log with marks all that there is is read again: their places are surer than stamps. */
+static void begin_again(struct kube_log *log)
+{
+    if (!log->resuming && log->seen.marked_nbytes) {
+        keep_torn(log);
+        log->resume_nbytes = log->seen.nbytes + log->again_nbytes;
+        log->resume_nlines = log->seen.nlines;
+        log->resuming = true;
+        log->again_nbytes = 0;
+    }
+    if (log->resuming) {
+        rg_buf_clear(&log->held);
+        log->seen = (struct rg_logmark){ .nbytes = 0 };
+    }
+}
+
 void kube_log_cut(struct kube_log *log, char *ret_since, size_t nbytes)
 {
     time_t since = (time_t) (log->newest_ns / NS_PER_S) - 1;
     char text[32] = "";
     struct tm tm;
 
+    begin_again(log);
     rg_buf_clear(&log->part);
     log->within = log->skipping = false;
-    log->skip = log->now + log->before;
-    if (log->newest_ns && gmtime_r(&since, &tm))
+    log->skip = log->resuming ? 0 : log->now + log->before;
+    if (log->newest_ns && !log->resuming && gmtime_r(&since, &tm))
         strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
     snprintf(ret_since, nbytes, "%s", text);
 }
 
-void kube_log_end(struct kube_log *log,
-                  void (*on_output)(void *arg, const void *bytes, size_t nbytes), void *arg)
+void kube_log_end(struct kube_log *log, kube_output_fn *on_output, void *arg)
 {
     if (rg_buf_nbytes(&log->part))
         take_line(log, (const char *) rg_buf_bytes(&log->part), rg_buf_nbytes(&log->part), true,
                   on_output, arg);
     rg_buf_clear(&log->part);
+    if (log->resuming)
+        rg_buf_clear(&log->held); /* nobody knows where these belong */
+    kube_log_release(log, on_output, arg);
+}
+
+void kube_log_close(struct kube_log *log, uint64_t nbytes, uint64_t nlines,
+                    kube_output_fn *on_output, void *arg)
+{
+    bool known = log->seen.marked_nbytes && !log->resuming;
+
+    if (log->resuming && log->resume_nbytes) {
+        log->seen.nbytes = log->resume_nbytes;
+        log->seen.nlines = log->resume_nlines;
+        known = true;
+    }
+    kube_log_end(log, on_output, arg);
+    if (known && nbytes > log->seen.nbytes)
+        tell_missing("at the end", nbytes - log->seen.nbytes,
+                     nlines > log->seen.nlines ? nlines - log->seen.nlines : 0, on_output, arg);
 }
 
 void kube_log_fini(struct kube_log *log)
 {
     rg_buf_fini(&log->part);
+    rg_buf_fini(&log->held);
+    rg_buf_fini(&log->torn);
     *log = (struct kube_log){ .newest_ns = 0 };
 }
 
 /* --- reigen logs ------------------------------------------------------------------------------ */
 
+struct shown {
+    int fd;
+    int r; /* 0, or why nothing more can be written */
+};
+
+static void show_bytes(void *arg, const void *bytes, size_t nbytes)
+{
+    struct shown *shown = arg;
+
+    if (shown->r == 0)
+        shown->r = rg_write_all(shown->fd, bytes, nbytes);
+}
+
 /* Of one pod, as a List has it. */
 static int show_pod(const struct kube_place *place, const json_t *pod, int fd,
                     struct rg_error *err)
 {
-    rg_autobuf struct rg_buf log = RG_BUF_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct kube_log log = { .once = true };
+    struct shown shown = { .fd = fd };
     const struct kube_request request = { .verb = KUBE_LOG, .container = KUBE_CONTAINER,
-                                          .name = kube_text(pod, "metadata.name") };
-    int r = kube_ask(place, &request, LOG_MS, &log, err);
+                                          .name = kube_text(pod, "metadata.name"),
+                                          .stamps = true };
+    int r = kube_ask(place, &request, LOG_MS, &text, err);
 
-    if (r < 0 || !rg_buf_nbytes(&log))
+    if (r < 0 || !rg_buf_nbytes(&text))
         return r;
-    r = rg_write_all(fd, rg_buf_bytes(&log), rg_buf_nbytes(&log));
-    return r == 0 ? 0 : rg_error_set_exit(err, -r, RG_EXIT_OUTPUT_LOST, "standard output was lost");
+    kube_log_take(&log, (const char *) rg_buf_bytes(&text), rg_buf_nbytes(&text), show_bytes,
+                  &shown);
+    kube_log_end(&log, show_bytes, &shown);
+    kube_log_fini(&log);
+    return shown.r == 0 ? 0 : rg_error_set_exit(err, -shown.r, RG_EXIT_OUTPUT_LOST,
+                                                "standard output was lost");
 }
 
 static int show_all(const struct rg_submitted_job *job, int fd, struct rg_error *err)

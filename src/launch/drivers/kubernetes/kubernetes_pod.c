@@ -9,6 +9,7 @@
 #include "launch/drivers/kubernetes/pods.h"
 
 #define REASONS_MAX 3 /* that are told at once */
+#define LOSSES_MAX 1000
 /* Reasons of a container that waits for its image. */
 #define PULLS "ErrImagePull ImagePullBackOff ErrImageNeverPull ImageInspectError " \
               "InvalidImageName RegistryUnavailable"
@@ -158,6 +159,27 @@ static void read_why(struct kube_pod *pod, const json_t *object, const char *con
              KUBE_TEXT_MAX - 64, message);
 }
 
+/* What our program has left as the termination message. The head says its faults itself. */
+static void read_words(struct kube_pod *pod, const char *message)
+{
+    KUBE_AUTO_JSON json_t *words = json_loads(message, JSON_DISABLE_EOF_CHECK, NULL);
+    int code = (int) json_integer_value(kube_at(words, "exit_code"));
+
+    pod->fault = pod->index != 0 && json_is_true(json_object_get(words, "fault"));
+    if (pod->fault)
+        snprintf(pod->why, sizeof(pod->why), "%s", kube_text(words, "cause"));
+    if (pod->index == 0) {
+        const json_t *log = json_object_get(words, "log");
+        pod->log_nbytes = (uint64_t) json_integer_value(json_array_get(log, 0));
+        pod->log_nlines = (uint64_t) json_integer_value(json_array_get(log, 1));
+    }
+    if (pod->exit_code != RG_POD_FAILED)
+        return;
+    pod->final = code == RG_EXIT_PREEMPTED || code == RG_EXIT_HOST_LOST;
+    if (pod->final || code == RG_POD_KILLED || code == RG_POD_LOST)
+        pod->exit_code = code;
+}
+
 /* Its exit code; whether it was killed as a whole is returned. */
 static bool read_exit(struct kube_pod *pod, const json_t *object, const json_t *ended)
 {
@@ -172,13 +194,9 @@ static bool read_exit(struct kube_pod *pod, const json_t *object, const json_t *
         return false;
     }
     pod->running = true;
-    if (pod->exit_code == RG_POD_FAILED) {
-        KUBE_AUTO_JSON json_t *verdict = json_loads(message, JSON_DISABLE_EOF_CHECK, NULL);
-        json_int_t code = json_integer_value(kube_at(verdict, "exit_code"));
-        pod->exit_code = code == RG_POD_KILLED || code == RG_POD_LOST ? (int) code : RG_POD_FAILED;
-        return false;
-    }
-    return pod->exit_code == RG_POD_KILLED || pod->exit_code == RG_POD_LOST;
+    bool killed = pod->exit_code == RG_POD_KILLED || pod->exit_code == RG_POD_LOST;
+    read_words(pod, message);
+    return killed;
 }
 
 static void read_end(struct kube_pod *pod, const json_t *object, const json_t *container)
@@ -216,6 +234,18 @@ static void read_health(struct kube_pod *pod, const json_t *container)
     }
 }
 
+/* An annotation, of pods of a Job that counts for each index alone. */
+static int read_count(const json_t *object, const char *name)
+{
+    const json_t *all = kube_at(object, "metadata.annotations");
+    const char *text = json_string_value(json_object_get(all, name));
+    int64_t n = 0;
+
+    if (text)
+        rg_parse_int(name, text, 0, LOSSES_MAX, &n, NULL);
+    return (int) n;
+}
+
 void kube_pod_read(const json_t *object, struct kube_pod *ret_pod)
 {
     const json_t *container = find(kube_at(object, "status.containerStatuses"), "name",
@@ -233,6 +263,8 @@ void kube_pod_read(const json_t *object, struct kube_pod *ret_pod)
              kube_text(object, "metadata.creationTimestamp"));
     snprintf(pod.node, sizeof(pod.node), "%s", kube_text(object, "spec.nodeName"));
     pod.deleted = kube_at(object, "metadata.deletionTimestamp");
+    pod.nlost = read_count(object, "batch.kubernetes.io/job-index-failure-count") +
+                read_count(object, "batch.kubernetes.io/job-index-ignored-failure-count");
     read_start(&pod, object, container);
     read_end(&pod, object, container);
     read_health(&pod, container);
@@ -290,8 +322,9 @@ bool kube_event_read(const json_t *event, const char **ret_name, enum rg_host_ph
 
 bool kube_pod_is_retried(const struct kube_pod *pod)
 {
-    return pod->ended && (pod->why_code || pod->killed || pod->exit_code == RG_EXIT_PREEMPTED ||
-                          pod->exit_code == RG_EXIT_HOST_LOST);
+    return pod->ended && !pod->final &&
+           (pod->why_code || pod->killed || pod->exit_code == RG_EXIT_PREEMPTED ||
+            pod->exit_code == RG_EXIT_HOST_LOST);
 }
 
 bool kube_pod_is_past(const struct kube_pod *now, const struct kube_pod *pod)
@@ -328,7 +361,7 @@ bool kube_host_is_up(const struct kube_host *host)
 {
     const struct kube_pod *pod = &host->pod;
 
-    return pod->running && !kube_pod_is_retried(pod) && !pod->silent;
+    return pod->running && !kube_pod_is_lost(pod) && !pod->silent;
 }
 
 static const char *reason_of(const struct kube_pod *pod)

@@ -20,6 +20,11 @@ static void take(struct kube_log *log, const char *text, struct rg_buf *told)
     kube_log_take(log, text, strlen(text), keep, told);
 }
 
+static void keep_text(void *arg, const char *text)
+{
+    rg_buf_printf(arg, "%s\n", text);
+}
+
 static void a_log_that_is_cut_is_read_again_without_loss(void **state)
 {
     struct kube_log log = { .newest_ns = 0 };
@@ -63,6 +68,98 @@ static void a_log_that_begins_later_than_it_did_loses_nothing_new(void **state)
 }
 
 /* --- streams ---------------------------------------------------------------------------------- */
+
+#define AT(s, text) "2026-02-01T00:00:" s "Z " text
+#define MARK RG_LOGMARK
+#define MISSING(lines, bytes, where)                                                             \
+    "reigen: " lines " lines (" bytes " bytes) are missing " where                               \
+    ": Kubernetes keeps only a part of a long log\n"
+
+/* Each line is 3 bytes. */
+static void what_is_missing_of_a_log_is_counted_in_its_place(void **state)
+{
+    struct kube_log log = { .hides_news = true };
+    rg_autobuf struct rg_buf told = RG_BUF_INIT;
+
+    (void) state;
+    take(&log, AT("01", "01\n") AT("01", "02\n") AT("01", MARK "6 2\n"), &told);
+    assert_string_equal(rg_buf_text(&told), "01\n02\n");
+    take(&log, AT("02", "03\n") AT("02.1", "04\n") AT("09", "07\n") AT("09.1", "08\n"), &told);
+    assert_string_equal(rg_buf_text(&told), "01\n02\n");
+    take(&log, AT("09.1", MARK "24 8\n") AT("10", "09\n"), &told);
+    kube_log_release(&log, keep, &told);
+    /* These two are told already when it is known that something is missing. */
+    take(&log, AT("11", "12\n"), &told);
+    kube_log_release(&log, keep, &told);
+    take(&log, AT("11", RG_LOGMARK_NEWS "n\n") AT("11", MARK "39 13\n") AT("12", "14\n"), &told);
+    kube_log_close(&log, 45, 15, keep, &told);
+    assert_string_equal(rg_buf_text(&told), "01\n02\n03\n04\n" MISSING("2", "6", "here")
+                        "07\n08\n09\n12\n" MISSING("2", "6", "among the last 3 lines above")
+                        "14\n" MISSING("1", "3", "at the end"));
+    kube_log_fini(&log);
+}
+
+static void a_log_with_marks_is_taken_up_by_them(void **state)
+{
+    struct kube_log log = { .newest_ns = 0 };
+    rg_autobuf struct rg_buf told = RG_BUF_INIT;
+    char since[64];
+
+    (void) state;
+    take(&log, AT("01", MARK "0 0\n") AT("01", "01\n") AT("01", MARK "3 1\n") AT("02", "02\n")
+               AT("09", "0"), &told);
+    kube_log_release(&log, keep, &told);
+    /* The file ended in a line, and stamps of the next one are older. */
+    kube_log_cut(&log, since, sizeof(since));
+    assert_string_equal(since, "");
+    take(&log, AT("02", "3\n") AT("02", "04\n") AT("02", MARK "12 4\n") AT("03", "05\n"), &told);
+    kube_log_release(&log, keep, &told);
+    kube_log_cut(&log, since, sizeof(since));
+    take(&log, AT("02", "3\n") AT("02", "04\n") AT("02", MARK "12 4\n") AT("03", "05\n")
+               AT("03", "06\n") AT("03", MARK "18 6\n"), &told);
+    kube_log_close(&log, 18, 6, keep, &told);
+    assert_string_equal(rg_buf_text(&told), "01\n02\n03\n04\n05\n06\n");
+    kube_log_fini(&log);
+}
+
+static void a_log_that_is_read_once_says_what_is_missing_in_front(void **state)
+{
+    struct kube_log log = { .once = true };
+    rg_autobuf struct rg_buf told = RG_BUF_INIT;
+
+    (void) state;
+    take(&log, AT("02", "3\n") AT("02", "04\n") AT("02", MARK "12 4\n") AT("03", "05\n"), &told);
+    kube_log_end(&log, keep, &told);
+    assert_string_equal(rg_buf_text(&told), MISSING("2", "7", "here") "3\n04\n05\n");
+    kube_log_fini(&log);
+}
+
+static void a_pod_that_is_lost_is_waited_for_as_kubernetes_does(void **state)
+{
+    struct kube_host hosts[5] = { 0 };
+    rg_autobuf struct rg_buf said = RG_BUF_INIT;
+
+    (void) state;
+    for (int i = 0; i < 5; i++) {
+        hosts[i].pod = (struct kube_pod){ .index = i, .running = true, .exit_code = -1 };
+        snprintf(hosts[i].pod.name, sizeof(hosts[i].pod.name), "job-%d-a", i);
+        snprintf(hosts[i].pod.node, sizeof(hosts[i].pod.node), "n%d", i);
+    }
+    assert_int_equal(kube_host_say_lost(hosts, 5, keep_text, &said), 0);
+    hosts[1].pod.ended = true;
+    assert_int_equal(kube_host_say_lost(hosts, 5, keep_text, &said), 10000);
+    assert_int_equal(kube_host_say_lost(hosts, 5, keep_text, &said), 10000);
+    hosts[3].pod.ended = hosts[4].pod.ended = true;
+    hosts[4].pod.nlost = 2;
+    snprintf(hosts[3].pod.why, sizeof(hosts[3].pod.why), "Gone: why");
+    assert_int_equal(kube_host_say_lost(hosts, 5, keep_text, &said), 40000);
+    assert_string_equal(rg_buf_text(&said),
+                        "pod job-1-a on n1 has ended; Kubernetes waits 10 s before it makes "
+                        "another one\n2 pods have ended (job-3-a on n3, job-4-a on n4): Gone: why; "
+                        "Kubernetes waits 40 s before it makes new ones\n");
+    assert_int_equal(rg_kubernetes_backoff_ms(0), 0);
+    assert_int_equal(rg_kubernetes_backoff_ms(1000), 600000);
+}
 
 static void count_object(void *arg, const json_t *object)
 {
@@ -201,7 +298,7 @@ static void a_pod_that_ended_says_why_in_kubernetes_words(void **state)
         { POD(ON_NODE, ENDED("255", "Unknown")), "Unknown: " KILLED, 255, RG_EXIT_HOST_LOST },
         { POD(ON_NODE, TOLD("{\\\"exit_code\\\": 137}\\n")), "", 137, 0 },
         { POD(ON_NODE, TOLD("{\\\"exit_code\\\": 255, \\\"x\\\": {}}")), "", 255, 0 },
-        { POD(ON_NODE, TOLD("{\\\"exit_code\\\": 75}")), "", 1, 0 },
+        { POD(ON_NODE, TOLD("{\\\"exit_code\\\": 75}")), "", 75, 0 },
         { POD(ON_NODE, TOLD("the last lines")), "", 1, 0 },
         { POD(ON_NODE, CONTAINER("\"terminated\":{\"exitCode\":128,\"reason\":\"StartError\","
                                  "\"message\":\"no such file\"}")),
@@ -242,6 +339,7 @@ static void what_a_job_tries_again_is_known(void **state)
         { POD(ON_NODE, ENDED("137", "OOMKilled")), true, true },
         { POD(ON_NODE, ENDED("1", "OOMKilled")), false, false }, /* a rank, and the head says so */
         { POD(ON_NODE, TOLD("{\\\"exit_code\\\": 137}")), false, false },
+        { POD(ON_NODE, TOLD("{\\\"exit_code\\\": 76}")), false, false }, /* often enough */
         { POD(ON_NODE, ENDED("143", "Error")), false, false },
     };
 
@@ -470,6 +568,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_log_that_is_cut_is_read_again_without_loss),
         cmocka_unit_test(a_log_that_begins_later_than_it_did_loses_nothing_new),
+        cmocka_unit_test(what_is_missing_of_a_log_is_counted_in_its_place),
+        cmocka_unit_test(a_log_with_marks_is_taken_up_by_them),
+        cmocka_unit_test(a_log_that_is_read_once_says_what_is_missing_in_front),
+        cmocka_unit_test(a_pod_that_is_lost_is_waited_for_as_kubernetes_does),
         cmocka_unit_test(objects_are_told_as_they_are_complete),
         cmocka_unit_test(a_pod_that_starts_says_what_it_waits_for),
         cmocka_unit_test(what_waiting_does_not_help_is_known),
