@@ -447,7 +447,9 @@ static void begin_again(struct follow *f)
     for (int i = 0; i < f->o.nhosts; i++) {
         struct kube_pod *pod = &f->hosts[i].pod;
         bool gone = pod->ended;
-        f->o.on_phase(f->o.arg, i, gone ? RG_PHASE_PENDING : (int) pod->phase,
+        bool stays = kube_host_is_up(&f->hosts[i]);
+        f->o.on_phase(f->o.arg, i, gone ? RG_PHASE_PENDING
+                                   : stays ? RG_PHASE_READY : (int) pod->phase,
                       gone ? "" : pod->reason);
     }
     begin_start_timer(f);
