@@ -67,10 +67,10 @@ static void say(void *arg, const char *text)
 static void say_status(void *arg, const char *text)
 {
     struct run *run = arg;
-    char line[RG_ERROR_TEXT_MAX];
 
-    snprintf(line, sizeof(line), RG_LOGMARK_NEWS "%s", text);
-    say(run, run->as->log ? line : text);
+    if (run->as->log)
+        say(run, RG_LOGMARK_NEWS);
+    say(run, text);
 }
 
 static rg_printf(2, 3) void sayf(struct run *run, const char *fmt, ...)

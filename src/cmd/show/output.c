@@ -544,7 +544,6 @@ void rg_output_finish(struct rg_output *output)
 
 void rg_output_seal(struct rg_output *output)
 {
-    rg_timer_stop(&output->mark_timer);
     on_mark_timer(output);
 }
 

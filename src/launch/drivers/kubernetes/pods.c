@@ -2,6 +2,7 @@
 /* The pods of a job as the head sees them: what of launch/drivers/pods is Kubernetes' own. */
 #include "launch/drivers/kubernetes/pods.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/exitcode.h"
@@ -11,7 +12,6 @@
 #define KEY_FILE_MAX 4096
 #define BACKOFF_MS 10000 /* the controller's, for the first failure, */
 #define BACKOFF_MAX_MS 600000 /* and for any */
-#define LOSSES_MAX 1000
 
 int rg_kubernetes_port(int *ret_port, struct rg_error *err)
 {
@@ -34,14 +34,12 @@ uint64_t rg_kubernetes_backoff_ms(int n)
     return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
 }
 
+/* The cluster's own number, or nothing. */
 static int read_count(const char *name)
 {
     const char *text = getenv(name);
-    int64_t count = 0;
 
-    if (text && *text)
-        rg_parse_int(name, text, 0, LOSSES_MAX, &count, NULL);
-    return (int) count;
+    return text ? atoi(text) : 0;
 }
 
 int rg_kubernetes_losses(void)
