@@ -289,7 +289,7 @@ static void write_verdict(const struct run *run, const char *path, struct rg_ver
         verdict.nends = 0;
         rg_event_verdict(&text, &verdict);
     }
-    rg_logmark_count(&all, rg_buf_bytes(&run->last_words), rg_buf_nbytes(&run->last_words));
+    rg_mark_count(&all, rg_buf_bytes(&run->last_words), rg_buf_nbytes(&run->last_words));
     if (fd >= 0)
         dprintf(fd, "%.*s,\"log\":[%llu,%llu]}\n", (int) strcspn(rg_buf_text(&text), "\n") - 1,
                 rg_buf_text(&text), (unsigned long long) all.nbytes,

@@ -177,9 +177,9 @@ static void put_mark(struct rg_output *output, bool idle)
 {
     char text[64];
 
-    if (output->o.mark && rg_logmark_is_due(output->o.mark, idle))
+    if (output->o.mark && rg_mark_is_due(output->o.mark, idle))
         rg_sink_write(&output->sinks[0], text,
-                      rg_logmark_write(output->o.mark, text, sizeof(text)));
+                      rg_mark_write(output->o.mark, text, sizeof(text)));
 }
 
 static void on_mark_timer(void *arg)
@@ -199,7 +199,7 @@ static void send(struct rg_output *output, int stream, const void *data, size_t 
     }
     rg_sink_write(&output->sinks[mark ? 0 : stream - 1], data, nbytes);
     if (mark) {
-        rg_logmark_count(mark, data, nbytes);
+        rg_mark_count(mark, data, nbytes);
         put_mark(output, false);
         rg_timer_start(&output->mark_timer, output->o.loop, RG_LOGMARK_IDLE_MS, 0, on_mark_timer,
                        output);

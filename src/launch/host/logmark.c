@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void rg_logmark_count(struct rg_logmark *mark, const void *bytes, size_t nbytes)
+void rg_mark_count(struct rg_logmark *mark, const void *bytes, size_t nbytes)
 {
     const char *p = bytes, *end = p + nbytes;
 
@@ -19,7 +19,7 @@ void rg_logmark_count(struct rg_logmark *mark, const void *bytes, size_t nbytes)
     mark->in_line = end[-1] != '\n';
 }
 
-bool rg_logmark_is_due(const struct rg_logmark *mark, bool idle)
+bool rg_mark_is_due(const struct rg_logmark *mark, bool idle)
 {
     uint64_t more = mark->nbytes - mark->marked_nbytes;
 
@@ -28,7 +28,7 @@ bool rg_logmark_is_due(const struct rg_logmark *mark, bool idle)
     return more >= RG_LOGMARK_EACH_NBYTES || (idle && more);
 }
 
-size_t rg_logmark_write(struct rg_logmark *mark, char *text, size_t room)
+size_t rg_mark_write(struct rg_logmark *mark, char *text, size_t room)
 {
     int n = snprintf(text, room, RG_LOGMARK "%llu %llu\n", (unsigned long long) mark->nbytes,
                      (unsigned long long) mark->nlines);

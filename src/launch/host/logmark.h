@@ -34,10 +34,10 @@ struct rg_logmark {
 };
 
 /* Bytes were written that are no mark. */
-void rg_logmark_count(struct rg_logmark *mark, const void *bytes, size_t nbytes);
+void rg_mark_count(struct rg_logmark *mark, const void *bytes, size_t nbytes);
 /* Whether a mark is to be written now; idle: nothing has followed for a while, or nothing will. */
-bool rg_logmark_is_due(const struct rg_logmark *mark, bool idle);
+bool rg_mark_is_due(const struct rg_logmark *mark, bool idle);
 /* The mark, as a line, into text, of 64 bytes or more; then it is no more due. Its length. */
-size_t rg_logmark_write(struct rg_logmark *mark, char *text, size_t room);
+size_t rg_mark_write(struct rg_logmark *mark, char *text, size_t room);
 
 #endif

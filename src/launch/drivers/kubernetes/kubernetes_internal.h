@@ -10,7 +10,6 @@
  *   kubernetes_gang.c      pod groups: all pods start, or none
  *   kubernetes_pod.c       what a pod's JSON says, in our words; whether it helps to wait
  *   kubernetes_hopeless.c  the reasons for which it does not
- *   kubernetes_lost.c      pods that are lost while their job goes on
  *   kubernetes_verdict.c   what Kubernetes knows of a job's end, and its head does not
  *   kubernetes_log.c       the head's log, line by line, once each; reigen logs
  *   kubernetes_queue.c     submit, status, logs, cancel
@@ -209,7 +208,7 @@ void kube_host_put_reasons(const struct kube_host *hosts, int nhosts, const char
 bool kube_host_is_given_up(struct kube_host *host, int npods, bool *ret_wait,
                            struct kube_hopeless *ret_cause);
 
-/* --- kubernetes_lost.c ------------------------------------------------------------------------ */
+/* --- kubernetes_verdict.c: pods that are lost while their job goes on ------------------------- */
 
 /* Whether it has ended, and another one takes its place where the job goes on. */
 bool kube_pod_is_lost(const struct kube_pod *pod);

@@ -177,7 +177,7 @@ static void tell(struct kube_log *log, int64_t leap_ns, const char *text, size_t
     bool news = !log->within && nbytes && *text == *RG_LOGMARK_NEWS;
 
     log->since_nlines += !log->within;
-    rg_logmark_count(&log->seen, text, nbytes);
+    rg_mark_count(&log->seen, text, nbytes);
     if (log->again_nbytes) {
         log->again_nbytes -= nbytes < log->again_nbytes ? nbytes : log->again_nbytes;
         return;
