@@ -24,6 +24,12 @@
 #define ROW_MS 1000
 #define ROW_OF_EACH_RANK_MS 125
 #define ROW_ON_TERMINAL_MS 100
+/* reigen-agent's head writes to no terminal, and has no room for one. */
+#ifdef RG_AGENT
+#define TERMINALS false
+#else
+#define TERMINALS true
+#endif
 #define ROW_BEGIN "\033[?7l" /* what is wider than the terminal is cut off by it */
 #define ROW_END "\033[?7h"
 #define ROW_WIPE "\r\033[K"
@@ -189,11 +195,16 @@ static void on_mark_timer(void *arg)
 }
 
 /* Of a log the timer begins anew with each write. */
+static bool is_on_terminal(const struct rg_output *output, int stream)
+{
+    return TERMINALS && output->on_terminal[stream - 1];
+}
+
 static void send(struct rg_output *output, int stream, const void *data, size_t nbytes)
 {
     struct rg_logmark *mark = output->o.mark;
 
-    if (output->row_stands && output->on_terminal[stream - 1] && nbytes) {
+    if (is_on_terminal(output, stream) && output->row_stands && nbytes) {
         output->row_stands = false;
         rg_sink_write(&output->sinks[stream - 1], ROW_WIPE, strlen(ROW_WIPE));
     }
@@ -422,7 +433,7 @@ static bool show_rows(struct rg_output *output)
         if (!output->lines[i].redrawn && !output->lines[i].returned)
             continue;
         any = true;
-        if (!output->on_terminal[i % 2])
+        if (!is_on_terminal(output, i % 2 + 1))
             show_row(output, i, now_ns);
         else if (!drawn && (drawn = rg_lines_row(&output->lines[i], &row)))
             draw_row(output, i, &row);
