@@ -11,7 +11,10 @@ from torch import nn
 
 import checks
 import horovod.torch as hvd
+from horovod.common.agreement import Talk
+from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.mpi_ops import UNCHECKED
+from reigen import _handles
 
 TORCH = tuple(int(part) for part in torch.__version__.split('.')[:2])
 
@@ -253,6 +256,56 @@ def check_parameters_in_another_order_on_each_rank():
         loss_of(net, hvd.rank(), step).backward()
         optimizer.step()
         agrees(net)
+
+
+def check_a_layer_that_is_frozen_before_something_else_is_waited_for():
+    """A wait sends what is complete, and with it what is new; frozen layers do not move."""
+    net = build()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), groups=3)
+    for step in range(4):
+        net[1].requires_grad_(step < 2)
+        forget(net, optimizer)
+        before = net[1].weight.detach().clone()
+        loss_of(net, hvd.rank(), step).backward()
+        _handles.help_others()
+        optimizer.step()
+        agrees(net)
+        assert torch.equal(before, net[1].weight) == (step >= 2), step
+
+
+def check_an_optimizer_of_which_all_is_frozen_says_nothing_before_its_step():
+    """Other ranks need not wait for anything meanwhile, and would be missed."""
+    net = frozen_at_first()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()))
+    if hvd.rank() == 0:
+        before = list(_handles.table)
+        _handles.help_others()
+        assert list(_handles.table) == before
+    hvd.barrier()
+    del optimizer
+
+
+def check_adasum_combines_frozen_layers_that_momentum_moves():
+    net = build()
+    optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), op=hvd.Adasum)
+    for step in range(4):
+        net[0].requires_grad_(step < 2)
+        for p in net.parameters():
+            if p.grad is not None:  # as zero_grad() of PyTorch 1 does
+                p.grad.zero_()
+        loss_of(net, hvd.rank(), step).backward()
+        optimizer.step()
+        agrees(net)
+
+
+def check_the_failure_of_an_agreement_is_told_to_all_who_ask():
+    if hvd.rank() == 0:
+        talk = Talk('failing', 0, {})
+        for ask in (talk.wait, talk.advance, talk.wait):
+            checks.raises(HorovodInternalError, ask, 'failing')
+    else:
+        checks.raises(HorovodInternalError, lambda: hvd.allreduce(
+            torch.ones(5), name='failing', op=hvd.Max))
 
 
 def check_adasum_combines_the_steps_of_what_is_trained_now():

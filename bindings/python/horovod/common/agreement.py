@@ -18,10 +18,11 @@ import ctypes
 import hashlib
 import json
 import threading
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from reigen import _core, _handles, _operations
 from reigen._lib import Options
+from reigen.errors import HorovodInternalError
 
 _UINT8, _INT64 = 0, 5
 #: Digests are below, so that the greatest and the least of all can be told by Max alone.
@@ -63,6 +64,7 @@ class Talk:
         self.agreed: Dict[str, Fact] = {}
         self._lacks: Dict[int, List[str]] = {}
         self._name, self._process_set, self._facts = name, process_set, facts
+        self._failure: Optional[HorovodInternalError] = None
         #: Held by who goes on with it.
         self._lock = threading.Lock()
         wanted = {name: fact for name, fact in facts.items() if fact.wants}
@@ -82,7 +84,7 @@ class Talk:
         if self._lock.acquire(blocking=False):
             try:
                 while not self.done and _handles.done(self._handle):
-                    self._next(_handles.synchronize(self._handle))
+                    self._hear()
             finally:
                 self._lock.release()
         return self.done
@@ -91,9 +93,20 @@ class Talk:
         """Until it is done. ValueError where a rank lacks a parameter that another one trains."""
         with self._lock:
             while not self.done:
-                self._next(_handles.synchronize(self._handle))
+                self._hear()
         if self._lacks:
             self._refuse()
+
+    def _hear(self) -> None:
+        """Wait for what is on its way. Its failure is told to all who ask."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            heard = _handles.synchronize(self._handle)
+        except HorovodInternalError as error:
+            self._failure = error
+            raise
+        self._next(heard)
 
     def _greatest(self, part: str, values: List[int]) -> int:
         numbers = (ctypes.c_int64 * len(values))(*values)

@@ -7,7 +7,8 @@ rank's gradients, takes the difference to where the parameters were, combines th
 ranks, each parameter's with a dot product of its own, and goes there from where they were.
 
 Which parameters these are the ranks tell each other in each step, while the user's optimizer makes
-its own: all that any rank trains then. One that a rank does not train, it has not moved.
+its own: all that any rank may move then. These are the ones that it trains, and frozen ones that
+have a gradient still: be it zeros, momentum and weight decay move them.
 """
 import contextlib
 from typing import Any, Dict, Iterator, List, Optional
@@ -23,6 +24,10 @@ COPIED = ('This is a copy of a distributed optimizer, which only keeps its state
           'optimizer over the copied parameters in DistributedOptimizer and load the state_dict() '
           'into it.')
 _NO_SKIP = 'Skipping synchronization is not supported when using Adasum optimizer.'
+
+
+def _may_move(param: torch.Tensor) -> bool:
+    return param.requires_grad or param.grad is not None
 
 
 class DistributedAdasumOptimizer(torch.optim.Optimizer):
@@ -82,7 +87,7 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
         slots = self._look()
         self._keep(slots)
         talk = Talk(f'{self._base}.adasum', self.process_set.process_set_id or 0,
-                    {slot.name: Fact(slot.param.requires_grad) for slot in slots})
+                    {slot.name: Fact(_may_move(slot.param)) for slot in slots})
         try:
             loss = super().step() if closure is None else super().step(closure)
         finally:
@@ -102,7 +107,7 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
         self._starting_models = {}
         for slot in slots:
             param = slot.param
-            if param.requires_grad or param.grad is not None:
+            if _may_move(param):
                 start = kept.get(slot.name)
                 if start is None or start.shape != param.shape or start.dtype != param.dtype \
                         or start.device != param.device:

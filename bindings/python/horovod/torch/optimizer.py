@@ -171,10 +171,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._regroup = False                 # the groups have to be made anew after this step
 
     def _look(self) -> None:
-        """Take the parameters as they are now."""
-        if self._roster.look(self.param_groups, self.backward_passes_per_step, self._come,
-                             self._go):
-            self._changed = True
+        """Take the parameters as they are now. Another thread may wait for something else, and
+        look as well."""
+        with self._sending:
+            if self._roster.look(self.param_groups, self.backward_passes_per_step, self._come,
+                                 self._go):
+                self._changed = True
 
     def _come(self, slot: Slot) -> None:
         if self._hooked:
@@ -243,12 +245,16 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         try:
             if self._agreed_in == job() and all(g.pending is not None for g in self._groups):
                 return
-            complete = not any(slot.left and slot.param.requires_grad for slot in self._slots)
+            # Where nothing has a gradient there is nothing that others could wait for.
+            left = [s.left for s in self._slots if s.left == 0 or s.param.requires_grad]
+            complete = bool(left) and not any(left)
             if self._agreed_in != job() and not (complete and self._advance()):
                 return
             for group in self._groups:
                 if (group.pending is None and not any(slot.left for slot in group.slots)
                         and (complete or group is not self._carrier)):
+                    if group is self._carrier:
+                        self._look()
                     self._send(group)
         except InvalidOperationError as error:
             # What is waited for has the same names, perhaps: it is an optimizer's, too.
