@@ -486,6 +486,25 @@ def check_optimizers_that_take_sparse_gradients_only():
                 agrees(model)
 
 
+def check_steps_in_which_no_rank_has_a_sparse_gradient():
+    for make in (lambda params: torch.optim.SparseAdam(params, 0.1),
+                 lambda params: torch.optim.Adagrad(params, 0.1),
+                 lambda params: torch.optim.SGD(params, 0.1, momentum=0.5)):
+        for as_dense in (False, True):
+            torch.manual_seed(0)
+            model = nn.Embedding(6, 2, sparse=True)
+            optimizer = hvd.DistributedOptimizer(make(list(model.parameters())),
+                                                 sparse_as_dense=as_dense)
+            for step in range(4):
+                forget(model, optimizer)
+                before = model.weight.detach().clone()
+                if step % 2 == 0:
+                    model(torch.tensor([hvd.rank(), 5])).sum().backward()
+                optimizer.step()
+                agrees(model)
+                assert torch.equal(before, model.weight) == (step % 2 == 1), (step, optimizer)
+
+
 # ---------------------------------------------------------------------------- schedulers
 
 def check_a_scheduler_that_was_made_before_the_wrapping():

@@ -282,6 +282,7 @@ def check_a_copied_optimizer_keeps_the_state_and_says_that_it_is_one():
         copied = copy.deepcopy(optimizer)
         assert len(copied.state_dict()['state']) == 2
         checks.raises(RuntimeError, copied.step, 'copy')
+        assert not copied._parameter_names
     assert copy.deepcopy(hvd.SyncBatchNorm(3)).process_set is hvd.global_process_set
 
 

@@ -194,7 +194,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     @property
     def _parameter_names(self) -> Dict[torch.Tensor, str]:
         """As Horovod's: what tests and tools compare between ranks."""
-        self._look()
+        if self._hooked is not None:
+            self._look()
         return {slot.param: slot.name for slot in self._slots}
 
     @property
@@ -549,7 +550,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             if callable(slot.pending):
                 reduced = slot.pending()
                 if slot.agreed:
-                    slot.param.grad = reduced
+                    slot.param.grad = _unless_empty(reduced)
                 continue
             if slot.pending is not None:
                 synchronize(slot.pending)
@@ -561,7 +562,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 with torch.no_grad():
                     grad.copy_(result)
             if slot.agreed:
-                slot.param.grad = grad.to_sparse(slot.sparse_dim) if slot.sparse_dim else grad
+                slot.param.grad = (_unless_empty(grad.to_sparse(slot.sparse_dim))
+                                   if slot.sparse_dim else grad)
 
     def _reset(self) -> None:
         passes = self.backward_passes_per_step
@@ -651,6 +653,12 @@ def _unregister(slots: List[Slot], groups: List[_Group], talks: List[Talk]) -> N
             _handles.forget(handle)
     for slot in slots:
         unregister(slot)
+
+
+def _unless_empty(sparse: torch.Tensor) -> Optional[torch.Tensor]:
+    """A sparse gradient, or None where no rank has had one: optimizers of PyTorch 1 that are made
+    for sparse gradients fail at empty ones."""
+    return sparse if sparse._nnz() else None
 
 
 def _nbytes(tensor: torch.Tensor) -> int:
