@@ -16,7 +16,8 @@ LIBRARIES = {'libreigen.so', 'libreigen_jax.so', 'libreigen_tensorflow.so',
 
 
 def unpacked(reigen, home):
-    """The packages as this launcher packs them and an agent unpacks them. home is new."""
+    """The packages as this launcher packs them and an agent unpacks them. home is new; but another
+    run, without a home, may have left the same archive in another of the agent's places."""
     done = subprocess.run(
         [reigen, 'run', '--no-tag-output', '-np', '1', '--inject-runtime', '--', 'sh', '-c',
          'echo "$PYTHONPATH"'],
@@ -24,7 +25,7 @@ def unpacked(reigen, home):
         capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.strip().split(':')[-1])
-    assert home in folder.parents, done.stdout
+    assert folder.name.startswith('bundle-') and folder.is_dir(), done.stdout
     return folder
 
 
