@@ -138,7 +138,7 @@ def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int,
     """
     if op not in (Average, Sum):
         raise ValueError('Sparse tensors can be summed and averaged only.')
-    if not isinstance(tensor, torch.Tensor) or not tensor.is_sparse:
+    if not getattr(tensor, 'is_sparse', False):
         raise ValueError(f'A sparse tensor (torch.sparse_coo) is required, not {_kind(tensor)}; '
                          'allreduce_async() takes dense ones.')
     tensor = tensor.coalesce()
