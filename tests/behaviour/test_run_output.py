@@ -189,6 +189,26 @@ def test_ranks_that_fail_by_the_same_error_are_named_together(reigen):
     assert ' failed first: ' in done.stderr and 'same error' not in done.stderr, done.stderr
 
 
+def test_errors_that_pytorch_numbers_are_the_same_error(reigen, tmp_path):
+    """After init_process_group each line of a traceback begins with "[rank1]: ". The file has more
+    lines than the verdict keeps."""
+    says = ('[rank@]: Traceback (most recent call last):\n' +
+            ''.join(f'[rank@]:   File "a.py", line {i}, in f\n' for i in range(12)) +
+            '\n[rank@]: ValueError: x\n')
+    (tmp_path / 'says').write_text(says)
+    done = reigen('run', '-np', 3, '--output-dir', 'out', '--', 'sh', '-c',
+                  'sed s/@/$RANK/ says >&2; exit 1', cwd=tmp_path)
+    assert done.returncode == 1
+    assert 'reigen: all 3 ranks failed with the same error: exit code 1, ' in done.stderr
+    assert done.stderr.count('ValueError: x') == done.stderr.count('Traceback') == 1, done.stderr
+    assert 'the same traceback as rank ' in done.stderr and '    | ' not in done.stderr
+    shown = re.search(r'\[(.)\] \[rank(.)\]: ValueError: x', done.stderr)
+    assert shown and shown[1] == shown[2], done.stderr
+    for rank in range(3):
+        kept = tmp_path / 'out' / f'rank.{rank}' / 'stderr'
+        assert kept.read_text() == says.replace('@', str(rank))
+
+
 @pytest.mark.parametrize('elsewhere', [(), ('--ranks', '0')], ids=['shown', 'not shown'])
 def test_the_first_failure_is_named_with_last_lines_that_are_not_above_it(reigen, elsewhere):
     done = reigen('run', '-np', 4, *elsewhere, '--', 'sh', '-c',

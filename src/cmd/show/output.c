@@ -237,14 +237,16 @@ static void send_text(struct rg_output *output, int stream)
     text = (struct rg_buf) RG_BUF_INIT;
 }
 
-/* A line of this rank has been printed. */
+/* A line of this rank has been printed, maybe for others too, whose prefix differs. */
 static void note_shown(struct shown *shown, int rank, const void *data, size_t nbytes)
 {
     size_t n = nbytes < RG_TAIL_LINE_MAX ? nbytes : RG_TAIL_LINE_MAX;
+    size_t skip = rg_tail_prefix(data, n);
     char *text = shown->lines[shown->next].text;
 
+    n -= skip;
     if (n)
-        memcpy(text, data, n);
+        memcpy(text, (const char *) data + skip, n);
     while (n && text[n - 1] == '\r')
         n--;
     shown->lines[shown->next].rank = rank;
@@ -565,12 +567,12 @@ void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text)
 
 static bool has(const struct shown *shown, int rank, const char *line)
 {
-    size_t n = strlen(line), nraw = 0;
+    size_t n = strlen(line), nraw = 0, skip = rg_tail_prefix(line, n);
     const char *raw[RG_TAIL_LINES];
 
     for (unsigned i = 0; i < shown->count; i++) {
-        if (shown->lines[i].rank == rank && shown->lines[i].nbytes == n &&
-            memcmp(shown->lines[i].text, line, n) == 0)
+        if (shown->lines[i].rank == rank && shown->lines[i].nbytes == n - skip &&
+            memcmp(shown->lines[i].text, line + skip, n - skip) == 0)
             return true;
     }
     if (rank == shown->raw_rank)

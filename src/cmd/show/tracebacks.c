@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cmd/show/verdict.h"
+#include "launch/verdict/tail.h"
 
 enum state { QUIET, HELD, PATTERN, LEFT_OUT };
 
@@ -16,7 +17,9 @@ struct rg_traceback {
     enum state state;
     bool ended;          /* the stream */
     bool chained;        /* the next traceback belongs to this one */
-    struct rg_buf text;  /* unless QUIET */
+    struct rg_buf raw;   /* unless QUIET: as the rank wrote it */
+    struct rg_buf text;  /* and what is compared: without the prefix */
+    size_t nprefix;      /* of rg_tail_prefix, with which raw begins */
     uint64_t since_ns;   /* HELD: its first line */
     int as;              /* LEFT_OUT: as this rank's */
 };
@@ -29,31 +32,28 @@ int rg_tracebacks_init(struct rg_tracebacks *all, int nranks,
     return all->ranks ? 0 : -ENOMEM;
 }
 
-void rg_tracebacks_fini(struct rg_tracebacks *all)
+/* After its prefix. */
+static bool is(const struct rg_line *line, size_t nprefix, const char *text)
 {
-    for (int r = 0; all->ranks && r < all->nranks; r++)
-        rg_buf_fini(&all->ranks[r].text);
-    free(all->ranks);
-    *all = (struct rg_tracebacks){ 0 };
+    return line->nbytes - nprefix == strlen(text) &&
+           memcmp(line->data + nprefix, text, line->nbytes - nprefix) == 0;
 }
 
-static bool is(const struct rg_line *line, const char *text)
+static bool begins(const struct rg_line *line, size_t nprefix)
 {
-    return line->nbytes == strlen(text) && memcmp(line->data, text, line->nbytes) == 0;
-}
-
-static bool begins(const struct rg_line *line)
-{
-    return line->newline && !line->continued && is(line, "Traceback (most recent call last):");
+    return line->newline && !line->continued &&
+           is(line, nprefix, "Traceback (most recent call last):");
 }
 
 /* Python's words between the two tracebacks of an error that came of another one. */
-static void note_chain(struct rg_traceback *of, const struct rg_line *line)
+static void note_chain(struct rg_traceback *of, const struct rg_line *line, size_t nprefix)
 {
-    if (line->nbytes)
+    if (line->nbytes > nprefix)
         of->chained =
-            is(line, "During handling of the above exception, another exception occurred:") ||
-            is(line, "The above exception was the direct cause of the following exception:");
+            is(line, nprefix,
+               "During handling of the above exception, another exception occurred:") ||
+            is(line, nprefix,
+               "The above exception was the direct cause of the following exception:");
 }
 
 static void set_state(struct rg_tracebacks *all, struct rg_traceback *of, enum state state)
@@ -61,8 +61,18 @@ static void set_state(struct rg_tracebacks *all, struct rg_traceback *of, enum s
     all->nheld += (state == HELD) - (of->state == HELD);
     all->npatterns += (state == PATTERN) - (of->state == PATTERN);
     of->state = state;
-    if (state == QUIET || state == LEFT_OUT)
+    if (state == QUIET || state == LEFT_OUT) {
+        rg_buf_fini(&of->raw);
         rg_buf_fini(&of->text);
+    }
+}
+
+void rg_tracebacks_fini(struct rg_tracebacks *all)
+{
+    for (int r = 0; all->ranks && r < all->nranks; r++)
+        set_state(all, &all->ranks[r], QUIET);
+    free(all->ranks);
+    *all = (struct rg_tracebacks){ 0 };
 }
 
 static bool agrees(const struct rg_traceback *held, const struct rg_traceback *pattern)
@@ -76,8 +86,8 @@ static bool agrees(const struct rg_traceback *held, const struct rg_traceback *p
 
 static void show_held(struct rg_tracebacks *all, int rank)
 {
-    const uint8_t *at = rg_buf_bytes(&all->ranks[rank].text);
-    const uint8_t *end = at + rg_buf_nbytes(&all->ranks[rank].text);
+    const uint8_t *at = rg_buf_bytes(&all->ranks[rank].raw);
+    const uint8_t *end = at + rg_buf_nbytes(&all->ranks[rank].raw);
 
     while (at < end) {
         const uint8_t *newline = memchr(at, '\n', (size_t) (end - at));
@@ -127,23 +137,37 @@ static void judge_held(struct rg_tracebacks *all)
 }
 
 /* A new traceback: the one before it was not the rank's last. */
-static void begin(struct rg_tracebacks *all, int rank, uint64_t now_ns)
+static void begin(struct rg_tracebacks *all, int rank, size_t nprefix, uint64_t now_ns)
 {
     struct rg_traceback *of = &all->ranks[rank];
 
     if (of->state == HELD)
         release(all, rank, false);
-    rg_buf_clear(&of->text);
+    set_state(all, of, QUIET);
     set_state(all, of, HELD);
+    of->nprefix = nprefix;
     of->since_ns = now_ns;
+}
+
+/* Only what the traceback began with: a line about another rank differs by its number. */
+static size_t own_prefix(const struct rg_traceback *of, const struct rg_line *line)
+{
+    bool has = line->nbytes >= of->nprefix &&
+               memcmp(line->data, rg_buf_bytes(&of->raw), of->nprefix) == 0;
+
+    return has ? of->nprefix : 0;
 }
 
 static void take(struct rg_tracebacks *all, int rank, const struct rg_line *line)
 {
     struct rg_traceback *of = &all->ranks[rank];
 
-    note_chain(of, line);
-    rg_buf_put(&of->text, line->data, line->nbytes);
+    rg_buf_put(&of->raw, line->data, line->nbytes);
+    rg_buf_put_u8(&of->raw, '\n');
+    size_t nprefix = own_prefix(of, line);
+
+    note_chain(of, line, nprefix);
+    rg_buf_put(&of->text, line->data + nprefix, line->nbytes - nprefix);
     rg_buf_put_u8(&of->text, '\n');
     if (of->state == HELD)
         judge(all, rank);
@@ -156,7 +180,8 @@ static void take(struct rg_tracebacks *all, int rank, const struct rg_line *line
 static bool fits(struct rg_traceback *of, const struct rg_line *line)
 {
     return line->newline && !line->continued &&
-           rg_buf_nbytes(&of->text) + line->nbytes < RG_TRACEBACKS_MAX_NBYTES &&
+           rg_buf_nbytes(&of->raw) + line->nbytes < RG_TRACEBACKS_MAX_NBYTES &&
+           rg_buf_reserve(&of->raw, line->nbytes + 1) &&
            rg_buf_reserve(&of->text, line->nbytes + 1);
 }
 
@@ -164,9 +189,10 @@ void rg_tracebacks_line(struct rg_tracebacks *all, int rank, const struct rg_lin
                         uint64_t now_ns)
 {
     struct rg_traceback *of = all->ranks ? &all->ranks[rank] : NULL;
+    size_t nprefix = rg_tail_prefix(line->data, line->nbytes);
 
-    if (of && begins(line) && !(of->state != QUIET && of->chained))
-        begin(all, rank, now_ns);
+    if (of && begins(line, nprefix) && !(of->state != QUIET && of->chained))
+        begin(all, rank, nprefix, now_ns);
     if (of && of->state != QUIET && fits(of, line)) {
         take(all, rank, line);
         return;

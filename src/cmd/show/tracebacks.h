@@ -11,7 +11,8 @@
  *   held, and both streams have ended with the same lines, none more or less -> left out
  *
  * So only a traceback that is the last of what a rank says is ever left out, and only if every byte
- * of it was shown under another rank's number, which rg_tracebacks_tell names.
+ * of it was shown under another rank's number, which rg_tracebacks_tell names. The "[rank3]: " with
+ * which PyTorch begins a rank's lines is not compared, and shown as it was written.
  *
  * Thread rule: one thread. Nothing blocks.
  */

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a line that was cut, less stands after a longer prefix. */
+#define LINE_HASHED (RG_TAIL_LINE_MAX - 16)
+
 void rg_tail_fini(struct rg_tail *tail)
 {
     for (size_t i = 0; i < RG_TAIL_LINES; i++)
@@ -103,12 +106,30 @@ size_t rg_tail_lines(const struct rg_tail *tail, const char *ret_lines[RG_TAIL_L
     return count;
 }
 
+size_t rg_tail_prefix(const void *line, size_t nbytes)
+{
+    const char *text = line;
+    size_t n = 5;
+
+    if (nbytes < n || memcmp(text, "[rank", n) != 0)
+        return 0;
+    while (n < nbytes && text[n] >= '0' && text[n] <= '9')
+        n++;
+    return nbytes - n >= 3 && memcmp(text + n, "]: ", 3) == 0 ? n + 3 : 0;
+}
+
+static const char *without_prefix(const char *line)
+{
+    return line + rg_tail_prefix(line, strlen(line));
+}
+
 static uint64_t hash(const char *const *lines, size_t from, size_t to)
 {
     uint64_t h = 0xcbf29ce484222325; /* FNV-1a */
 
     for (size_t i = from; i < to; i++) {
-        for (const char *c = lines[i];; c++) {
+        const char *c = without_prefix(lines[i]);
+        for (int room = LINE_HASHED; room; room--, c++) {
             h = (h ^ (uint8_t) *c) * 0x100000001b3;
             if (!*c)
                 break;
@@ -133,7 +154,7 @@ uint64_t rg_tail_hash_error(const struct rg_tail *tail)
     while (n && !*lines[n - 1])
         n--;
     for (from = n; from > 0; from--) {
-        if (strcmp(lines[from - 1], "Traceback (most recent call last):") == 0)
+        if (strcmp(without_prefix(lines[from - 1]), "Traceback (most recent call last):") == 0)
             return hash(lines, from - 1, n);
     }
     return hash(lines, n ? n - 1 : 0, n);

@@ -31,7 +31,11 @@ void rg_tail_put(struct rg_tail *tail, int stream, const void *data, size_t nbyt
 /* Oldest first into ret_lines; returns how many. Borrowed until the next call on tail. */
 size_t rg_tail_lines(const struct rg_tail *tail, const char *ret_lines[RG_TAIL_LINES]);
 
-/* A number that is equal for equal lines; 0: no line. */
+/* How much of a line is "[rank3]: ", which PyTorch writes in front of each line of an error that
+ * nobody catches; 0: nothing. Its log's "[rank3]:[W1128 ..." is a line of its own kind. */
+size_t rg_tail_prefix(const void *line, size_t nbytes);
+
+/* A number that is equal for equal lines, whatever that prefix; 0: no line. */
 uint64_t rg_tail_hash(const struct rg_tail *tail);
 /* The same of the error at their end: of Python's last traceback, or of the last line. */
 uint64_t rg_tail_hash_error(const struct rg_tail *tail);

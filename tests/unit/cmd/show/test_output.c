@@ -356,6 +356,25 @@ static void what_stands_above_the_last_words_is_known(void **state)
     end(&b);
 }
 
+/* The verdict of a rank whose lines stand there as another's does not repeat them. */
+static void lines_shown_as_another_ranks_are_known_whatever_number_pytorch_wrote(void **state)
+{
+    static const char *const lines[] = { "[rank1]: Traceback (most recent call last):",
+                                         "[rank1]: Error" };
+    struct bench b = { 0 };
+
+    (void) state;
+    rg_job_init(&b.job);
+    begin(&b, 2);
+    feed(&b, 0, 2, "[rank0]: Traceback (most recent call last):\n[rank0]: Error\n");
+    feed(&b, 1, 2, "[rank1]: Traceback (most recent call last):\n[rank1]: Error\n");
+    rg_output_finish(b.output);
+    expect(b.err[0], "[0] [rank0]: Traceback (most recent call last):\n[0] [rank0]: Error\n");
+    assert_int_equal(rg_output_shown(b.output, 1, lines, 2), 2);
+    assert_int_equal(rg_output_shown(b.output, 0, lines, 2), 2);
+    end(&b);
+}
+
 static void an_equal_traceback_is_shown_once_but_kept_twice(void **state)
 {
     static const char text[] = "Traceback (most recent call last):\nError\n";
@@ -449,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_reader_that_goes_away_is_reported_once),
         cmocka_unit_test(a_full_disk_is_named),
         cmocka_unit_test(what_stands_above_the_last_words_is_known),
+        cmocka_unit_test(lines_shown_as_another_ranks_are_known_whatever_number_pytorch_wrote),
         cmocka_unit_test(an_equal_traceback_is_shown_once_but_kept_twice),
         cmocka_unit_test(sockets_and_files_take_every_byte),
         cmocka_unit_test(a_progress_bar_is_seen_at_once_and_as_it_ends),

@@ -165,6 +165,81 @@ static void errors_that_came_of_another_stay_together(void **state)
     end(&all);
 }
 
+/* Let rank say each of lines, in which @ stands for its number, and end. */
+static void say_all(struct rg_tracebacks *all, int rank, const char *const *lines)
+{
+    for (; *lines; lines++) {
+        rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+        for (const char *c = *lines; *c; c++) {
+            if (*c == '@')
+                rg_buf_printf(&text, "%d", rank);
+            else
+                rg_buf_put(&text, c, 1);
+        }
+        put(all, rank, rg_buf_text(&text));
+    }
+    rg_tracebacks_end(all, rank);
+}
+
+#define RANK "[rank@]: "
+
+/* PyTorch writes the rank's number before each line that is not empty. */
+static void number_of_pytorch_makes_no_difference(void **state)
+{
+    static const struct { const char *lines[9]; bool equal; } table[] = {
+        { { RANK BEGIN, RANK "  File", RANK "ValueError: x" }, true },
+        { { RANK BEGIN, RANK "ValueError: x", "a line without it" }, true },
+        { { RANK BEGIN, RANK "ValueError: lost [rank@]: x" }, false },
+        { { RANK BEGIN, RANK "ValueError: x", "[rank@]:[W1128 a.cpp:1] Warning" }, false },
+        { { RANK BEGIN, RANK "ValueError: x", "[rank7]: x" }, true },
+        { { BEGIN, RANK "a line of the script's" }, false },
+        { { RANK BEGIN, RANK "First", "",
+            RANK "During handling of the above exception, another exception occurred:", "",
+            RANK BEGIN, RANK "Second" }, true },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(table); i++) {
+        struct rg_tracebacks all;
+
+        begin(&all, 12);
+        say_all(&all, 11, table[i].lines);
+        say_all(&all, 0, table[i].lines);
+        say_all(&all, 9, table[i].lines);
+        assert_int_equal(rg_tracebacks_shown_by(&all, 0) == 11, table[i].equal);
+        expect_told(&all, table[i].equal
+                          ? "reigen: ranks 0, 9: the same traceback as rank 11's\n" : "");
+        end(&all);
+    }
+}
+
+static void number_of_pytorch_is_shown_as_it_was_written(void **state)
+{
+    static const char *const lines[] = { RANK BEGIN, "", RANK "Error", NULL };
+    struct rg_tracebacks all;
+
+    (void) state;
+    begin(&all, 3);
+    say_all(&all, 2, lines);
+    expect("2 [rank2]: " BEGIN "\n2 \n2 [rank2]: Error\n");
+    put(&all, 1, "[rank1]: " BEGIN);
+    put(&all, 1, "");
+    put(&all, 1, "[rank1]: Error");
+    put(&all, 0, "[rank0]: " BEGIN);
+    expect("");
+    put(&all, 1, "[rank0]: is lost"); /* what was held */
+    expect("1 [rank1]: " BEGIN "\n1 \n1 [rank1]: Error\n1 [rank0]: is lost\n");
+    put(&all, 0, "");
+    put(&all, 0, "[rank0]: Error");
+    put(&all, 0, "[rank1]: is lost"); /* says another thing than rank 1 does */
+    rg_tracebacks_end(&all, 1);
+    rg_tracebacks_end(&all, 0);
+    expect("0 [rank0]: " BEGIN "\n0 \n0 [rank0]: Error\n0 [rank1]: is lost\n");
+    expect_told(&all, "");
+    end(&all);
+}
+
 static void what_is_too_long_or_cut_is_shown(void **state)
 {
     static char line[RG_LINE_MAX];
@@ -193,6 +268,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_lives_on_is_heard_in_time),
         cmocka_unit_test(only_the_last_one_is_left_out),
         cmocka_unit_test(errors_that_came_of_another_stay_together),
+        cmocka_unit_test(number_of_pytorch_makes_no_difference),
+        cmocka_unit_test(number_of_pytorch_is_shown_as_it_was_written),
         cmocka_unit_test(what_is_too_long_or_cut_is_shown),
     };
 

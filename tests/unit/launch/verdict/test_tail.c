@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
 #include "launch/verdict/tail.h"
 #include "unit.h"
 
@@ -121,6 +122,53 @@ static void equal_errors_have_equal_hashes(void **state)
     assert_int_not_equal(rg_tail_hash(&tail), all);
 }
 
+static void the_prefix_of_pytorch_is_a_rank_number_and_no_more(void **state)
+{
+    static const struct { const char *line; size_t nbytes; } table[] = {
+        { "[rank0]: ValueError: x", 9 },
+        { "[rank12345]:   File", 13 },
+        { "[rank3]: ", 9 },
+        { "[rank3]:", 0 },
+        { "[rank3]", 0 },
+        { "[rank", 0 },
+        { "", 0 },
+        { "[rank3]:[W1128 17:00:00.1 ProcessGroup.cpp:1] Warning", 0 },
+        { "[rank3]:[E1128 17:00:00.1 ProcessGroup.cpp:1] failed", 0 },
+        { "[rankings]: x", 0 },
+        { "[rank-1]: x", 0 },
+        { " [rank3]: x", 0 },
+        { "[Rank 3]: x", 0 },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(table); i++)
+        assert_int_equal(rg_tail_prefix(table[i].line, strlen(table[i].line)), table[i].nbytes);
+    assert_int_equal(rg_tail_prefix("[rank3]: x", 8), 0); /* nothing beyond its end is read */
+}
+
+static void errors_are_equal_whatever_rank_pytorch_names(void **state)
+{
+    static const struct { const char *a, *b; bool equal; } table[] = {
+        { "[rank0]: ValueError: x\n", "[rank10]: ValueError: x\n", true },
+        { "[rank0]: ValueError: x\n", "[rank1]: ValueError: y\n", false },
+        { "one\n[rank0]: Traceback (most recent call last):\n[rank0]:   File\n[rank0]: E\n",
+          "two\n[rank7]: Traceback (most recent call last):\n[rank7]:   File\n[rank7]: E\n", true },
+        { "[rank0]: Traceback (most recent call last):\n[rank0]:   File\n[rank0]: E\n",
+          "[rank1]: Traceback (most recent call last):\n[rank1]:   Other\n[rank1]: E\n", false },
+        { "[rank0]:[W1 a.cpp:1] x\n", "[rank1]:[W1 a.cpp:1] x\n", false },
+    };
+    char of_9[RG_TAIL_LINE_MAX + 100], of_10[sizeof of_9];
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(table); i++)
+        assert_int_equal(hash_error(table[i].a) == hash_error(table[i].b), table[i].equal);
+    snprintf(of_9, sizeof of_9, "[rank9]: %0*d\n", RG_TAIL_LINE_MAX, 1); /* both are cut */
+    snprintf(of_10, sizeof of_10, "[rank10]: %0*d\n", RG_TAIL_LINE_MAX, 1);
+    assert_int_equal(hash_error(of_9), hash_error(of_10));
+    hash_error("[rank0]: E\n");
+    assert_string_equal(lines(), "[rank0]: E|"); /* quoted as it was written */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +178,8 @@ int main(void)
         cmocka_unit_test_teardown(long_line_keeps_its_beginning, empty_tail),
         cmocka_unit_test_teardown(odd_bytes_do_no_harm, empty_tail),
         cmocka_unit_test_teardown(equal_errors_have_equal_hashes, empty_tail),
+        cmocka_unit_test(the_prefix_of_pytorch_is_a_rank_number_and_no_more),
+        cmocka_unit_test_teardown(errors_are_equal_whatever_rank_pytorch_names, empty_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
