@@ -152,11 +152,11 @@ static bool admit(struct rg_rankconn *conn, uint32_t version, const struct rg_sp
 }
 
 /* It has not left, and is not the process that comes now: that one is a child of it, or was started
- * beside it by the same script. */
+ * beside it by the same script. Of two that are not visible from here nobody can tell. */
 static bool is_held(const struct rg_rankconn *holder, const struct rg_rankconn *conn)
 {
-    return holder && holder->task->in_runtime && (!holder->pid || holder->pid != conn->pid) &&
-           (!holder->pid || kill(holder->pid, 0) == 0);
+    return holder && holder->task->in_runtime && holder->pid != conn->pid &&
+           kill(holder->pid, 0) == 0;
 }
 
 static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *msg)

@@ -115,7 +115,10 @@ size_t rg_tail_prefix(const void *line, size_t nbytes)
         return 0;
     while (n < nbytes && text[n] >= '0' && text[n] <= '9')
         n++;
-    return nbytes - n >= 3 && memcmp(text + n, "]: ", 3) == 0 ? n + 3 : 0;
+    if (nbytes - n < 3 || memcmp(text + n, "]: ", 3) != 0)
+        return 0;
+    n += 3;
+    return n + rg_tail_prefix(text + n, nbytes - n); /* each new group of ranks adds one */
 }
 
 static const char *without_prefix(const char *line)

@@ -128,6 +128,8 @@ static void the_prefix_of_pytorch_is_a_rank_number_and_no_more(void **state)
         { "[rank0]: ValueError: x", 9 },
         { "[rank12345]:   File", 13 },
         { "[rank3]: ", 9 },
+        { "[rank1]: [rank10]: ValueError: x", 19 },
+        { "[rank1]: [rank10] ", 9 },
         { "[rank3]:", 0 },
         { "[rank3]", 0 },
         { "[rank", 0 },
