@@ -68,6 +68,10 @@ def test_what_torch_compile_makes_gives_the_same():
     assert 'all compiled on 2 ranks' in run('reigen', 2, HERE / 'distributed_compiled.py')
 
 
+def test_a_profiler_sees_each_operation():
+    assert 'all told to the profiler' in run('reigen', 2, HERE / 'distributed_profile.py')
+
+
 @pytest.mark.parametrize('mode, np', [('mistakes', 3), ('late', 2), ('abort', 3), ('horovod', 2),
                                       ('again', 3), ('forks', 2), ('sockets', 2)])
 def test_what_goes_wrong_is_told_and_the_rest_goes_on(mode, np, tmp_path):

@@ -9,11 +9,13 @@ import ctypes
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch.autograd import profiler
 
 from reigen import _types
-from reigen.distributed import _engine, _p2p, _sparse
+from reigen.distributed import _engine, _events, _p2p, _sparse
 from reigen.distributed._engine import (ALLGATHER, ALLREDUCE, AVERAGE, BROADCAST, MAX, MIN, PRODUCT,
                                         REDUCESCATTER, SUM, UINT8, Engine)
+from reigen.distributed._events import told
 from reigen.distributed._stream import OnStream
 from reigen.distributed._work import DONE, Done, Many, Pending, failure, write
 from reigen.torch import _device, _tensor
@@ -37,6 +39,21 @@ _PLAIN_SUM = (SUM, 1.0)
 _HOW = {number: (op, 1.0) for number, op in _REDUCTIONS.items()}
 
 Tensors = Sequence[torch.Tensor]
+
+
+def _first(args: List[Any]) -> Any:
+    """For profilers: the tensors that a method is given to read."""
+    return args[:1]
+
+
+def _second(args: List[Any]) -> Any:
+    return args[1:2]
+
+
+def _allreduce_name(tensors: Any) -> str:
+    tensor = tensors[0] if isinstance(tensors, (list, tuple)) else tensors
+    dense = getattr(tensor, 'layout', torch.strided) is torch.strided
+    return 'all_reduce' if dense else 'sparse_all_reduce'
 
 
 def _refuse(tensor: Any) -> Exception:
@@ -118,6 +135,8 @@ class Collectives:
     _place: Any
     _me: int
     _aborted = False
+    #: By torch.distributed's functions, without PyTorch's dispatcher in between.
+    CALLED_DIRECTLY = False
     #: Works since the group began to coalesce.
     _coalesced: Optional[List[Any]] = None
 
@@ -179,6 +198,9 @@ class Collectives:
     # ------------------------------------------------------------------ reductions
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> Any:
+        if profiler._is_profiler_enabled and _events.wanted():
+            return _events.call(self, Collectives.allreduce, (tensors, opts), {},
+                                _allreduce_name(tensors), 'allreduce_', [tensors])
         if tensors.__class__ is not list and not isinstance(tensors, (list, tuple)):
             tensors = [tensors]
         tensor = tensors[0]
@@ -214,6 +236,7 @@ class Collectives:
                 write(tensor, dense)
         return self._flight((handle,), (tensor, dense), list(tensors), opts, finish, index)
 
+    @told('all_reduce', 'allreduce_coalesced_', _first)
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         alone = _Asynchronous(opts)
         work = Many([self.allreduce([tensor], alone) for tensor in tensors], list(tensors))
@@ -221,6 +244,7 @@ class Collectives:
             work.wait()
         return work
 
+    @told('sparse_all_reduce', 'allreduce_', _first)
     def allreduce_sparse(self, tensors: Tensors, opts: Any = None) -> Any:
         self._alive()
         tensor, number = _one(tensors), 0 if opts is None else hash(opts.reduceOp)
@@ -236,6 +260,7 @@ class Collectives:
         _sparse.allreduce(self, tensor, average=number == 1)
         return Done([tensor])
 
+    @told('reduce', 'reduce_', _first)
     def reduce(self, tensors: Tensors, opts: Any = None) -> Any:
         engine, tensor = self._alive(), _one(tensors)
         dense = _dense(tensor)
@@ -261,6 +286,9 @@ class Collectives:
     # ------------------------------------------------------------------ broadcast
 
     def broadcast(self, tensors: Tensors, opts: Any = None) -> Any:
+        if profiler._is_profiler_enabled and _events.wanted():
+            return _events.call(self, Collectives.broadcast, (tensors, opts), {}, 'broadcast',
+                                'broadcast_', [tensors])
         if not isinstance(tensors, (list, tuple)):
             tensors = [tensors]
         engine, tensor = self._alive(), _one(tensors)
@@ -312,6 +340,7 @@ class Collectives:
                               index)
         return self._flight((handle,), (rows, source, keep), outputs, opts, finish, index)
 
+    @told('all_gather', '_allgather_base_', _second)
     def all_gather_single(self, output: torch.Tensor, source: torch.Tensor,
                           opts: Any = None) -> Any:
         own, rows = _dense(source), _dense(output)
@@ -325,6 +354,7 @@ class Collectives:
                 write(output, rows)
         return self._gather_to(rows, own, [output], opts, finish, output)
 
+    @told('all_gather', 'allgather_', _second)
     def allgather(self, outputs: Sequence[Tensors], sources: Tensors, opts: Any = None) -> Any:
         own, places = _dense(_one(sources)), _one(outputs)
         if len(places) != self._engine.size:
@@ -357,6 +387,7 @@ class Collectives:
             work.wait()
         return work
 
+    @told('all_gather', 'allgather_into_tensor_coalesced_', _second)
     def all_gather_single_coalesced(self, outputs: Tensors, sources: Tensors,
                                     opts: Any = None) -> Any:
         work = Many([self.all_gather_single(o, i) for o, i in zip(outputs, sources)], list(outputs))
@@ -364,6 +395,7 @@ class Collectives:
             work.wait()
         return work
 
+    @told('all_gather', 'allgather_coalesced_', _second)
     def allgather_coalesced(self, outputs: Sequence[Tensors], sources: Tensors,
                             opts: Any = None) -> Any:
         work = Many([self.allgather([[row[i] for row in outputs]], [source])
@@ -374,6 +406,7 @@ class Collectives:
 
     # ------------------------------------------------------------------ reducescatter
 
+    @told('reduce_scatter', '_reduce_scatter_base_', _second)
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor,
                               opts: Any = None) -> Any:
         parts, own = _dense(source), _dense(output)
@@ -422,6 +455,7 @@ class Collectives:
         return self._flight((handle,), keep, [output], opts,
                             lambda handles: write(output, sums[self._me]), index)
 
+    @told('reduce_scatter', 'reduce_scatter_', _second)
     def reduce_scatter(self, outputs: Tensors, sources: Sequence[Tensors],
                        opts: Any = None) -> Any:
         output, parts = _one(outputs), _one(sources)
@@ -449,6 +483,7 @@ class Collectives:
             work.wait()
         return work
 
+    @told('reduce_scatter', 'reduce_scatter_tensor_coalesced_', _second)
     def reduce_scatter_single_coalesced(self, outputs: Tensors, sources: Tensors,
                                         opts: Any = None) -> Any:
         alone = _Asynchronous(opts)
@@ -478,6 +513,7 @@ class Collectives:
             finish()
         return self._flight((handle,), (source, target, keep), outputs, opts, done, index)
 
+    @told('all_to_all', 'alltoall_base_', _second)
     def all_to_all_single(self, output: torch.Tensor, source: torch.Tensor,
                           output_splits: Sequence[int], input_splits: Sequence[int],
                           opts: Any = None) -> Any:
@@ -507,6 +543,7 @@ class Collectives:
                              f'{list(splits)} for {rows} rows and {size} ranks.')
         return list(splits)
 
+    @told('all_to_all', 'alltoall_', _second)
     def alltoall(self, outputs: Tensors, sources: Tensors, opts: Any = None) -> Any:
         size = self._engine.size
         if len(outputs) != size or len(sources) != size:
@@ -535,6 +572,7 @@ class Collectives:
                               [o for o in outputs if o is not None], opts, finish,
                               (list(outputs), list(sources)))
 
+    @told('gather', 'gather_', _second)
     def gather(self, outputs: Sequence[Tensors], sources: Tensors, opts: Any = None) -> Any:
         root, size = opts.rootRank if opts is not None else 0, self._engine.size
         sending: List[Any] = [None] * size
@@ -545,6 +583,7 @@ class Collectives:
             raise ValueError(f'gather: {len(outputs[0])} outputs for {size} ranks')
         return self._lists(outputs[0], sending, opts)
 
+    @told('scatter', 'scatter_', lambda args: args[1] or args[:1])
     def scatter(self, outputs: Tensors, sources: Sequence[Tensors], opts: Any = None) -> Any:
         root, size = opts.rootRank if opts is not None else 0, self._engine.size
         receiving: List[Any] = [None] * size
@@ -558,6 +597,8 @@ class Collectives:
     # ------------------------------------------------------------------ barriers
 
     def barrier(self, opts: Any = None) -> Any:
+        if profiler._is_profiler_enabled and _events.wanted():
+            return _events.call(self, Collectives.barrier, (opts,), {}, 'barrier', 'barrier', ())
         engine = self._alive()
         code, byte = _part_of('BARRIER'), bytearray(1)
         memory = ctypes.c_char.from_buffer(byte)
@@ -568,6 +609,7 @@ class Collectives:
         handle = engine.start(ALLREDUCE, code, 1, _PLAIN_SUM, address, address)
         return self._note(Pending((handle,), memory, [], engine))
 
+    @told('monitored_barrier', 'monitored_barrier_', lambda args: ())
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier in which rank 0 says who has not come."""
         engine = self._alive()
@@ -635,14 +677,17 @@ class Collectives:
         posted = _p2p.post(self._engine.name, peer, tag, self._view(dense), dense)
         return self._note(_p2p.Receiving(tensor, dense, timeout, posted, peer))
 
+    @told('send', 'send', _first)
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> Any:
         if tag < 0:
             raise ValueError(f'send: tag {tag} is negative.')
         return self._send(_one(tensors), peer, tag, self._engine.timeout)
 
+    @told('recv', 'recv_', _first)
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> Any:
         return self._receive(_one(tensors), peer, tag, self._engine.timeout)
 
+    @told('recvAnySource', 'recv_any_source_', _first)
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
         return self._receive(_one(tensors), None, tag, self._engine.timeout)
 

@@ -98,6 +98,8 @@ _NAMES = () if _BACKENDS_IN_PYTHON else (_Named,)
 class ReigenProcessGroup(_Life, Collectives, *_NAMES, c10d.ProcessGroup):
     """All of a group's devices are Reigen's."""
 
+    CALLED_DIRECTLY = True
+
     def __init__(self, options: Any):
         c10d.ProcessGroup.__init__(self, options.group_rank, options.group_size)
         self._begin(options)

@@ -456,6 +456,21 @@ class _Message(c10d.Work):
         self._deadline = time.monotonic() + timeout
         self._error: Optional[str] = None
         self._future: Optional[torch.futures.Future] = None
+        #: A profiler's, which ends with it.
+        self._profiled: Any = None
+        self._profiling = threading.Lock()
+
+    def tell_end(self, event: Any) -> None:
+        self._profiled = event
+        if self._event().is_set():
+            self._end_event()
+
+    def _end_event(self) -> None:
+        with self._profiling:
+            event, self._profiled = self._profiled, None
+        if event is not None:
+            event.end()
+            event.wait()
 
     def _event(self) -> threading.Event:
         raise NotImplementedError
@@ -480,6 +495,7 @@ class _Message(c10d.Work):
                 self._give_up()
                 raise failure(cause or f'Timed out: {self._late()} after {limit:g} s.')
         self._settle()
+        self._end_event()
         if self._error is not None:
             raise failure(self._error)
         return True
@@ -491,6 +507,7 @@ class _Message(c10d.Work):
         done = self._event().is_set()
         if done:
             self._settle()
+            self._end_event()
         return done
 
     def is_success(self) -> bool:

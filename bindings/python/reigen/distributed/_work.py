@@ -146,6 +146,7 @@ class Pending(c10d.Work):
         self._future: Optional[torch.futures.Future] = None
         self._open = 0
         self._completed = False
+        self._event: Any = None
 
     # ------------------------------------------------------------------ the end
 
@@ -206,11 +207,21 @@ class Pending(c10d.Work):
         else:
             adopt(self)
 
+    def tell_end(self, event: Any) -> None:
+        """A profiler's event ends with it (reigen/distributed/_events.py)."""
+        self._event = event
+        self.end_part(event)
+
+    def end_part(self, event: Any) -> None:
+        event.end_with(self._handles)
+
     # ------------------------------------------------------------------ c10d's interface
 
     def wait(self, timeout: Any = None) -> bool:
         if not self._over:
             self._await(timeout)
+        if self._event is not None:
+            self._event.wait()
         if self._future is not None and not self._future.done():
             # Others are at it; this is about the end, and _error tells how it was.
             try:
@@ -298,6 +309,8 @@ class Pending(c10d.Work):
             if self._completed:
                 return
             self._completed = True
+        if self._event is not None and self._error is None:
+            self._event.wait()
         if self._error is not None:
             self._future.set_exception(self._error)
         else:
@@ -407,6 +420,7 @@ class Many(c10d.Work):
         super().__init__()
         self._works = list(works)
         self._outputs = outputs
+        self._event: Any = None
 
     def __del__(self, drop: Any = _dropped.append) -> None:
         self._outputs = None
@@ -415,9 +429,21 @@ class Many(c10d.Work):
                 work._outputs = None
         drop(self)
 
+    def tell_end(self, event: Any) -> None:
+        self._event = event
+        self.end_part(event)
+
+    def end_part(self, event: Any) -> None:
+        works = [work for work in self._works if hasattr(work, 'end_part')]
+        event.split(len(works))
+        for work in works:
+            work.end_part(event)
+
     def wait(self, timeout: Any = None) -> bool:
         for work in self._works:
             work.wait() if timeout is None else work.wait(timeout)
+        if self._event is not None:
+            self._event.wait()
         return True
 
     def synchronize(self) -> None:

@@ -39,6 +39,10 @@ def _functions(space: Any, module: str, seen: Set[int]) -> Iterator[types.Functi
             continue
         elif isinstance(value, types.FunctionType):
             yield value
+            while isinstance(getattr(value, '__wrapped__', None), types.FunctionType):
+                value = value.__wrapped__
+                if value.__module__ == module:  # what it wraps may be the user's
+                    yield value
         elif isinstance(value, type):
             seen.add(id(value))
             yield from _functions(value, module, seen)
