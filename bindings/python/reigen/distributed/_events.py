@@ -85,7 +85,7 @@ class Event:
         self._future: torch.futures.Future = torch.futures.Future()
         with _lock:
             _prepare()
-            torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction(
+            torch.ops.profiler._call_end_callbacks_on_jit_fut(
                 torch.autograd._record_function_with_args_enter(name, *inputs), self._future)
             _ongoing.add(self)
 
