@@ -269,6 +269,11 @@ static int finish(struct making *making, const struct rg_strv *words, struct rg_
         return rg_error_set(err, EINVAL, "%.80s: of programs with hosts of their own each needs as "
                             "many slots as ranks; write -H HOST:SLOTS for each, or name all hosts "
                             "once, in front of the first program", making->unequal);
+    /* Ranks that are dealt round would leave their programs' hosts. */
+    if (making->hosted && job->map == RG_MAP_NODE)
+        return rg_error_set(err, EINVAL, "--map-by node: programs with hosts of their own fill them "
+                            "in order; leave it out, or name all hosts once, in front of the first "
+                            "program");
     if (set_title(job, words) < 0)
         return rg_error_memory(err);
     rg_strv_fini(&job->command);

@@ -63,6 +63,7 @@ static const struct refusal command_lines[] = {
     { "-n 1 -H a:1 p : -n 1 -H a:1 q", "-H a:1", "name all hosts once" },
     { "-n 1 -H a:2 p : -n 1 -H b:1 q", "p: of programs with hosts", "-H HOST:SLOTS" },
     { "-n 1 p : -n 1 -H b:1 q", "p: of programs with hosts", "-H HOST:SLOTS" },
+    { "--map-by node -n 2 -H a:2 p : -n 2 -H b:2 q", "--map-by node", "name all hosts once" },
     { "--app x -np 2 a", "--app x", "leave one of them out" },
     { "--multi-prog x a", "--multi-prog", "-np 1 loader : -np 3 trainer" },
     { "--map-by slots x", "slots", "did you mean slot" },
