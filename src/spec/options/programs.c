@@ -271,9 +271,9 @@ static int finish(struct making *making, const struct rg_strv *words, struct rg_
                             "once, in front of the first program", making->unequal);
     /* Ranks that are dealt round would leave their programs' hosts. */
     if (making->hosted && job->map == RG_MAP_NODE)
-        return rg_error_set(err, EINVAL, "--map-by node: programs with hosts of their own fill them "
-                            "in order; leave it out, or name all hosts once, in front of the first "
-                            "program");
+        return rg_error_set(err, EINVAL, "--map-by node: programs with hosts of their own fill "
+                            "them in order; leave it out, or name all hosts once, in front of the "
+                            "first program");
     if (set_title(job, words) < 0)
         return rg_error_memory(err);
     rg_strv_fini(&job->command);
