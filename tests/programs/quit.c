@@ -89,7 +89,7 @@ static int polled(const char *name, float *data)
     if (r < 0)
         return r;
     while ((r = reigen_poll(h)) == 0)
-        sched_yield();
+        sleep_ms(1);
     /* Whatever poll said: data is borrowed until a wait is over. */
     r = reigen_wait(h, -1);
     check_end(name, r);
