@@ -73,6 +73,11 @@ def write_library(folder: Path, name: str, symbols: Dict[str, Version], cc: List
                    check=True)
 
 
+def quoted(path: object) -> str:
+    """As a linker's script has a name, which may have blanks in it."""
+    return f'"{path}"'
+
+
 def main() -> None:
     most, folder = tuple(map(int, sys.argv[1].split('.'))), Path(sys.argv[2]).resolve()
     newer, cc = Path(sys.argv[3]).resolve(), sys.argv[4:]
@@ -92,11 +97,11 @@ def main() -> None:
     for name, names in placed.items():
         write_library(folder, name, names, cc)
     for name in LIBRARIES[1:]:
-        (folder / f'{name.split(".")[0]}.so').write_text(f'INPUT({folder / name})\n')
-    moved = ' '.join(str(folder / name) for name in (*LIBRARIES[2:], loader[1]))
+        (folder / f'{name.split(".")[0]}.so').write_text(f'INPUT({quoted(folder / name)})\n')
+    moved = ' '.join(quoted(folder / name) for name in (*LIBRARIES[2:], loader[1]))
     (folder / 'libc.so').write_text(
-        f'GROUP({newer} {folder / LIBRARIES[0]} {path_of("libc_nonshared.a")} '
-        f'AS_NEEDED({moved}))\n')
+        f'GROUP({quoted(newer)} {quoted(folder / LIBRARIES[0])} '
+        f'{quoted(path_of("libc_nonshared.a"))} AS_NEEDED({moved}))\n')
 
 
 if __name__ == '__main__':
