@@ -196,18 +196,12 @@ static bool wants_slots(const struct rg_view *view, enum rg_entry_mode mode,
                                                            notice->sigs->prescale));
 }
 
-/* Make this the entry's signature from epoch on. Nobody has announced epoch (but perhaps this
- * rank). */
-static int entry_set(const struct rg_table *table, uint32_t id, const struct rg_notice *notice,
-                     uint64_t epoch)
+/* 0 or -ENOSPC, when nothing has changed. */
+static int set_members(struct rg_view *view, struct rg_entry *entry,
+                       const struct rg_notice *notice)
 {
-    struct rg_view *view = table->view;
-    struct rg_entry *entry = &view->entries[id];
     uint64_t members = 0, nbytes = sizeof(struct rg_signature) * (uint64_t) notice->n;
-    enum rg_entry_mode mode;
 
-    if (entry->old_slot && !old_slot_released(view, entry, id))
-        return -EAGAIN;
     if (notice->n > 1 && rg_pool_take(&view->shared->blocks, view->blocks, nbytes, &members) < 0)
         return -ENOSPC;
     give_members(view, entry);
@@ -216,6 +210,22 @@ static int entry_set(const struct rg_table *table, uint32_t id, const struct rg_
         entry->members = members;
         entry->members_nbytes = nbytes;
     }
+    return 0;
+}
+
+/* Make this the entry's signature from epoch on. Nobody has announced epoch (but perhaps this
+ * rank). */
+static int entry_set(const struct rg_table *table, uint32_t id, const struct rg_notice *notice,
+                     uint64_t epoch)
+{
+    struct rg_view *view = table->view;
+    struct rg_entry *entry = &view->entries[id];
+    enum rg_entry_mode mode;
+
+    if (entry->old_slot && !old_slot_released(view, entry, id))
+        return -EAGAIN;
+    if (set_members(view, entry, notice) < 0)
+        return -ENOSPC;
     entry->old_epoch = epoch - 1;
     mode = table->choose ? table->choose(table->arg, notice) : RG_ENTRY_STREAM;
     if (mode == RG_ENTRY_IF_GRANTED)
@@ -299,6 +309,17 @@ static int entry_differs(struct rg_view *view, uint32_t id, const struct rg_reco
     return 1;
 }
 
+/* Other ranks have announced, and this one agrees. Where the entry was adopted while all ranks had
+ * joined, and several of them announce at once what they knew before, nobody has told yet what a
+ * group consists of; a rank that joins later wants to know. */
+static int complete(struct rg_view *view, struct rg_entry *entry, const struct rg_notice *notice)
+{
+    if (notice->n == 1 || entry->members)
+        return 0;
+    entry->digest = notice->digest;
+    return set_members(view, entry, notice);
+}
+
 /* The signature is the entry's, and so is the mode, unless another one was granted meanwhile. */
 static bool stays(const struct rg_view *view, uint32_t id, const struct rg_notice *notice,
                   uint64_t epoch)
@@ -322,10 +343,12 @@ static int agree(const struct rg_table *table, uint32_t id, const struct rg_reco
         return 0;
     atomic_store(&entry->version, 0);
     other = other_announced(view, id, epoch);
-    if (before && other >= 0)
+    if (before && other >= 0) {
         r = entry_differs(view, id, record, notice, epoch, other);
-    else
+        r = r == 0 ? complete(view, entry, notice) : r;
+    } else {
         r = entry_set(table, id, notice, epoch);
+    }
     atomic_store(&entry->version, r == 0 && (!before || other < 0) ? next_version(view) : before);
     return r;
 }

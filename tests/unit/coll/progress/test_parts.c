@@ -300,10 +300,11 @@ static void close_node(struct node *node)
 }
 
 /* The rank announces its next epoch of this name, and finishes the one before. */
-static struct rg_record *announce(struct node *node, int r, const char *key)
+static struct rg_record *announce_group(struct node *node, int r, const char *key,
+                                        const struct rg_signature *sigs, int n)
 {
-    struct rg_notice notice = { &node->sig, 1, rg_signatures_digest(&node->sig, 1),
-                                rg_signature_nbytes(&node->sig) };
+    struct rg_notice notice = { sigs, n, rg_signatures_digest(sigs, n),
+                                rg_signature_nbytes(sigs) };
     struct rg_record *record = NULL;
     uint64_t epoch = 0;
     bool hit;
@@ -312,6 +313,11 @@ static struct rg_record *announce(struct node *node, int r, const char *key)
     assert_int_equal(rg_table_announce(&node->tables[r], record, &notice, &epoch, &hit), 0);
     atomic_store(&record->place->done, epoch - 1);
     return record;
+}
+
+static struct rg_record *announce(struct node *node, int r, const char *key)
+{
+    return announce_group(node, r, key, &node->sig, 1);
 }
 
 /* Both do, rank r first: the mode that they have in common. */
@@ -375,9 +381,43 @@ static void what_finds_no_room_for_slots_stays_a_stream(void **state)
     close_node(&node);
 }
 
+/* Both announce at once, as they did before: each has marked its place when the first one looks. */
+static void a_group_that_was_adopted_gets_its_members_again(void **state)
+{
+    struct node node;
+    struct rg_signature sigs[2];
+    struct rg_record *record[2];
+    struct rg_entry *entry;
+    uint64_t epoch;
+    uint32_t id;
+
+    (void) state;
+    open_node(&node);
+    sigs[0] = sigs[1] = node.sig;
+    for (int i = 0; i < 2; i++)
+        sigs[i].group_size = 2, sigs[i].group_count = 2 * 131072;
+    for (int r = 0; r < 2; r++)
+        record[r] = announce_group(&node, r, "a", sigs, 2);
+    entry = record[0]->entry;
+    assert_true(entry->members > 0);
+    assert_int_equal(rg_table_adopt(&node.tables[0], "a", sigs, &id, &epoch), 0);
+    assert_int_equal(entry->members, 0);
+    rg_table_release(&node.views[0], id);
+    rg_table_level(&node.views[0]);
+    atomic_fetch_add(&record[1]->place->posted, 1);
+    announce_group(&node, 0, "a", sigs, 2);
+    atomic_fetch_sub(&record[1]->place->posted, 1);
+    announce_group(&node, 1, "a", sigs, 2);
+    assert_true(entry->members > 0);
+    assert_int_equal(record[0]->version, record[1]->version);
+    assert_true(record[0]->version > 0);
+    close_node(&node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_that_was_adopted_gets_its_members_again),
         cmocka_unit_test(what_is_granted_changes_for_all_ranks_at_one_epoch),
         cmocka_unit_test(what_finds_no_room_for_slots_stays_a_stream),
         cmocka_unit_test(handles_are_never_given_out_twice),
