@@ -142,6 +142,23 @@ static int same_user(const struct rg_host *host, const char *user, struct rg_err
                         host->name, host->user ? host->user : "nobody in particular", user);
 }
 
+#define HOSTS_AT_ONCE 64
+
+/* Where the next host goes; NULL: no memory. The array gets room for so many more whenever their
+ * number is a multiple of that. Nobody adds hosts to a job that was read from a plan, whose array
+ * has no room. */
+static struct rg_host *next_host(struct rg_job *job)
+{
+    if (job->nhosts % HOSTS_AT_ONCE == 0) {
+        void *more = reallocarray(job->hosts, job->nhosts + HOSTS_AT_ONCE, sizeof(*job->hosts));
+
+        if (!more)
+            return NULL;
+        job->hosts = more;
+    }
+    return &job->hosts[job->nhosts];
+}
+
 int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_error *err)
 {
     rg_autofree char *user = NULL;
@@ -163,16 +180,13 @@ int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_
     }
     if (job->nhosts == RG_JOB_HOSTS_MAX)
         return rg_error_set(err, E2BIG, "host %s: more than %d hosts", name, RG_JOB_HOSTS_MAX);
-    struct rg_host *hosts = reallocarray(job->hosts, job->nhosts + 1, sizeof *hosts);
-
-    if (!hosts)
-        return rg_error_memory(err);
-    job->hosts = hosts;
-    char *copy = strdup(name);
+    struct rg_host *host = next_host(job);
+    char *copy = host ? strdup(name) : NULL;
 
     if (!copy)
         return rg_error_memory(err);
-    hosts[job->nhosts++] = (struct rg_host){ copy, nslots, rg_steal_ptr(&user) };
+    *host = (struct rg_host){ copy, nslots, rg_steal_ptr(&user) };
+    job->nhosts++;
     return 0;
 }
 
