@@ -149,9 +149,11 @@ def test_no_descriptor_of_the_agents_takes_the_place_of_a_closed_one(start, prog
     """The first that it opens would get the number, and a line of a log would go into a link."""
     child = start('sh', '-c', 'exec "$@" >&- 2>&-', 'sh', programs.agent, *arguments,
                   stdin=subprocess.PIPE, env=environment(REIGEN_KEY='00' * 32))
-    fds = Path(f'/proc/{child.pid}/fd')
-    wait_for(lambda: [os.readlink(fds / n) for n in '12' if (fds / n).is_symlink()] ==
-               ['/dev/null'] * 2, 'descriptors 1 and 2')
+    # As it gets there they come and go, so a link that was there may be gone when it is read.
+    link = f'readlink /proc/{child.pid}/fd/{{1,2}}'
+    wait_for(lambda: subprocess.run(['bash', '-c', link], stdout=subprocess.PIPE, text=True,
+                                    check=False).stdout.split() == ['/dev/null'] * 2,
+             'descriptors 1 and 2')
 
 
 def test_events_are_json_lines_of_schema_1(reigen):

@@ -72,9 +72,9 @@ def fuzz(target, folder, corpus, seconds):
     found = folder / 'found'
     found.mkdir(exist_ok=True)
     env = {**os.environ, 'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1'}
-    status, output = run(target, f'-max_total_time={seconds}', '-timeout=10', '-rss_limit_mb=2048',
+    status, output = run(target, f'-max_total_time={seconds}', '-timeout=60', '-rss_limit_mb=2048',
                          '-print_final_stats=1', '-verbosity=0', f'-artifact_prefix={folder}/',
-                         found, corpus, timeout=seconds + 60, env=env)
+                         found, corpus, timeout=seconds + 120, env=env)
     crash = [f'{p.name}: {p.read_bytes()[:256].hex()}' for p in folder.glob('*-*') if p.is_file()]
     assert status == 0, f'{output[-4000:]}\n{crash}'
     executed = re.search(r'number_of_executed_units:\s*(\d+)', output)
