@@ -8,8 +8,10 @@ demo:       ## train four ranks on handwritten digits, 8 to 20 s once built; res
 	@tools/demo.sh
 check:      ## every fast test, with the sanitizers
 	@tools/check.sh check $(ARGS)
-check-all:  ## every slow test: PyTorch 2, fuzzing, simulated hosts, the demo
+check-all:  ## every slow test: PyTorch 2, simulated hosts, the demo
 	@tools/check.sh check-all $(ARGS)
+soak:       ## random operations and fuzzing for an hour (ARGS=8h)
+	@tools/check.sh soak $(ARGS)
 check-gpu:  ## on a machine with a GPU: every operation there against the host's results
 	@tools/gpu.sh check $(ARGS)
 fresh:      ## the README's commands in a Debian with nothing but git and make (ARGS='make demo')
@@ -33,4 +35,4 @@ clean:      ## remove build/, build-*/ and .venv/
 help:       ## print this
 	@awk -F ': *## ' '/^[a-z-]+: *## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
 
-.PHONY: all demo check check-all check-gpu fresh bench install uninstall deb wheel chart agents clean help
+.PHONY: all demo check check-all soak check-gpu fresh bench install uninstall deb wheel chart agents clean help

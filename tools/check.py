@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the parts of `make check` or `make check-all`, and say what each took.
+"""Run the parts of `make check`, `make check-all` or `make soak`, and say what each took.
 
 usage: tools/check.py check|check-all [PART...]
+       tools/check.py soak [TIME] [PART...]      TIME: 90s, 30m, 8h; default 1h
 
 Several parts run at once, since most of a test's time is waiting: for a limit, a daemon, a network.
 Those that measure time have the machine for themselves, at the end. Each part keeps its whole
@@ -16,6 +17,7 @@ of the program, to be repaired, but no reason to refuse a change that has not to
 import glob
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -34,11 +36,12 @@ SECOND_LOOKS_MAX = 10
 #: Failures of a part that are named once more at the end, and characters of each.
 NAMED_FAILURES, NAMED_CHARS = 12, 160
 #: Parts that run at the same time; those of check-all wait for most of their time. Tests of a part.
-LANES = {'check': 2, 'check-all': 3}
+LANES = {'check': 2, 'check-all': 3, 'soak': 2}
 WORKERS = 3
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
 #: What each test may take is its own affair (tests/conftest.py).
 PART_LIMIT_S = 3600
+UNITS_S = {'s': 1, 'm': 60, 'h': 3600}
 UNIT_PATIENCE = 10
 GROUP = r'@\w+$'
 SBIN = ('/usr/local/sbin', '/usr/sbin', '/sbin')
@@ -74,7 +77,7 @@ class Result:
         self.passed += second.passed
 
 
-def run(part, argv, timeout=PART_LIMIT_S, env=None):
+def run(part, argv, env=None):
     """Run a command with its output in the part's log. Its exit status, 124 when out of time."""
     log = LOGS / f'{part}.log'
     with open(log, 'ab') as out:
@@ -85,7 +88,7 @@ def run(part, argv, timeout=PART_LIMIT_S, env=None):
                                  env={**os.environ, **(env or {})}, start_new_session=True)
         CHILDREN.add(child.pid)
         try:
-            return child.wait(timeout)
+            return child.wait(PART_LIMIT_S + 2 * float(os.environ.get('REIGEN_SWEEP_SECONDS', 0)))
         except subprocess.TimeoutExpired:
             return 124
         finally:
@@ -95,6 +98,8 @@ def run(part, argv, timeout=PART_LIMIT_S, env=None):
             CHILDREN.discard(child.pid)
 
 
+#: The parts that this run has.
+ASKED = set()
 #: The commands that run, each the leader of its process group.
 CHILDREN = set()
 
@@ -300,13 +305,15 @@ def part_lint(part):
 
 
 def part_unit(part):
-    return unit(part, ROOT / 'build')
+    """All; beside `asan`, which runs the same tests, only those that it does not build."""
+    which = ['--suite', 'alone'] if 'asan' in ASKED else []
+    return unit(part, ROOT / 'build', *which)
 
 
 def behaviour(part, marks):
     # Those of tests/python take longest, so they begin.
     return pytest(part, ['tests/python', 'tests/behaviour'], '-n', WORKERS,
-                  '-m', f'{marks} and not serial')
+                  '-m', f'{marks} and not soak and not serial')
 
 
 def merge(result, other):
@@ -367,6 +374,11 @@ def part_slow(part):
     return behaviour(part, 'slow')
 
 
+def part_random(part):
+    """Once only: what failed says how to run the same again."""
+    return pytest_once(part, ['tests/behaviour'], '-n', WORKERS, '-m', 'soak')
+
+
 def part_torch2(part):
     return pytest(part, ['tests/torch2'])
 
@@ -380,7 +392,7 @@ def part_tensorflow(part):
 
 
 def part_fuzz(part):
-    return pytest(part, ['tests/fuzz'], '-n', '2')
+    return pytest_once(part, ['tests/fuzz'], '-n', '2')
 
 
 def simulated(part, dist, *words):
@@ -447,7 +459,8 @@ PARTS = {
     'check-all': [('hosts', part_hosts), ('slurm', part_slurm), ('fresh', part_fresh),
                   ('kubernetes', part_kubernetes), ('tensorflow', part_tensorflow),
                   ('demo', part_demo), ('slow', part_slow),
-                  ('fuzz', part_fuzz), ('torch2', part_torch2), ('jax', part_jax)],
+                  ('torch2', part_torch2), ('jax', part_jax)],
+    'soak': [('random', part_random), ('fuzz', part_fuzz)],
 }
 ALONE = {'check': [('serial', part_serial)], 'check-all': [('slow-serial', part_slow_serial)]}
 
@@ -520,6 +533,21 @@ def report_all(results, seconds):
     return failed
 
 
+def begin_soak(words):
+    """Let the tests that can go on for as long as one likes go on for so long, from a seed that no
+    run had before; which one is said, so that it can be had again."""
+    match = re.fullmatch(r'(\d+)([smh])', words)
+    if not match:
+        sys.exit(f'soak for "{words}"? Write 90s, 30m or 8h')
+    seconds = int(match[1]) * UNITS_S[match[2]]
+    seed = os.environ.setdefault('REIGEN_SWEEP_SEED', str(random.randrange(1 << 30)))
+    # Two fuzz targets at a time.
+    ntargets = len(glob.glob(str(ROOT / 'tests/fuzz/fuzz_*.c')))
+    os.environ['REIGEN_SWEEP_SECONDS'] = str(seconds)
+    os.environ['REIGEN_FUZZ_SECONDS'] = str(max(5, 2 * seconds // ntargets))
+    print(f'soak: {seconds} s; REIGEN_SWEEP_SEED={seed} has the same operations again', flush=True)
+
+
 def whole_part(name, function):
     """Run one part, and say what it came to."""
     for old in glob.glob(str(LOGS / f'{name}*')):
@@ -556,10 +584,14 @@ def main(argv):
     stage = argv[1] if len(argv) > 1 else ''
     together, alone = PARTS.get(stage, []), ALONE.get(stage, [])
     known = [name for name, _ in together + alone]
-    names = argv[2:] or known
+    words = argv[2:]
+    if stage == 'soak':
+        begin_soak(words.pop(0) if words and words[0][:1].isdigit() else '1h')
+    names = words or known
+    ASKED.update(names)
     if not known or any(n not in known for n in names):
-        print(f'usage: check.py check|check-all [PART...]; parts: {", ".join(known)}',
-              file=sys.stderr)
+        print(f'usage: check.py check|check-all [PART...] | soak [TIME] [PART...]; parts: '
+              f'{", ".join(known)}', file=sys.stderr)
         return 2
     # What nohup, or a shell in the background, makes this ignore, all that the tests start would
     # ignore as well; of a handler of ours they know nothing.

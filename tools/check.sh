@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# make check and make check-all: packages, build, then tools/check.py.
+# make check, check-all and soak: packages, build, then tools/check.py.
 #
 # usage: tools/check.sh check|check-all [PART...]
+#        tools/check.sh soak [TIME] [PART...]
 set -eu
 cd "$(dirname "$0")/.."
 tools/deps.sh "$1"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that one purpose needs and this machine lacks.
 #
-# usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|kubernetes|fresh|deb|bench
+# usage: tools/deps.sh [--list] build|demo|check|check-all|soak|hosts|slurm|kubernetes|fresh|deb|
+# usage:                        bench
 #
 # Says what it installs; says nothing when nothing is missing (one dpkg-query, some 30 ms). As root,
 # or through sudo. Where there is no apt it names the packages and goes on, since the same things
@@ -54,6 +55,7 @@ case ${1-} in
 build | demo) want="$build $torch" ;;
 check) want="$build $torch $check" ;;
 check-all) want="$build $torch $check $check_all $hosts $slurm $kubernetes $fresh $deb" ;;
+soak) want="$build $torch $check $check_all" ;;
 hosts) want="$build $torch $check $hosts" ;;
 slurm) want="$build $torch $check $hosts $slurm" ;;
 kubernetes) want="$build $torch $check $hosts $kubernetes" ;;

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every operation gives what a single process computes, with the same bits on every rank, whatever
 the order, the timing, the sizes and the planes."""
+import os
+
 import pytest
 
 from ranks import SLOWER, run, two_hosts
 
-SEED = 20261121
+SEED = int(os.environ.get('REIGEN_SWEEP_SEED', '20261121'))
+#: What one of the long tests takes.
+LONG_S = float(os.environ.get('REIGEN_SWEEP_SECONDS', '120'))
 PLANES = {'shm': {'REIGEN_PLANES': 'shm,tcp'}, 'tcp': {'REIGEN_PLANES': 'tcp'}}
 
 
@@ -65,17 +69,19 @@ def test_small_fusion_buffer_and_small_cache_change_no_result():
     exact(3, seed=SEED + 6, max_nbytes=64 << 10, env={**env, **PLANES['tcp']})
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300 * SLOWER)
+@pytest.mark.soak
+@pytest.mark.timeout((2 * LONG_S + 300) * SLOWER)
 def test_random_operations_over_two_hosts_stay_exact_for_long(tmp_path):
+    ms = int(LONG_S * 1000 / 6)
     with two_hosts(tmp_path) as (env, enter):
         for seed in range(SEED + 40, SEED + 43):
-            exact(4, ms=20000, seed=seed, env=env, enter=enter(4))
-            exact(5, ms=20000, seed=seed, max_nbytes=64 << 10, env=env, enter=enter(5))
+            exact(4, ms=ms, seed=seed, env=env, enter=enter(4))
+            exact(5, ms=ms, seed=seed, max_nbytes=64 << 10, env=env, enter=enter(5))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300 * SLOWER)
+@pytest.mark.soak
+@pytest.mark.timeout((LONG_S + 300) * SLOWER)
 @pytest.mark.parametrize('planes', PLANES)
 def test_threads_stay_exact_for_long(planes):
-    exact(4, ms=30000, seed=SEED + 50, max_nbytes=256 << 10, threads=4, env=PLANES[planes])
+    exact(4, ms=int(LONG_S * 1000 / 2), seed=SEED + 50, max_nbytes=256 << 10, threads=4,
+          env=PLANES[planes])
