@@ -525,6 +525,8 @@ def report_all(results, seconds):
         # Last, and short: of a long log people see the end, and some see nothing else.
         for line in r.failures[:NAMED_FAILURES]:
             print(f'failed: {name}: {line[:NAMED_CHARS]}')
+    if (LOGS / 'left-behind').exists():
+        print((LOGS / 'left-behind').read_text(), end='')
     passed = sum(r.passed for _, r in results)
     failed = sum(len(r.failures) for _, r in results)
     skipped = sum(len(r.skips) for _, r in results)
@@ -601,6 +603,7 @@ def main(argv):
     # Where a person's PATH has no daemons and no tools of administrators.
     os.environ['PATH'] += os.pathsep + os.pathsep.join(SBIN)
     LOGS.mkdir(parents=True, exist_ok=True)
+    (LOGS / 'left-behind').unlink(missing_ok=True)
     start = time.monotonic()
     early = begin_build(names)
     results = run_parts([part for part in together if part[0] in names], LANES[stage])
