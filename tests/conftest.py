@@ -85,9 +85,11 @@ def pytest_runtest_logfinish(nodeid):
             out.write(f'{nodeid} or one beside it left {os.devnull} with mode {mode:03o}\n')
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:
-        own = item.get_closest_marker('timeout')
-        limit = own.args[0] if own and own.args else float(item.config.getini('timeout') or 180)
-        given = min(limit * patience(), max(limit, TEST_LIMIT_S))
-        item.add_marker(pytest.mark.timeout(given, **(own.kwargs if own else {})), append=False)
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """A test's own limit, before pytest-timeout looks at it: by the load when the test begins."""
+    own = item.get_closest_marker('timeout')
+    limit = own.args[0] if own and own.args else float(item.config.getini('timeout') or 180)
+    given = min(limit * patience(), max(limit, TEST_LIMIT_S))
+    item.add_marker(pytest.mark.timeout(given, **(own.kwargs if own else {})), append=False)
+    yield
