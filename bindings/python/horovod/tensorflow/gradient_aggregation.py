@@ -60,13 +60,17 @@ class Aggregation:
         self.sums = [None if g is None else self._new(v.shape, g.dtype, f'aggregation_{i}')
                      for i, (g, v) in enumerate(zip(grads, variables))]
 
-    def reduce_sums(self, variables: Sequence[Any]) -> List[tf.Tensor]:
-        """The sums, reduced over the ranks; they start anew."""
+    def reduced(self, variables: Sequence[Any]) -> List[Any]:
+        """The sums, or their averages over the batches, reduced over the ranks."""
         sums = apply_op_to_not_none_tensors(tf.convert_to_tensor, self.sums)
         if self.average_aggregated_gradients:
             sums = [None if s is None else s / tf.cast(self.backward_passes_per_step, s.dtype)
                     for s in sums]
-        reduced = get_not_none_from_list(self.local.apart(sums, variables, self.allreduce_grads))
+        return self.local.apart(sums, variables, self.allreduce_grads)
+
+    def reduce_sums(self, variables: Sequence[Any]) -> List[tf.Tensor]:
+        """What is reduced of those that are there; the sums start anew."""
+        reduced = get_not_none_from_list(self.reduced(variables))
         with tf.control_dependencies(reduced):
             again = [s.assign(tf.zeros_like(s)) for s in get_not_none_from_list(self.sums)]
             again.append(self.counter.assign(0))

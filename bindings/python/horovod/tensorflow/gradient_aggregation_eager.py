@@ -5,7 +5,8 @@ from typing import Any, Callable, List, Sequence
 import tensorflow as tf
 
 from horovod._keras.optimizer import batch_counter
-from horovod.tensorflow.gradient_aggregation import Aggregation, get_not_none_from_list
+from horovod.tensorflow.gradient_aggregation import (Aggregation, apply_op_to_not_none_tensors,
+                                                     get_not_none_from_list)
 from horovod.tensorflow.util import native
 
 
@@ -23,18 +24,32 @@ class LocalGradientAggregationHelperEager(Aggregation):
             return self.local.apart(grads, vars, self.allreduce_grads)
         grads = self._dense(grads)
         self.prepare(grads, vars)
+        if tf.executing_eagerly():
+            return self._eagerly(grads, vars)
         for total, grad in zip(self.sums, grads):
             if total is not None:
                 total.assign_add(grad)
         count = self.counter.assign_add(1)
         full = tf.equal(count, self.backward_passes_per_step)
-        if tf.executing_eagerly():
-            found = self.reduce_sums(vars) if full else get_not_none_from_list(self.sums)
-        else:
-            found = tf.cond(full, lambda: self.reduce_sums(vars),
-                            lambda: [tf.convert_to_tensor(s)
-                                     for s in get_not_none_from_list(self.sums)])
+        found = tf.cond(full, lambda: self.reduce_sums(vars),
+                        lambda: [tf.convert_to_tensor(s)
+                                 for s in get_not_none_from_list(self.sums)])
         return self.spread(found if isinstance(found, (list, tuple)) else [found])
+
+    def _eagerly(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """A gradient may come in a later batch for the first time, and on other ranks only."""
+        for i, (grad, variable) in enumerate(zip(grads, variables)):
+            if grad is None:
+                continue
+            if self.sums[i] is None:
+                self.sums[i] = self._new(variable.shape, grad.dtype, f'aggregation_{i}')
+            self.sums[i].assign_add(grad)
+        if self.counter.assign_add(1) < self.backward_passes_per_step:
+            return apply_op_to_not_none_tensors(tf.convert_to_tensor, self.sums)
+        found = self.reduced(variables)
+        for total in [self.counter, *get_not_none_from_list(self.sums)]:
+            total.assign(tf.zeros_like(total))
+        return found
 
     def apply_gradients(self, apply_grads_closure: Callable, optimizer: Any, *args, **kwargs):
         """Call the closure where the gradients have been reduced; otherwise only count the step

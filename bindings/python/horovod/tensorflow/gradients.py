@@ -5,6 +5,7 @@ from typing import Any, List, Optional, Sequence
 import tensorflow as tf
 
 from horovod._keras.groups import check_groups
+from horovod.common.agreement import Fact, Talk
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
 from horovod.tensorflow.collectives import allreduce, divide, grouped_allreduce
@@ -17,12 +18,34 @@ __all__ = ['GradientReducer', 'LocalVariables', 'PREDIVIDE_NEEDS_AVERAGE', 'chec
 PREDIVIDE_NEEDS_AVERAGE = 'gradient_predivide_factor not supported with op != Average'
 
 
+def _fact(grad: Any) -> Fact:
+    sparse = isinstance(grad, tf.IndexedSlices)
+    return Fact(grad is not None, grad is not None and not sparse, int(sparse))
+
+
+def _formed(grad: Any, variable: Any, agreed: Optional[Fact]) -> Any:
+    """A gradient, or zeros in its place, as the ranks have agreed; agreed: None where nobody has
+    one. Indices are of one type everywhere, since a rank that has none knows no other's."""
+    if agreed is None:
+        return grad
+    if agreed.dense:
+        return tf.zeros(variable.shape, variable.dtype) if grad is None \
+            else tf.convert_to_tensor(grad)
+    if grad is None:
+        return tf.IndexedSlices(tf.zeros([0, *variable.shape[1:]], variable.dtype),
+                                tf.zeros([0], tf.int64), tf.constant(list(variable.shape)))
+    return tf.IndexedSlices(grad.values, tf.cast(grad.indices, tf.int64), grad.dense_shape)
+
+
 class GradientReducer:
     """reduce(gradients, variables): gradients combined over the ranks, None where there was none; a
     rank that is not in the process set keeps its own.
 
     In a graph each gradient is reduced as soon as it exists, unless `groups` binds some together;
-    executed eagerly, where one operation waits for the other, all go in one group.
+    executed eagerly, where one operation waits for the other, all go in one group. Executed eagerly
+    the ranks also tell each other first which gradients they have: one that a rank lacks counts as
+    zeros there, and one that is dense anywhere is made dense. What a graph has stands fast before
+    it runs, and the ranks need not trace at the same time: there all of them must have the same.
     """
 
     def __init__(self, name: str, device_dense: str = '', device_sparse: str = '',
@@ -56,7 +79,17 @@ class GradientReducer:
         if not tf.executing_eagerly():
             with tf.name_scope(f'{self.name}_Allreduce'):
                 return self._reduce(grads, variables, None, generic_names)
+        if variables is not None:
+            grads = self._agree(grads, variables)
         return self._reduce(grads, variables, f'{self.name}_Allreduce', generic_names)
+
+    def _agree(self, grads: List[Any], variables: Sequence[Any]) -> List[Any]:
+        """The gradients in the form that all ranks send: None only where nobody has one."""
+        facts = {str(i): _fact(grad) for i, grad in enumerate(grads)}
+        talk = Talk(f'{self.name}.facts', self.process_set.process_set_id or 0, facts)
+        talk.wait()
+        return [_formed(grad, variable, talk.agreed.get(name))
+                for name, grad, variable in zip(facts, grads, variables)]
 
     def _reduce(self, grads, variables, name, generic_names):
         results: List[Any] = [None] * len(grads)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients that a rank lacks while another one has them, executed eagerly."""
+import numpy as np
+import tensorflow as tf
+
+import horovod.tensorflow as hvd
+from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
+from horovod.tensorflow.gradients import GradientReducer
+
+ROWS, WIDTH = 5, 2
+
+
+def reduced(loss_of, sources, **options):
+    with tf.GradientTape() as tape:
+        loss = loss_of()
+    return hvd.DistributedGradientTape(tape, **options).gradient(loss, sources)
+
+
+def check_a_dense_gradient_that_a_rank_lacks_counts_as_zeros():
+    used, shared = tf.Variable([1., 2.]), tf.Variable([3.])
+    for step in range(4):
+        for options in ({}, {'groups': 2}, {'op': hvd.Sum}):
+            has = step < 2 and hvd.rank() == step
+            both = reduced(lambda: tf.reduce_sum(used) + (shared[0] if has else 0.),
+                           [used, shared], **options)
+            ranks = hvd.size() if options.get('op') == hvd.Sum else 1
+            np.testing.assert_allclose(both[0], [ranks] * 2)
+            if step < 2:
+                np.testing.assert_allclose(both[1], [ranks / hvd.size()])
+            else:
+                assert both[1] is None
+
+
+def check_a_sparse_gradient_that_a_rank_lacks_is_empty_there():
+    table, other = tf.Variable(tf.ones([ROWS, WIDTH])), tf.Variable(1.)
+    for owner in range(hvd.size()):
+        for index_type in (tf.int32, tf.int64):
+            def loss_of():
+                rows = tf.gather(table, tf.constant([owner, 3], index_type))
+                return other * (tf.reduce_sum(rows) if hvd.rank() == owner else 1.)
+
+            found = reduced(loss_of, [table, other])[0]
+            assert isinstance(found, tf.IndexedSlices)
+            want = np.zeros([ROWS, WIDTH])
+            want[[owner, 3]] = 1. / hvd.size()
+            np.testing.assert_allclose(tf.convert_to_tensor(found), want)
+
+
+def check_what_is_dense_anywhere_is_dense_everywhere():
+    table = tf.Variable(tf.ones([ROWS, WIDTH]))
+    for dense_rank in range(hvd.size()):
+        found = reduced(lambda: tf.reduce_sum(table if hvd.rank() == dense_rank
+                                              else tf.gather(table, [1])), table)
+        want = np.full([ROWS, WIDTH], 1. / hvd.size())
+        want[1] = 1.
+        np.testing.assert_allclose(tf.convert_to_tensor(found), want)
+        assert not isinstance(found, tf.IndexedSlices)
+
+
+def check_a_gradient_may_come_first_in_a_later_batch():
+    first, late = tf.Variable([1., 2.]), tf.Variable([3.])
+    helper = LocalGradientAggregationHelperEager(2, GradientReducer('late', op=hvd.Sum), False,
+                                                 False)
+    for batch in range(6):
+        has = batch in (1, 3) and hvd.rank() == 0
+        grads = [tf.ones(2), tf.ones(1) if has else None]
+        found = helper.compute_gradients(grads, [first, late])
+        if batch % 2:
+            np.testing.assert_allclose(found[0], [2. * hvd.size()] * 2)
+            # Who had one once has a sum, which is zero where nothing was added.
+            np.testing.assert_allclose(found[1], [1. if batch < 5 else 0.])
