@@ -5,6 +5,7 @@ import pwd
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -141,6 +142,22 @@ def test_sshconfig_writes_through_a_link_and_not_over_one(made, tmp_path):
     assert sshconfig(tmp_path, '--hosts=a').returncode == 0
     assert config.is_symlink() and 'Host a\n' in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can make a device')
+def test_sshconfig_neither_replaces_nor_closes_what_is_no_file(made, tmp_path):
+    copy_keys(made, tmp_path)
+    null, known = tmp_path / 'null', tmp_path / 'server/known_hosts'
+    os.mknod(null, stat.S_IFCHR, os.makedev(1, 3))
+    null.chmod(0o666)
+    known.symlink_to(null)
+    done = sshconfig(tmp_path, '--hosts=a')
+    assert done.returncode == 0 and known.is_symlink(), done
+    (tmp_path / 'user/config').unlink()
+    (tmp_path / 'user/config').symlink_to(null)
+    done = sshconfig(tmp_path, '--hosts=a')
+    assert done.returncode == 2 and 'which is no ordinary file' in done.stderr, done
+    assert stat.S_ISCHR(null.stat().st_mode) and null.stat().st_mode & 0o777 == 0o666
 
 
 def test_sshconfig_gives_keys_the_mode_that_ssh_wants(made, tmp_path):

@@ -56,6 +56,9 @@ static int write_file(const char *path, const char *text, mode_t mode, struct rg
     if (!target && lstat(path, &st) == 0)
         return rg_error_set(err, EINVAL, WHAT ": %s is a link to what is not there; make that file "
                             "or remove the link", path);
+    if (target && (stat(target, &st) < 0 || !S_ISREG(st.st_mode)))
+        return rg_error_set(err, EINVAL, WHAT ": %s is %s, which is no ordinary file; remove the "
+                            "link", path, target);
     rg_autofree char *fresh = rg_strf("%s.reigen-%d", at, (int) getpid());
 
     if (!fresh)
@@ -204,6 +207,7 @@ static int put_key(const struct rg_sshconfig *config, const char *type, const ch
 static int put_known_hosts(const struct rg_sshconfig *config, struct rg_error *err)
 {
     rg_autofree char *path = rg_strf("%s/known_hosts", config->dir);
+    struct stat st;
     int added = 0;
 
     if (!path)
@@ -222,7 +226,9 @@ static int put_known_hosts(const struct rg_sshconfig *config, struct rg_error *e
     }
     bool would = config->dry_run && access(path, F_OK) != 0;
     say(config, added || would ? "made" : "kept", path);
-    if (added && chmod(path, 0644))
+    /* A link to /dev/null is a common way to know nobody. */
+    bool is_file = added && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    if (is_file && chmod(path, 0644))
         return rg_error_set(err, errno, WHAT ": cannot change %s: %s", path, strerror(errno));
     return 0;
 }

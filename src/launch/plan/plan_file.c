@@ -554,6 +554,16 @@ void rg_planned_fini(struct rg_planned *planned)
     rg_strv_fini(&planned->notes);
 }
 
+/* A file that was there may be open to others. What is no file, as /dev/null, is everybody's. */
+static int keep_to_ourselves(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISREG(st.st_mode) && fchmod(fd, 0600) < 0 ? -errno : 0;
+}
+
 int rg_planned_write(const struct rg_planned *planned, const char *path, struct rg_error *err)
 {
     rg_autobuf struct rg_buf buf = RG_BUF_INIT;
@@ -562,8 +572,9 @@ int rg_planned_write(const struct rg_planned *planned, const char *path, struct 
     if (r < 0)
         return r;
     rg_autoclose int fd = rg_open_to_write(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    r = fd < 0 ? fd : fchmod(fd, 0600) < 0 ? -errno
-                    : rg_write_all(fd, rg_buf_bytes(&buf), rg_buf_nbytes(&buf));
+    r = fd < 0 ? fd : keep_to_ourselves(fd);
+    if (r == 0)
+        r = rg_write_all(fd, rg_buf_bytes(&buf), rg_buf_nbytes(&buf));
     if (r < 0)
         return rg_error_set_exit(err, -r, RG_EXIT_USAGE, "cannot write the plan %s: %s", path,
                                  fd == -EPERM ? RG_TRUST_NOT_OURS : strerror(-r));

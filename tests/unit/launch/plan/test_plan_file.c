@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "launch/plan/plan_file.h"
 #include "unit.h"
@@ -321,10 +322,32 @@ static void a_file_is_the_users_alone(void **state)
     assert_contains(err.text, path);
 }
 
+/* As /dev/null does, which is everybody's on this machine. */
+static void what_is_no_file_keeps_its_mode(void **state)
+{
+    RG_AUTO_PLANNED struct rg_planned planned;
+    char path[] = "null-XXXXXX";
+    struct rg_error err = RG_ERROR_INIT;
+    struct stat st;
+
+    (void) state;
+    srand(1);
+    draw_planned(&planned);
+    close(mkstemp(path));
+    unlink(path);
+    if (mknod(path, S_IFCHR | 0666, makedev(1, 3)) < 0 || chmod(path, 0666) < 0)
+        skip();
+    assert_int_equal(rg_planned_write(&planned, path, &err), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0666);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(what_is_no_file_keeps_its_mode),
         cmocka_unit_test(ranks_that_are_no_tasks_of_its_roles_are_refused),
         cmocka_unit_test(a_cut_one_is_refused_wherever_it_is_cut),
         cmocka_unit_test(a_short_field_is_named),
