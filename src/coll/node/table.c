@@ -316,8 +316,11 @@ static int complete(struct rg_view *view, struct rg_entry *entry, const struct r
 {
     if (notice->n == 1 || entry->members)
         return 0;
-    entry->digest = notice->digest;
-    return set_members(view, entry, notice);
+    int r = set_members(view, entry, notice);
+
+    if (r == 0)
+        entry->digest = notice->digest;
+    return r;
 }
 
 /* The signature is the entry's, and so is the mode, unless another one was granted meanwhile. */
