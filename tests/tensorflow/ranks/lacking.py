@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.gradients import GradientReducer
 
@@ -69,3 +70,44 @@ def check_a_gradient_may_come_first_in_a_later_batch():
             np.testing.assert_allclose(found[0], [2. * hvd.size()] * 2)
             # Who had one once has a sum, which is zero where nothing was added.
             np.testing.assert_allclose(found[1], [1. if batch < 5 else 0.])
+
+
+def check_adasum_combines_the_same_variables_on_all_ranks():
+    first, second = tf.Variable([1., 2.]), tf.Variable([1., 2.])
+    optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.),
+                                         op=hvd.Adasum)
+    for step in range(2):
+        optimizer.apply_gradients([(tf.ones(2) if hvd.rank() == owner else None, variable)
+                                   for owner, variable in enumerate((first, second))])
+        # One rank goes a way of its own and the other one stays, so all go that way.
+        for variable in (first, second):
+            np.testing.assert_allclose(variable, [0. - step, 1. - step])
+
+
+class OneMore(tf.keras.Model):
+    """Only rank 0 uses its second layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.more = (tf.keras.layers.Dense(1) for _ in range(2))
+        for layer in (self.layer, self.more):
+            layer.build((None, 3))
+
+    def call(self, samples):
+        found = self.layer(samples)
+        return found + self.more(samples) if hvd.rank() == 0 else found
+
+
+def check_keras_fits_eagerly_what_a_rank_does_not_use():
+    for passes in (1, 2):
+        tf.keras.utils.set_random_seed(1)
+        net = OneMore()
+        before = [w.copy() for w in net.more.get_weights()]
+        net.compile(optimizer=hvd_keras.DistributedOptimizer(
+            tf.keras.optimizers.SGD(0.1), backward_passes_per_step=passes), loss='mse',
+            run_eagerly=True)
+        net.fit(np.ones([8, 3], 'float32'), np.ones([8, 1], 'float32'), batch_size=2, verbose=0)
+        for was, now in zip(before, net.more.get_weights()):
+            assert np.abs(now - was).max() > 1e-4
+            everywhere = hvd.allgather(tf.constant(now)[tf.newaxis]).numpy()
+            np.testing.assert_array_equal(everywhere, [now] * hvd.size())

@@ -112,7 +112,8 @@ class LocalGradientAggregationHelper(Aggregation):
         with tf.compat.v1.variable_scope(f'aggregation_{self.name}',
                                          reuse=tf.compat.v1.AUTO_REUSE):
             self.prepare(grads, vars)
-        added = [s.assign_add(g) for s, g in zip(self.sums, grads) if s is not None]
+        added = [s.assign_add(g) for s, g in zip(self.sums, grads)
+                 if s is not None and g is not None]
         with tf.control_dependencies(added):
             count = self.counter.assign_add(1)
             with tf.control_dependencies([count]):

@@ -27,7 +27,7 @@ class LocalGradientAggregationHelperEager(Aggregation):
         if tf.executing_eagerly():
             return self._eagerly(grads, vars)
         for total, grad in zip(self.sums, grads):
-            if total is not None:
+            if total is not None and grad is not None:
                 total.assign_add(grad)
         count = self.counter.assign_add(1)
         full = tf.equal(count, self.backward_passes_per_step)

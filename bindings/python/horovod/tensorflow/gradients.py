@@ -11,7 +11,7 @@ from horovod.common.util import split_list
 from horovod.tensorflow.collectives import allreduce, divide, grouped_allreduce
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Adasum, Average
-from horovod.tensorflow.util import alone, variable_key
+from horovod.tensorflow.util import alone, native, variable_key
 
 __all__ = ['GradientReducer', 'LocalVariables', 'PREDIVIDE_NEEDS_AVERAGE', 'check_groups']
 
@@ -28,12 +28,12 @@ def _formed(grad: Any, variable: Any, agreed: Optional[Fact]) -> Any:
     one. Indices are of one type everywhere, since a rank that has none knows no other's."""
     if agreed is None:
         return grad
+    shape = tf.shape(native(variable))
     if agreed.dense:
-        return tf.zeros(variable.shape, variable.dtype) if grad is None \
-            else tf.convert_to_tensor(grad)
+        return tf.zeros(shape, variable.dtype) if grad is None else tf.convert_to_tensor(grad)
     if grad is None:
-        return tf.IndexedSlices(tf.zeros([0, *variable.shape[1:]], variable.dtype),
-                                tf.zeros([0], tf.int64), tf.constant(list(variable.shape)))
+        return tf.IndexedSlices(tf.zeros(tf.concat([[0], shape[1:]], 0), variable.dtype),
+                                tf.zeros([0], tf.int64), shape)
     return tf.IndexedSlices(grad.values, tf.cast(grad.indices, tf.int64), grad.dense_shape)
 
 

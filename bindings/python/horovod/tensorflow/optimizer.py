@@ -116,7 +116,8 @@ class _DistributedAdasumOptimizer(_Wrapper):
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
         """One step of the optimizer; with every n-th one the ranks come together."""
         grads_and_vars = list(grads_and_vars)
-        variables = [v for g, v in grads_and_vars if g is not None]
+        # Also those without a gradient here: another rank may have one, and goes some way.
+        variables = [v for _, v in grads_and_vars]
         self._prepare(variables)
         starts = [self._starts[v.ref()] for v in variables]
         first = tf.equal(self._steps % self._passes, 0)
