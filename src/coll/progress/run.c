@@ -272,7 +272,8 @@ static int collect(struct rg_progress *progress)
         const struct rg_entry *entry = &progress->view.entries[run->items[i].id];
         const struct rg_op *op = run->ops[i];
 
-        for (int t = 0; t < tensors_of(progress, i); t++, k++) {
+        /* Never more than there was room for: members may become known meanwhile. */
+        for (int t = 0; k < n && t < tensors_of(progress, i); t++, k++) {
             run->colls[k] = op ? coll_of(op, &op->tensors[t], RG_COLL_ALLREDUCE)
                                : zeros_of(progress, entry, t);
             run->colls[k].repeat = (uint8_t) rg_signature_repeat(&entry->sig);
