@@ -143,6 +143,7 @@ static int same_user(const struct rg_host *host, const char *user, struct rg_err
 }
 
 #define HOSTS_AT_ONCE 64
+#define RANGES_AT_ONCE 64
 
 /* Where the next host goes; NULL: no memory. The array gets room for so many more whenever their
  * number is a multiple of that. Nobody adds hosts to a job that was read from a plan, whose array
@@ -272,11 +273,14 @@ static int add_range(struct rg_ranks *ranks, int first, int last)
 {
     if (ranks->count == RANGES_MAX)
         return -E2BIG;
-    void *more = reallocarray(ranks->range, ranks->count + 1, sizeof *ranks->range);
+    if (ranks->count % RANGES_AT_ONCE == 0) {
+        void *more = reallocarray(ranks->range, ranks->count + RANGES_AT_ONCE,
+                                  sizeof(*ranks->range));
 
-    if (!more)
-        return -ENOMEM;
-    ranks->range = more;
+        if (!more)
+            return -ENOMEM;
+        ranks->range = more;
+    }
     ranks->range[ranks->count].first = first;
     ranks->range[ranks->count++].last = last;
     return 0;
