@@ -77,12 +77,16 @@ LEFT_BEHIND = Path(__file__).resolve().parents[1] / 'build/check/left-behind'
 def pytest_runtest_logfinish(nodeid):
     """Simulated hosts and containers have this machine's own /dev/null. Whoever takes rights from
     it breaks every test after it that is not root's: it gets them back, and the test is named."""
-    mode = stat.S_IMODE(os.stat(os.devnull).st_mode)
-    if mode & 0o666 != 0o666 and os.geteuid() == 0:
+    mode = os.stat(os.devnull).st_mode
+    if (mode & 0o666 != 0o666 or not stat.S_ISCHR(mode)) and os.geteuid() == 0:
+        if not stat.S_ISCHR(mode):
+            os.unlink(os.devnull)
+            os.mknod(os.devnull, stat.S_IFCHR, os.makedev(1, 3))
         os.chmod(os.devnull, 0o666)
         LEFT_BEHIND.parent.mkdir(parents=True, exist_ok=True)
         with open(LEFT_BEHIND, 'a', encoding='utf-8') as out:
-            out.write(f'{nodeid} or one beside it left {os.devnull} with mode {mode:03o}\n')
+            out.write(f'{nodeid} or one beside it left {os.devnull} with mode '
+                      f'{stat.filemode(mode)}\n')
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)

@@ -144,12 +144,15 @@ def test_sshconfig_writes_through_a_link_and_not_over_one(made, tmp_path):
     assert real.stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason='only root can make a device')
 def test_sshconfig_neither_replaces_nor_closes_what_is_no_file(made, tmp_path):
     copy_keys(made, tmp_path)
     null, known = tmp_path / 'null', tmp_path / 'server/known_hosts'
-    os.mknod(null, stat.S_IFCHR, os.makedev(1, 3))
-    null.chmod(0o666)
+    try:
+        os.mknod(null, stat.S_IFCHR, os.makedev(1, 3))
+        null.chmod(0o666)
+        null.read_bytes()
+    except PermissionError:
+        pytest.skip('devices cannot be made here, or not be used')
     known.symlink_to(null)
     done = sshconfig(tmp_path, '--hosts=a')
     assert done.returncode == 0 and known.is_symlink(), done

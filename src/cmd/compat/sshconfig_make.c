@@ -57,8 +57,8 @@ static int write_file(const char *path, const char *text, mode_t mode, struct rg
         return rg_error_set(err, EINVAL, WHAT ": %s is a link to what is not there; make that file "
                             "or remove the link", path);
     if (target && (stat(target, &st) < 0 || !S_ISREG(st.st_mode)))
-        return rg_error_set(err, EINVAL, WHAT ": %s is %s, which is no ordinary file; remove the "
-                            "link", path, target);
+        return rg_error_set(err, EINVAL, WHAT ": %s leads to %s, which is no ordinary file; remove "
+                            "%s", path, target, path);
     rg_autofree char *fresh = rg_strf("%s.reigen-%d", at, (int) getpid());
 
     if (!fresh)

@@ -335,9 +335,14 @@ static void what_is_no_file_keeps_its_mode(void **state)
     draw_planned(&planned);
     close(mkstemp(path));
     unlink(path);
-    if (mknod(path, S_IFCHR | 0666, makedev(1, 3)) < 0 || chmod(path, 0666) < 0)
+    if (mknod(path, S_IFCHR, makedev(1, 3)) < 0)
         skip();
-    assert_int_equal(rg_planned_write(&planned, path, &err), 0);
+    int r = chmod(path, 0666) < 0 ? -errno : rg_planned_write(&planned, path, &err);
+    if (r == -EACCES) { /* no device works on this file system */
+        unlink(path);
+        skip();
+    }
+    assert_int_equal(r, 0);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0666);
     unlink(path);
