@@ -392,6 +392,8 @@ def part_tensorflow(part):
 
 
 def part_fuzz(part):
+    """Two seconds for each target, unless it is to soak: that they can be built, and begin."""
+    os.environ.setdefault('REIGEN_FUZZ_SECONDS', '2')
     return pytest_once(part, ['tests/fuzz'], '-n', '2')
 
 
@@ -459,7 +461,7 @@ PARTS = {
     'check-all': [('hosts', part_hosts), ('slurm', part_slurm), ('fresh', part_fresh),
                   ('kubernetes', part_kubernetes), ('tensorflow', part_tensorflow),
                   ('demo', part_demo), ('slow', part_slow),
-                  ('torch2', part_torch2), ('jax', part_jax)],
+                  ('fuzz', part_fuzz), ('torch2', part_torch2), ('jax', part_jax)],
     'soak': [('random', part_random), ('fuzz', part_fuzz)],
 }
 ALONE = {'check': [('serial', part_serial)], 'check-all': [('slow-serial', part_slow_serial)]}
