@@ -16,7 +16,8 @@ from pathlib import Path
 from .node import USER, USER_ID, BedError, Closing, Node, read_or, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-BED = Path(os.environ.get('REIGEN_BED_DIR', ROOT / 'build/bed'))
+# Where a link leads: in a host there may be no link.
+BED = Path(os.environ.get('REIGEN_BED_DIR', ROOT / 'build/bed')).resolve()
 RUNS = BED / 'run'
 BOOT_TIMEOUT = 60
 # Where every node has something of its own, so that what the machine has there is out of sight.

@@ -30,7 +30,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-FOLDER = Path(os.environ.get('REIGEN_BED_DIR', ROOT / 'build/bed')) / 'kube'
+FOLDER = Path(os.environ.get('REIGEN_BED_DIR', ROOT / 'build/bed')).resolve() / 'kube'
 SOURCES = HERE / 'kubernetes'
 VERSION = 'v1.33.13'
 GO_LEAST = (1, 24)
