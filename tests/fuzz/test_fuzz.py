@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libFuzzer on every fuzz target, starting from its corpus: each for 5 seconds, and for longer
-where a busy machine did little in them."""
+"""libFuzzer on every fuzz target, starting from its corpus: each for two seconds, and for longer
+where a busy machine did little in them; make soak takes its time (REIGEN_FUZZ_SECONDS)."""
 import fcntl
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / 'build-fuzz'
-SECONDS = int(os.environ.get('REIGEN_FUZZ_SECONDS', '5'))
+SECONDS = int(os.environ.get('REIGEN_FUZZ_SECONDS', '2'))
 
 
 def run(*argv, timeout, **kwargs):
