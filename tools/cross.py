@@ -25,7 +25,7 @@ DEBIAN = {'aarch64': 'arm64', 'x86_64': 'amd64'}
 PACKAGES = ('libev-dev', 'libsodium-dev', 'libbearssl-dev')
 ARCHIVES = ('libev.a', 'libsodium.a', 'libbearssl.a')
 FULL = 'src/agent/reigen-agent.full'
-SCRIPT = ROOT / 'src/agent/agent.ld'
+SCRIPT = ROOT / 'src/agent/unwind.ld'
 #: Options of the ordinary build that hold for every architecture.
 KEPT = ('-D', '-O', '-std=', '-f', '-W')
 #: Those among them that are for this machine's compiler and linker alone.
