@@ -12,7 +12,7 @@
 #include "cmd/commands.h"
 #include "cmd/help/help.h"
 #include "launch/drivers/drivers.h"
-#include "spec/options/jobfile.h"
+#include "job/options/jobfile.h"
 
 static json_t *names(const struct rg_option *o)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user asked of containers (struct rg_container), the same in the job (spec/job/job.h), on
+ * What the user asked of containers (struct rg_container), the same in the job (job/job.h), on
  * the way to a host, and in the agent's `contain`, which starts the container there. One file for
  * each container runtime makes its command line, see runtime.h.
  *

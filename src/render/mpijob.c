@@ -8,8 +8,8 @@
 #include "base/str.h"
 #include "launch/drivers/kubernetes/template.h"
 #include "render/formats.h"
-#include "spec/options/manifest.h"
-#include "spec/options/options.h"
+#include "job/options/manifest.h"
+#include "job/options/options.h"
 
 #define NAME "name"
 #define KUBERNETES "kubernetes"

@@ -8,7 +8,7 @@
 #include "fuzz.h"
 #include "base/buf.h"
 #include "launch/doctor/doctor.h"
-#include "spec/job/require.h"
+#include "job/require.h"
 
 #define HOSTS 3
 #define LINES_MAX 200

@@ -26,7 +26,7 @@ FOREIGN = {
     'src/launch/drivers/kubernetes/server/explain.c': 'kubectl and Kubernetes',
     'src/launch/drivers/ssh/ssh_explain.c': 'ssh',
     'src/launch/jobs/submitted.c': "a job's file, to which its script adds",
-    'src/spec/job/slurm.c': 'Slurm',
+    'src/job/slurm.c': 'Slurm',
 }
 FOREIGN_FOLDERS = ('src/container/', 'src/launch/drivers/openpai/server/',
                    'src/launch/drivers/slurm/', 'src/launch/http/')
@@ -42,7 +42,7 @@ PLACES = {
     ('src/launch/drivers/local/local.c', 'head'): "the guard's last word, among what others wrote",
     ('src/launch/drivers/ssh/ssh_host.c', '"reigen-guard: "'): 'the same, by way of ssh',
     ('src/launch/drivers/ssh/ssh_host.c', '"reigen-agent: "'): "the agent's log",
-    ('src/spec/pai/waits.c', '"tail -f /dev/null"'): "a user's command",
+    ('src/job/pai/waits.c', '"tail -f /dev/null"'): "a user's command",
     ('src/launch/verdict/tail.c', '"Traceback'): "Python's",
 }
 

@@ -16,14 +16,14 @@ LAYERS = {
     'base': {'base'},
     'wire': {'base', 'wire'},
     'container': {'base', 'container'},
-    'spec': {'base', 'wire', 'container', 'spec'},
-    'render': {'base', 'container', 'spec', 'launch', 'render'},
-    'launch': {'base', 'wire', 'container', 'spec', 'launch'},
-    'agent': {'base', 'wire', 'container', 'spec', 'agent'},
+    'job': {'base', 'wire', 'container', 'job'},
+    'render': {'base', 'container', 'job', 'launch', 'render'},
+    'launch': {'base', 'wire', 'container', 'job', 'launch'},
+    'agent': {'base', 'wire', 'container', 'job', 'agent'},
     'model': {'base', 'model'},
     'simulate': {'base', 'model', 'simulate'},
     'coll': {'base', 'wire', 'model', 'coll'},
-    'cmd': {'base', 'wire', 'container', 'spec', 'render', 'launch', 'agent', 'model', 'simulate',
+    'cmd': {'base', 'wire', 'container', 'job', 'render', 'launch', 'agent', 'model', 'simulate',
             'coll', 'cmd'},
 }
 CODE = ('.c', '.h', '.py', '.sh')
@@ -252,14 +252,14 @@ def members(header, struct):
 def test_a_plans_file_has_every_field_of_a_job_and_a_plan():
     """What somebody adds to them would otherwise be lost on the way to the head."""
     table = repo.read(repo.ROOT / 'src/launch/plan/plan_file.c')
-    parts = [('spec/job/job.h', 'rg_job', 'job.'),
+    parts = [('job/job.h', 'rg_job', 'job.'),
              ('container/container.h', 'rg_container', 'job.container.'),
              ('container/container.h', 'rg_container_place', 'job.container.place.'),
-             ('launch/plan/plan.h', 'rg_plan', 'plan.'), ('spec/job/job.h', 'rg_host', 'rg_host, '),
+             ('launch/plan/plan.h', 'rg_plan', 'plan.'), ('job/job.h', 'rg_host', 'rg_host, '),
              ('launch/plan/plan.h', 'rg_plan_rank', 'rg_plan_rank, '),
              ('launch/plan/plan.h', 'rg_plan_host', 'rg_plan_host, '),
              ('launch/plan/plan_file.h', 'rg_planned', '')]
     missing = [prefix + name for header, struct, prefix in parts for name in members(header, struct)
                if not re.search(rf'\b{re.escape(prefix + name)}\b', table)]
-    assert len(members('spec/job/job.h', 'rg_job')) > 30
+    assert len(members('job/job.h', 'rg_job')) > 30
     repo.report(missing)

@@ -12,7 +12,7 @@
 #include "base/proctree.h"
 #include "base/spawn.h"
 #include "base/time.h"
-#include "spec/job/slurm.h"
+#include "job/slurm.h"
 
 #define SINFO_MS 5000
 #define SMI_MS 10000 /* it may have to wake the driver */

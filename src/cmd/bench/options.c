@@ -9,7 +9,7 @@
 
 #include "cmd/bench/peer.h"
 #include "reigen/reigen.h"
-#include "spec/options/options.h"
+#include "job/options/options.h"
 
 #define WORDS_MAX 96
 #define SIZE_LIMIT (16ull << 30) /* of all tensors of a group together */

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "spec/options/member.h"
+#include "job/options/member.h"
 
 #define RG_BENCH_GROUP_MAX 4096
 #define RG_BENCH_ROUNDS_MAX 1000

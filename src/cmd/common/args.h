@@ -3,7 +3,7 @@
  * The arguments of the small commands (jobs, stop, logs, status, explain, man and the like): a few
  * options, which may stand anywhere, and some operands. What a command does not know is refused, by
  * name, with the nearest that it knows. The commands that start jobs have tables of their own
- * (spec/options/options.h, spec/horovodrun/horovodrun.h, struct rg_script).
+ * (job/options/options.h, job/horovodrun/horovodrun.h, struct rg_script).
  *
  * Thread rule: main thread; prints to standard error.
  */

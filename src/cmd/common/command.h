@@ -19,7 +19,7 @@
 #define RG_COMMANDS_MAX 32
 #define RG_COMMAND_HELP 256 /* no exit code: the caller prints the command's help and ends with 0 */
 
-struct rg_script_option; /* spec/options/member.h */
+struct rg_script_option; /* job/options/member.h */
 
 struct rg_script {
     const char *name;     /* the script's: "srun_docker.sh"; NULL: it stands in for none */

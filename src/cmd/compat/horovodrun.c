@@ -11,7 +11,7 @@
 #include "cmd/common/terminal.h"
 #include "cmd/compat/compat.h"
 #include "cmd/run/run.h"
-#include "spec/horovodrun/horovodrun.h"
+#include "job/horovodrun/horovodrun.h"
 
 /* --- --check-build ---------------------------------------------------------------------------- */
 

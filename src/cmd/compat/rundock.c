@@ -24,7 +24,7 @@
 #include "cmd/compat/compat.h"
 #include "base/exitcode.h"
 #include "launch/drivers/slurm/slurm.h"
-#include "spec/job/slurm.h"
+#include "job/slurm.h"
 
 #define WHAT "run-dock-asuser"
 #define FILE_MAX (4 << 20)

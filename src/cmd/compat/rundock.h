@@ -19,7 +19,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "spec/options/member.h"
+#include "job/options/member.h"
 
 #define RG_RUNDOCK_SOCKET "/var/run/docker.sock"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cmd/compat/rundock.h"
-#include "spec/srundocker/srundocker.h"
+#include "job/srundocker/srundocker.h"
 
 #define SOCKET RG_RUNDOCK_SOCKET
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen srun-docker, and srun_docker.sh: each task of `srun reigen srun-docker` runs this. */
-#include "spec/srundocker/srundocker.h"
+#include "job/srundocker/srundocker.h"
 
 #include <pwd.h>
 #include <string.h>

@@ -24,7 +24,7 @@
 #define RG_CMD_COMPAT_SRUNDOCKER_TASK_H
 
 #include "base/error.h"
-#include "spec/job/slurm.h"
+#include "job/slurm.h"
 
 #define RG_TASK_RELEASE "--reigen-release" /* the word after which a step's tasks call others */
 

@@ -19,7 +19,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "spec/options/member.h"
+#include "job/options/member.h"
 
 #define RG_SSHCONFIG_PORT 12345
 #define RG_SSHCONFIG_FILE_MAX (1 << 20) /* of the user's ~/.ssh/config, in bytes */

@@ -22,7 +22,7 @@
 #include "launch/plan/place.h"
 #include "launch/head/session.h"
 #include "launch/plan/sizes.h"
-#include "spec/options/options.h"
+#include "job/options/options.h"
 
 #define EXIT_FINDINGS 1
 #define AWAY "the hosts of such a job are not there before it; reigen plan says whether it would " \

@@ -14,7 +14,7 @@
 #include "launch/jobs/registry.h"
 #include "launch/jobs/submitted.h"
 #include "render/render.h"
-#include "spec/job/platform.h"
+#include "job/platform.h"
 
 #define FILE_MAX (4u << 20) /* bytes that are read of one file */
 #define LINE_BYTES 65536

@@ -10,8 +10,8 @@
 
 #include "base/buf.h"
 #include "cmd/common/command.h"
-#include "spec/horovodrun/horovodrun.h"
-#include "spec/options/options.h"
+#include "job/horovodrun/horovodrun.h"
+#include "job/options/options.h"
 
 /* `reigen help [COMMAND]` out of a table that ends with a NULL name. The exit code. */
 int rg_help(const struct rg_command *commands, int argc, char **argv);

@@ -18,7 +18,7 @@
 #include "cmd/jobs/jobs.h"
 #include "launch/host/agentfile.h"
 #include "launch/jobs/registry.h"
-#include "spec/job/hostlist.h"
+#include "job/hostlist.h"
 
 #define STOP_MS 10000  /* for what comes after the job's own grace */
 #define CLEAN_MS 30000 /* for one host */

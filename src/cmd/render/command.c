@@ -15,7 +15,7 @@
 #include "cmd/common/terminal.h"
 #include "cmd/common/words.h"
 #include "render/render.h"
-#include "spec/options/manifest.h"
+#include "job/options/manifest.h"
 
 #define LEFT 28
 

@@ -17,8 +17,8 @@
 #include "cmd/show/events.h"
 #include "base/exitcode.h"
 #include "launch/drivers/drivers.h"
-#include "spec/horovodrun/horovodrun.h"
-#include "spec/pai/pai.h"
+#include "job/horovodrun/horovodrun.h"
+#include "job/pai/pai.h"
 
 static int print_dry_run(void *arg, const struct rg_planned *planned, bool here,
                          struct rg_error *err)

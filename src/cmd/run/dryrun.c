@@ -7,7 +7,7 @@
 #include "base/spawn.h"
 #include "cmd/common/words.h"
 #include "container/runtime.h"
-#include "spec/job/engine.h"
+#include "job/engine.h"
 
 /* What the script does with its ranks, before and after their lines. Each rank has a shell that
  * waits for it and writes into the pipe what becomes of it, as sh cannot wait for the first of

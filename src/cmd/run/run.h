@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "spec/options/options.h"
+#include "job/options/options.h"
 
 struct rg_planned; /* launch/plan/plan_file.h */
 

@@ -31,7 +31,7 @@
 #include "base/error.h"
 #include "launch/host/logmark.h"
 #include "base/loop.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 struct rg_output;
 

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "model/model.h"
-#include "spec/options/member.h"
+#include "job/options/member.h"
 
 #define RG_SIMULATE_ROWS_MAX 64
 

@@ -17,7 +17,7 @@
 #include "cmd/wait/wait.h"
 #include "launch/drivers/kubernetes/pods.h"
 #include "launch/host/agentfile.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 #define AGAIN_MS 1000 /* from a look-up to the next one */
 

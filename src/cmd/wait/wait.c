@@ -18,7 +18,7 @@
 #include "launch/drivers/kubernetes/pods.h"
 #include "launch/drivers/local/local.h"
 #include "launch/drivers/tasks/tasks.h"
-#include "spec/job/hostlist.h"
+#include "job/hostlist.h"
 
 #define COMMAND "wait-workers"
 #define NEWS_MS 10000

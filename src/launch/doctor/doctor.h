@@ -67,7 +67,7 @@ struct rg_findings {
 int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret_findings);
 void rg_findings_fini(struct rg_findings *findings);
 
-/* Whether every host has what is required (words as spec/job/require.h takes them). 0; or
+/* Whether every host has what is required (words as job/require.h takes them). 0; or
  * -EOPNOTSUPP, err names the first host that has not, what it has, and the remedy; exit code 69. */
 int rg_doctor_require(const struct rg_doctor_input *input, struct rg_error *err);
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "launch/doctor/doctor.h"
-#include "spec/job/require.h"
+#include "job/require.h"
 
 /* In the fact caps; linux/capability.h has the numbers. */
 #define RG_CAP_IPC_LOCK (UINT64_C(1) << 14)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "launch/drivers/drivers.h"
-#include "spec/job/hostlist.h"
+#include "job/hostlist.h"
 
 void rg_drivers_init(void)
 {

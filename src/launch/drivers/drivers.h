@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All drivers, and which of them a job has. To those above, a driver is its vtable and its traits
- * (launch/host/driver.h, spec/job/platform.h): nobody compares its name.
+ * (launch/host/driver.h, job/platform.h): nobody compares its name.
  *
  * Thread rule: main thread.
  */

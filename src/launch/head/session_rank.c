@@ -14,7 +14,7 @@
 #include "launch/head/fence.h"
 #include "launch/head/remote/remote.h"
 #include "launch/head/session_internal.h"
-#include "spec/job/hostlist.h"
+#include "job/hostlist.h"
 #include "wire/rankmsg.h"
 
 struct rank {

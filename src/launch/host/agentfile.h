@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 #define RG_AGENT_FILE_MAX (64u << 20) /* bytes; a build with sanitizers is large */
 

@@ -20,8 +20,8 @@
 #include "base/error.h"
 #include "base/loop.h"
 #include "launch/jobs/submitted.h"
-#include "spec/job/job.h"
-#include "spec/job/platform.h"
+#include "job/job.h"
+#include "job/platform.h"
 #include "wire/link.h"
 
 #define RG_DRIVER_REMARK_MAX 512

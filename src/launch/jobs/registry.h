@@ -41,8 +41,8 @@
 
 #include "base/str.h"
 #include "launch/plan/plan.h"
-#include "spec/job/job.h"
-#include "spec/job/platform.h"
+#include "job/job.h"
+#include "job/platform.h"
 
 #define RG_REGISTRY_FILE_MAX (1u << 20) /* bytes */
 #define RG_REGISTRY_JOBS_MAX 1024       /* what is listed */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 /* $XDG_STATE_HOME/reigen/NAME or ~/.local/state/reigen/NAME, for the caller to free. NULL: neither
  * variable is set, or memory is out. */

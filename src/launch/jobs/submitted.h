@@ -21,8 +21,8 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "spec/job/job.h"
-#include "spec/job/platform.h"
+#include "job/job.h"
+#include "job/platform.h"
 
 #define RG_SUBMITTED_ID_MAX 64
 #define RG_SUBMITTED_NAME_MAX 52 /* with a number behind it, it fits into 63 */

@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 /* Fill job->container.place (but host_index and one_host, which depend on the host). Without an
  * image that is the bundle alone, for a job that runs elsewhere than on this computer, or with

@@ -13,9 +13,9 @@
 #include "base/cpus.h"
 #include "base/time.h"
 #include "base/exitcode.h"
-#include "spec/job/engine.h"
-#include "spec/job/hostlist.h"
-#include "spec/job/platform.h"
+#include "job/engine.h"
+#include "job/hostlist.h"
+#include "job/platform.h"
 
 static void make_job_id(char *id, size_t nbytes)
 {

@@ -8,7 +8,7 @@
  * are always numbered in ascending order. Coordinates: local rank = index on the host; cross rank =
  * index among the hosts that have this local rank.
  *
- * Where an engine starts the ranks (spec/job/engine.h), its own process is the one rank that our
+ * Where an engine starts the ranks (job/engine.h), its own process is the one rank that our
  * agents start, rank 0 on the first host; the dealing then only says how many ranks each host is to
  * get.
  */
@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 struct rg_plan_rank {
     char *task;     /* what it is called where the job has roles: "worker-0"; else NULL */

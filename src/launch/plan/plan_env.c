@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "launch/plan/plan.h"
-#include "spec/job/engine.h"
-#include "spec/job/hostlist.h"
+#include "job/engine.h"
+#include "job/hostlist.h"
 
 /* Whoever gives one of these a value with --env means it. */
 static bool user_sets(const struct rg_job *job, const char *name)

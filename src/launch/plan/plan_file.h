@@ -24,7 +24,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "launch/plan/plan.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 #define RG_PLAN_FILE_VERSION 1
 #define RG_PLAN_FILE_MAX (64u << 20) /* bytes */

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "launch/plan/plan.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 /* Bytes of one argument or variable that Linux gives to a program (MAX_ARG_STRLEN, without the
  * NUL), and of all together (three quarters of 8 MiB, whatever the stack's limit is). */

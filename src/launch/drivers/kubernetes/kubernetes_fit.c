@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "launch/drivers/kubernetes/kubernetes_fit.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 /* --- quantities ------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include "base/exitcode.h"
 #include "base/json.h"
 #include "launch/drivers/kubernetes/kubernetes_internal.h"
-#include "spec/options/manifest.h"
+#include "job/options/manifest.h"
 
 #define DIGITS "0123456789"
 #define LOWER "abcdefghijklmnopqrstuvwxyz"

@@ -10,7 +10,7 @@
 #include "launch/drivers/kubernetes/kubernetes_internal.h"
 #include "launch/drivers/kubernetes/server/gate.h"
 #include "launch/host/agentfile.h"
-#include "spec/options/manifest.h"
+#include "job/options/manifest.h"
 
 #define ASK_MS 30000
 #define ASK_MIN_MS 10000 /* a busy computer's kubectl needs some time, too */

@@ -8,8 +8,8 @@
 #include "launch/drivers/kubernetes/kubernetes_internal.h"
 #include "launch/drivers/kubernetes/pods.h"
 #include "launch/drivers/kubernetes/template.h"
-#include "spec/options/manifest.h"
-#include "spec/options/yaml.h"
+#include "job/options/manifest.h"
+#include "job/options/yaml.h"
 
 #define GRACE_MORE_S 15 /* for what an agent does around the ranks' own grace */
 #define GRACE_MIN_S 30

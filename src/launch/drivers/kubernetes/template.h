@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 /* A pod's template: that of --pod-template with all the others' wishes put over it, and nothing of
  * Reigen's. Its main container is called reigen; --affinity means pods with the label

@@ -8,7 +8,7 @@
 
 #include "launch/host/driver.h"
 #include "launch/plan/plan_file.h"
-#include "spec/options/options.h"
+#include "job/options/options.h"
 
 /* The options, ended by one without a name. */
 extern const struct rg_option kube_options[];

@@ -18,7 +18,7 @@
 #include "launch/host/dialogue.h"
 #include "launch/host/leftover.h"
 #include "base/exitcode.h"
-#include "spec/job/hostlist.h"
+#include "job/hostlist.h"
 
 struct local_agent {
     struct local *local;

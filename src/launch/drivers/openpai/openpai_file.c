@@ -13,8 +13,8 @@
 #include "base/exitcode.h"
 #include "base/json.h"
 #include "launch/drivers/openpai/openpai_internal.h"
-#include "spec/pai/pai.h"
-#include "spec/pai/prologue.h"
+#include "job/pai/pai.h"
+#include "job/pai/prologue.h"
 #include "wire/crypto.h"
 #include "wire/link.h"
 

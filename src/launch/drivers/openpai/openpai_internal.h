@@ -27,7 +27,7 @@
 #include "launch/drivers/openpai/server/server.h"
 #include "launch/host/driver.h"
 #include "launch/plan/plan_file.h"
-#include "spec/options/options.h"
+#include "job/options/options.h"
 
 #define PAI_MASTER "master"
 #define PAI_WORKER "worker"

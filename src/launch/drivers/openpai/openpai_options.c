@@ -5,7 +5,7 @@
 
 #include "base/exitcode.h"
 #include "launch/drivers/openpai/openpai_internal.h"
-#include "spec/pai/prologue.h"
+#include "job/pai/prologue.h"
 
 #define MIB (1024u * 1024u)
 #define CPU_MAX 1024

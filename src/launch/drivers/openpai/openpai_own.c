@@ -9,7 +9,7 @@
 
 #include "base/exitcode.h"
 #include "launch/drivers/openpai/openpai_internal.h"
-#include "spec/pai/pai.h"
+#include "job/pai/pai.h"
 
 #define WHERE "the job file" /* in errors: its reader has named it before */
 

@@ -8,7 +8,7 @@
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
 #include "base/time.h"
-#include "spec/job/slurm.h"
+#include "job/slurm.h"
 
 #define CONF_MAX (1u << 20)
 #define PORTS "REIGEN_SLURM_PORTS"

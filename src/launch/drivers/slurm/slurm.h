@@ -19,7 +19,7 @@
 #define RG_LAUNCH_DRIVERS_SLURM_SLURM_H
 
 #include "launch/host/driver.h"
-#include "spec/job/slurm.h"
+#include "job/slurm.h"
 
 extern const struct rg_driver_ops rg_driver_slurm;
 

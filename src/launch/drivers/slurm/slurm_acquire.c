@@ -21,7 +21,7 @@
 #include "launch/drivers/slurm/slurm.h"
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
-#include "spec/job/slurm.h"
+#include "job/slurm.h"
 
 #define GRANTED "reigen-granted\n"
 #define SAID_MAX (16u << 20)  /* more than a process's environment can have */

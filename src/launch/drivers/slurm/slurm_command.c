@@ -5,7 +5,7 @@
 
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
-#include "spec/job/slurm.h"
+#include "job/slurm.h"
 
 /* --- srun ------------------------------------------------------------------------------------- */
 

@@ -19,8 +19,8 @@
 #include "launch/host/dialogue.h"
 #include "launch/host/listener.h"
 #include "launch/plan/plan.h"
-#include "spec/job/slurm.h"
-#include "spec/options/options.h"
+#include "job/slurm.h"
+#include "job/options/options.h"
 
 #define SLURM_STEPS_MAX 64 /* components of a heterogeneous job, by the GPUs of their nodes */
 #define SLURM_ID_MAX 64  /* "1234_7.0" */

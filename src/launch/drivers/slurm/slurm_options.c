@@ -3,8 +3,8 @@
  * that there is already, the driver says. */
 
 #include "launch/drivers/slurm/slurm_internal.h"
-#include "spec/job/slurm.h"
-#include "spec/options/options.h"
+#include "job/slurm.h"
+#include "job/options/options.h"
 
 static int apply_nodes(struct rg_request *request, const char *what, const char *value,
                        struct rg_error *err)

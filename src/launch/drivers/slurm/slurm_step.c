@@ -12,8 +12,8 @@
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
-#include "spec/job/hostlist.h"
-#include "spec/job/slurm.h"
+#include "job/hostlist.h"
+#include "job/slurm.h"
 
 #define LABEL_MAX 16 /* of srun: "12: " */
 #define OURS "reigen-slurm " /* slurm_command.c */

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 #define HEAD_ROLE "master"
 #define VARIABLE_MAX 256

@@ -10,7 +10,7 @@
 #include "launch/drivers/pods/pods.h"
 #include "launch/drivers/tasks/tasks.h"
 #include "launch/plan/plan.h"
-#include "spec/job/role.h"
+#include "job/role.h"
 
 #define WORDS                                                                                    \
     .pending = "its task has not called yet",                                                    \

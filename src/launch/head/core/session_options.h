@@ -14,7 +14,7 @@
 #include "launch/host/driver.h"
 #include "launch/plan/plan.h"
 #include "launch/verdict/verdict.h"
-#include "spec/job/job.h"
+#include "job/job.h"
 
 struct rg_doctor_input;
 struct rg_session;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an engine (spec/job/engine.h) says of its own end is not enough: Open MPI 5 ends with 0
+/* What an engine (job/engine.h) says of its own end is not enough: Open MPI 5 ends with 0
  * when one of its daemons is killed, and Hydra waits for ever. Its daemons are remote commands,
  * so we see each of them end. And it fails in ways that nobody understands when hosts have
  * different versions of it: so when it has failed, all are asked for theirs before they may go. */
@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "launch/head/core/session_end.h"
 #include "launch/head/remote/remote.h"
-#include "spec/job/engine.h"
+#include "job/engine.h"
 
 #define GRACE_MS 3000 /* for an engine that has lost a daemon to end by itself */
 #define SIGNAL_MAX 64 /* a shell's exit code for a signal is 128 more */

@@ -12,7 +12,7 @@
 #include "launch/head/start/start.h"
 #include "launch/net/network.h"
 #include "launch/plan/place.h"
-#include "spec/job/engine.h"
+#include "job/engine.h"
 
 extern char **environ;
 

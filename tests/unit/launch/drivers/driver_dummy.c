@@ -15,7 +15,7 @@
 #include "base/time.h"
 #include "driver_dummy.h"
 #include "launch/drivers/local/local.h"
-#include "spec/options/options.h"
+#include "job/options/options.h"
 
 #define READ_MS 20
 #define CANCEL_MS 60000

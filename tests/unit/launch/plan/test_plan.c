@@ -4,7 +4,7 @@
 
 #include "base/fd.h"
 #include "launch/plan/plan.h"
-#include "spec/job/hostlist.h"
+#include "job/hostlist.h"
 #include "launch/drivers/drivers.h"
 #include "unit.h"
 

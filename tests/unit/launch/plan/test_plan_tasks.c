@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/plan/plan.h"
-#include "spec/job/hostlist.h"
+#include "job/hostlist.h"
 #include "unit.h"
 
 /* A master and two workers on two hosts; a worker's data ports are free ones, its web ports not. */

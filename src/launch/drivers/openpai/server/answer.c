@@ -8,7 +8,7 @@
 
 #include "launch/drivers/openpai/server/server_internal.h"
 #include "launch/http/http.h"
-#include "spec/pai/pai.h"
+#include "job/pai/pai.h"
 
 #define TASKS_MAX 100000 /* of a job */
 #define SAID_MAX 200u    /* of what is no JSON */

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one option table of `reigen run`. From it come parsing, --help, the man pages, shell
+ * completion, and the keys of the job file: an option and the key of its name share one handler, so
+ * that a value means and is refused the same wherever it stands.
+ *
+ * Syntax: an option has one dash or two; its value follows as the next argument or after '='
+ * (`-np 4`, `--np 4`, `-np=4`). What is no option may be a flag of another launcher
+ * (job/options/launchers.h). Names are never abbreviated, so that a new option cannot change
+ * what an old script means; what is almost a name is answered with "did you mean". This is what
+ * getopt_long_only would parse, without its abbreviations and its global state. Parsing stops at
+ * `--` or at the first argument that is no option: there the command begins.
+ *
+ * Thread rule: constant tables; a request belongs to one thread. rg_request_parse blocks on reading
+ * --config and --hostfile, and on --host-discovery-script.
+ */
+#ifndef RG_JOB_OPTIONS_OPTIONS_H
+#define RG_JOB_OPTIONS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "job/job.h"
+#include "job/options/member.h"
+
+struct rg_request;
+
+/* Job files of other programs that --config takes, too: put what the text says into the request,
+ * as roles (job/role.h). path names the file in errors. 1; 0: it is no such file; -errno with
+ * err. */
+typedef int rg_request_reader(struct rg_request *request, const char *path, const char *text,
+                              size_t nbytes, struct rg_error *err);
+
+/* What a file with roles asks for. Of numbers that are 0 nothing is said. */
+struct rg_request_share {
+    int64_t cpus, memory_mb, gpus; /* of each task */
+    bool rdma;
+    /* What it has put into the job, so that an option that says something else is seen. */
+    char *image; /* or NULL */
+    uint64_t shm_nbytes;
+    int max_restarts;
+    size_t nenv;
+    size_t nnotes;    /* how many of the notes are about running it on another platform */
+    char *only_there; /* why it can run on its platform alone, or NULL */
+};
+
+/* What the user asked for: the job, and what concerns reigen itself. Owns all it points to. */
+struct rg_request {
+    struct rg_job job;
+    char *config;         /* the job file, or NULL */
+    rg_request_reader *read_other; /* for --config; NULL: our own job files alone */
+    struct rg_request_share share; /* what such a file asks for, of the platform */
+    char *discovery;      /* the command that names hosts, or NULL (job/options/discovery.h) */
+    int discovery_slots;  /* of a host for which it names none; 0: not said */
+    /* Called while parsing waits for something, with what it waits for, unless quiet; or NULL */
+    void (*tell)(const char *sentence);
+    char *write_plan;     /* where the plan is to be written, in the place of running; or NULL */
+    bool display_map;     /* print where each rank runs, then run */
+    bool report_bindings; /* print which cores each rank is bound to */
+    bool quiet;           /* nothing from reigen itself but errors */
+    bool help;            /* --help: nothing else was checked */
+    bool version;         /* --version: the same */
+    const char *unknown;  /* the argument at which parsing failed, as no option has it; or NULL */
+    struct rg_strv notes; /* remarks for the user: what was accepted and does nothing */
+    /* Where hosts and output filters came from, so that options replace what the file said. */
+    bool hosts_from_file;
+    bool in_file;         /* the handlers are reading the job file now */
+    bool stand_in;        /* the command line's command is none of the user's: the file's wins */
+    /* Other launchers' flags whose meaning depends on the rest (job/options/launchers.h); 0:
+     * not given */
+    int per_host_or_nodes, nnodes;
+    char *programs;       /* the file of --app, or NULL (job/options/programs.h), and what the */
+    char programs_what[16]; /* user called the option */
+};
+
+enum rg_option_group {
+    RG_GROUP_WHERE,  /* how many ranks, and where */
+    RG_GROUP_CONTAINER, /* in which image, with what of the host */
+    RG_GROUP_ENV,    /* what the ranks find */
+    RG_GROUP_OUTPUT, /* what is shown and kept */
+    RG_GROUP_INPUT,
+    RG_GROUP_TIME,
+    RG_GROUP_REIGEN, /* about reigen itself */
+    RG_GROUP_MPIRUN, /* accepted from mpirun's command lines; more: job/options/launchers.h */
+    RG_GROUP_COUNT
+};
+
+/* How the option stands in the job file. */
+enum rg_option_file {
+    RG_FILE_NONE,   /* only on the command line */
+    RG_FILE_SCALAR, /* key: value */
+    RG_FILE_BOOL,   /* key: true or false; false calls the handler with "false" */
+    RG_FILE_LIST,   /* one item, or a list of items; the handler is called for each */
+    RG_FILE_MAP,    /* as a list, or a mapping NAME: VALUE, given to the handler as NAME=VALUE */
+    RG_FILE_HOSTS,  /* as a list, or a mapping HOST: SLOTS, given as HOST:SLOTS */
+};
+
+struct rg_option {
+    const char *name;       /* without dashes; at most two dashes may precede it */
+    const char *aliases;    /* other names, separated by spaces, or NULL */
+    const char *key;        /* the name in the job file, or NULL when it is name */
+    enum rg_option_group group;
+    enum rg_option_file file;
+    const char *arg;        /* what the value is called: "N"; NULL: no value */
+    const char *arg2;       /* a second value (mpirun's --mca K V), or NULL */
+    /* Words, separated by spaces; after "@list" several of them with commas; "@file", "@dir",
+     * "@var", "@host" (with commas), "@net" (an interface); for commands "@job"; or NULL */
+    const char *completes;
+    const char *help;       /* one or more sentences */
+    /* Judge the value and put it into the request. what names it in errors ("--np"). Without arg,
+     * value is "true" (or "false" from a job file). 0 or -errno with err. NULL: member says where
+     * it goes; or, of an option of a platform, rg_request_set keeps it. */
+    int (*apply)(struct rg_request *request, const char *what, const char *value,
+                 struct rg_error *err);
+    struct rg_member member; /* of the request */
+};
+
+/* The table, in the order of --help, with the options of all platforms (job/platform.h). */
+const struct rg_option *rg_options(size_t *ret_count);
+/* The option that has this name or alias (without dashes), or NULL. */
+const struct rg_option *rg_option_find(const char *name);
+/* The option that has this key in the job file, or NULL. */
+const struct rg_option *rg_option_find_key(const char *key);
+/* Do as its apply and member say. */
+int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
+                    const char *value, struct rg_error *err);
+/* Keep what an option of a platform was given, for its driver: job->settings. A list's option adds,
+ * another one replaces. 0; -EINVAL: the value is empty; -ENOMEM. */
+int rg_request_set(struct rg_request *request, const char *name, const char *what,
+                   const char *value, struct rg_error *err);
+/* The key of an option in the job file. */
+const char *rg_option_key(const struct rg_option *option);
+/* Append the name and each of the aliases. 0 or -ENOMEM. */
+int rg_option_names(const char *name, const char *aliases, struct rg_strv *names);
+/* "How many ranks, and where": the heading of a group. */
+const char *rg_option_group_title(int group);
+
+void rg_request_init(struct rg_request *request);
+void rg_request_fini(struct rg_request *request);
+
+/* Read a command line: argv[0] is skipped. The job file of --config is read first, wherever
+ * --config stands, so that options override it. Then the rules over several fields are checked
+ * (rg_job_check). With
+ * --help or --version nothing is checked. 0; -EINVAL and others with err, exit_code 2 unless set.
+ */
+int rg_request_parse(struct rg_request *request, int argc, char *const *argv,
+                     struct rg_error *err);
+
+/* For other command lines that take these options, too: argv[*next], which begins with a dash, is
+ * an option of ours or a flag of another launcher. 1: it is, *next is behind it and its values,
+ * and the request, unless it is NULL, has it; 0: it is neither. -errno with err. */
+int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
+                         struct rg_error *err);
+
+#endif
