@@ -22,7 +22,7 @@
 #include "cmd/common/terminal.h"
 #include "cmd/head/head.h"
 #include "cmd/wait/wait.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 
 #define NAME "rg-agent" /* as pkill knows us: guard.h */
 #define LINK_FD 3 /* where a link over standard input and output goes */

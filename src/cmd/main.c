@@ -9,7 +9,7 @@
 #include "cmd/common/exit.h"
 #include "cmd/common/terminal.h"
 #include "cmd/help/help.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 
 static int unknown_command(const char *name)
 {

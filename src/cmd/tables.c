@@ -11,7 +11,7 @@
 #include "base/exitcode.h"
 #include "cmd/commands.h"
 #include "cmd/help/help.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "job/options/jobfile.h"
 
 static json_t *names(const struct rg_option *o)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "launch/drivers/kubernetes/template.h"
+#include "platform/kubernetes/outside/template.h"
 #include "render/formats.h"
 #include "job/options/manifest.h"
 #include "job/options/options.h"

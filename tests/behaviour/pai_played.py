@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An OpenPAI REST server that does what a test says, for what no server does when it is wanted, and
-pai-client, the client by itself (tests/unit/launch/drivers/pai_client.c)."""
+pai-client, the client by itself (tests/unit/platform/openpai/pai_client.c)."""
 import http.server
 import json
 import ssl
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from built import PROGRAMS, environment
 
 LIMIT = 60
-CLIENT = PROGRAMS.build / 'tests/unit/launch/pai-client'
+CLIENT = PROGRAMS.build / 'tests/unit/platform/pai-client'
 NOBODYS = '/api/v2/jobs/reigen~none'
 # {"username": "alice"}, signed by nobody
 TOKEN = 'e30.eyJ1c2VybmFtZSI6ImFsaWNlIn0.c2ln'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver is one file and one line: reigen with tests/unit/launch/drivers/driver_dummy.c in its
+"""A driver is one file and one line: reigen with tests/unit/platform/driver_dummy.c in its
 table runs jobs, takes the driver's own options, and asks the driver after jobs in its queue."""
 import json
 import re
@@ -20,7 +20,7 @@ class Dummy:
                                TMPDIR=folder)
 
     def reigen(self, *words, **env):
-        program = PROGRAMS.build / 'tests/unit/launch/reigen-dummy'
+        program = PROGRAMS.build / 'tests/unit/platform/reigen-dummy'
         return subprocess.run([program, *words], cwd=self.folder, env={**self.env, **env},
                               text=True, capture_output=True, timeout=LIMIT, check=False,
                               stdin=subprocess.DEVNULL)

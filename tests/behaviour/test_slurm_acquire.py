@@ -46,7 +46,7 @@ exit 1
 """
 REFUSING = '#!/bin/sh\necho srun: error: no >&2\nexit 1\n'
 LIMIT_S = 60
-#: As RELEASE_MS in slurm_acquire.c: so long salloc's end would be waited for.
+#: As RELEASE_MS in platform/slurm/acquire.c: so long salloc's end would be waited for.
 RELEASE_S = 5
 
 
@@ -127,7 +127,7 @@ def test_a_request_is_taken_back_while_the_queue_does_not_answer(tmp_path, signo
         out, _ = job.communicate(timeout=LIMIT_S)
         assert job.returncode == -signo and 'the request was taken back' in out, out
         assert (tmp_path / 'found').exists() and not (tmp_path / 'started').exists()
-        # As ASK_MS in slurm_ask.c: so long squeue's answer is waited for.
+        # As ASK_MS in platform/slurm/ask.c: so long squeue's answer is waited for.
         assert time.monotonic() - began < 10 * 0.8
     finally:
         job.kill()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* horovodrun's configuration file. */
 #include "fuzz.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "job/horovodrun/horovodrun.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)

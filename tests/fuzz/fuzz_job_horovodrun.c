@@ -2,7 +2,7 @@
 /* horovodrun's command line: each line of the input is one argument. Flags that read files or run
  * a program are left out. */
 #include "fuzz.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "job/horovodrun/horovodrun.h"
 
 #define ARGC_MAX 64

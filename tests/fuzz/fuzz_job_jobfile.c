@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The job file. --hostfile within one reads files: those inputs are left out. */
 #include "fuzz.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "job/options/jobfile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)

@@ -2,7 +2,7 @@
 /* The command line: each line of the input is one argument. Options that read files or run a
  * program are left out. */
 #include "fuzz.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "job/options/options.h"
 
 #define ARGC_MAX 64

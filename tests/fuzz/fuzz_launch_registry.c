@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's file: whatever stands in it, what is taken names a launcher. */
 #include "fuzz.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "launch/jobs/registry.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)

@@ -95,7 +95,7 @@ def test_every_key_of_a_job_file_is_in_its_page():
 
 
 def table_of_drivers(name):
-    text = repo.COMMENT.sub('', repo.read(repo.ROOT / 'src/launch/drivers' / name))
+    text = repo.COMMENT.sub('', repo.read(repo.ROOT / 'src/platform' / name))
     table = re.fullmatch(r'\s*(?:#include \S+\s+)+const struct rg_driver_ops \*const rg_drivers'
                          r'\[\] = {\s+((?:&rg_driver_\w+,\s+)+)NULL,\s+};\s*', text)
     assert table, f'{name}: it has more than includes and the table'
@@ -111,10 +111,10 @@ def test_a_new_driver_takes_one_line_in_a_plain_table():
 def test_the_page_s_example_of_a_driver_compiles(tmp_path):
     page = repo.read(repo.ROOT / 'docs/drivers.md')
     [code] = re.findall(r'^```c\n(.*?)^```$', page, re.M | re.S)
-    folder = tmp_path / 'launch/drivers/nice'
+    folder = tmp_path / 'platform/nice'
     folder.mkdir(parents=True)
     (folder / 'nice.c').write_text(code)
-    (folder / 'nice.h').write_text('#include "launch/host/driver.h"\n'
+    (folder / 'door.h').write_text('#include "launch/host/driver.h"\n'
                                    'extern const struct rg_driver_ops rg_driver_nice;\n')
     done = subprocess.run(['cc', '-std=gnu11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror',
                            '-Wno-missing-field-initializers', '-fsyntax-only', '-I', tmp_path,
@@ -122,6 +122,6 @@ def test_the_page_s_example_of_a_driver_compiles(tmp_path):
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     # The folders' list is told with it: all that the example includes.
-    [may_use] = re.findall(r'^launch/drivers/nice: nice.h \| (.*)$', page, re.M)
+    [may_use] = re.findall(r'^platform/nice: door.h \| (.*)$', page, re.M)
     used = {i.rpartition('/')[0] for i in re.findall(r'^#include "(.+?)"', code, re.M)}
-    assert used - {'launch/drivers/nice'} <= set(may_use.split())
+    assert used - {'platform/nice'} <= set(may_use.split())

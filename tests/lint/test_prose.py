@@ -22,14 +22,14 @@ FOREIGN = {
     'src/coll/observe/stall_facts.c': 'a table that ranks exchange',
     'src/launch/doctor/doctor_gpus.c': 'nvidia-smi',
     'src/launch/doctor/doctor_mpi.c': 'the versions that MPIs print',
-    'src/launch/drivers/kubernetes/kubernetes_hopeless.c': 'Kubernetes',
-    'src/launch/drivers/kubernetes/server/explain.c': 'kubectl and Kubernetes',
-    'src/launch/drivers/ssh/ssh_explain.c': 'ssh',
+    'src/platform/kubernetes/outside/hopeless.c': 'Kubernetes',
+    'src/platform/kubernetes/server/explain.c': 'kubectl and Kubernetes',
+    'src/platform/ssh/explain.c': 'ssh',
     'src/launch/jobs/submitted.c': "a job's file, to which its script adds",
     'src/job/slurm.c': 'Slurm',
 }
-FOREIGN_FOLDERS = ('src/container/', 'src/launch/drivers/openpai/server/',
-                   'src/launch/drivers/slurm/', 'src/launch/http/')
+FOREIGN_FOLDERS = ('src/container/', 'src/platform/openpai/server/',
+                   'src/platform/slurm/', 'src/platform/common/http/')
 #: Single places: what they look for there, and why they may.
 PLACES = {
     ('src/agent/start/lines.c', '"guard on"'): 'a line of the protocol',
@@ -39,10 +39,10 @@ PLACES = {
     ('src/cmd/jobs/jobs_print.c', '"exit "'): 'a colour, by the state that the list shows',
     ('src/cmd/show/verdict.c', 'says'): "Python's error about a module that is missing",
     ('src/coll/mpi/mpi_shim.c', '"Open MPI"'): "an MPI's own name, as it gives it",
-    ('src/launch/drivers/local/local.c', 'head'): "the guard's last word, among what others wrote",
-    ('src/launch/drivers/ssh/ssh_host.c', '"reigen-guard: "'): 'the same, by way of ssh',
-    ('src/launch/drivers/ssh/ssh_host.c', '"reigen-agent: "'): "the agent's log",
-    ('src/job/pai/waits.c', '"tail -f /dev/null"'): "a user's command",
+    ('src/platform/local/local.c', 'head'): "the guard's last word, among what others wrote",
+    ('src/platform/ssh/host.c', '"reigen-guard: "'): 'the same, by way of ssh',
+    ('src/platform/ssh/host.c', '"reigen-agent: "'): "the agent's log",
+    ('src/platform/openpai/jobfile/waits.c', '"tail -f /dev/null"'): "a user's command",
     ('src/launch/verdict/tail.c', '"Traceback'): "Python's",
 }
 

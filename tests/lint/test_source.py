@@ -17,14 +17,15 @@ LAYERS = {
     'wire': {'base', 'wire'},
     'container': {'base', 'container'},
     'job': {'base', 'wire', 'container', 'job'},
-    'render': {'base', 'container', 'job', 'launch', 'render'},
     'launch': {'base', 'wire', 'container', 'job', 'launch'},
+    'platform': {'base', 'wire', 'container', 'job', 'launch', 'platform'},
+    'render': {'base', 'container', 'job', 'platform', 'render'},
     'agent': {'base', 'wire', 'container', 'job', 'agent'},
     'model': {'base', 'model'},
     'simulate': {'base', 'model', 'simulate'},
     'coll': {'base', 'wire', 'model', 'coll'},
-    'cmd': {'base', 'wire', 'container', 'job', 'render', 'launch', 'agent', 'model', 'simulate',
-            'coll', 'cmd'},
+    'cmd': {'base', 'wire', 'container', 'job', 'render', 'launch', 'platform', 'agent', 'model',
+            'simulate', 'coll', 'cmd'},
 }
 CODE = ('.c', '.h', '.py', '.sh')
 SPDX = 'SPDX-License-Identifier: Apache-2.0'

@@ -173,7 +173,7 @@ static bool host_has_own(const struct rg_agent *agent)
 
 /* --- the cache -------------------------------------------------------------------------------- */
 
-/* The agent's own places, in its order (launch/drivers/ssh/ssh_command.c). Made if it is
+/* The agent's own places, in its order (platform/ssh/command.c). Made if it is
  * missing. */
 static bool find_cache(int which, char path[PATH_MAX])
 {

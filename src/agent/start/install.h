@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `reigen-agent install NAME`: the agent, just written to a host's cache directory under some other
- * name, puts itself in its place there. Our bootstrap script (launch/drivers/ssh/ssh_command.c)
+ * name, puts itself in its place there. Our bootstrap script (platform/ssh/command.c)
  * runs it, so that what has to be checked is checked in one place, and few programs have to be
  * there.
  *

@@ -23,7 +23,7 @@
 #include "cmd/compat/keys.h"
 #include "cmd/compat/compat.h"
 #include "base/exitcode.h"
-#include "launch/drivers/slurm/slurm.h"
+#include "platform/slurm/door.h"
 #include "job/slurm.h"
 
 #define WHAT "run-dock-asuser"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cmd/compat/rundock.h"
-#include "job/srundocker/srundocker.h"
+#include "platform/slurm/srundocker/srundocker.h"
 
 #define SOCKET RG_RUNDOCK_SOCKET
 

@@ -17,7 +17,7 @@
 #include "cmd/compat/compat.h"
 #include "cmd/compat/rundock.h"
 #include "cmd/compat/sshconfig.h"
-#include "job/srundocker/srundocker.h"
+#include "platform/slurm/srundocker/srundocker.h"
 
 const struct rg_script rg_script_srun_docker = {
     .name = "srun_docker.sh",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen srun-docker, and srun_docker.sh: each task of `srun reigen srun-docker` runs this. */
-#include "job/srundocker/srundocker.h"
+#include "platform/slurm/srundocker/srundocker.h"
 
 #include <pwd.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "cmd/compat/srundocker_task.h"
 #include "cmd/compat/sshconfig.h"
 #include "cmd/common/terminal.h"
-#include "launch/drivers/slurm/slurm.h"
+#include "platform/slurm/door.h"
 #include "base/exitcode.h"
 
 #define COMMAND "srun-docker"

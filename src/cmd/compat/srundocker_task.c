@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
-#include "launch/drivers/slurm/slurm.h"
+#include "platform/slurm/door.h"
 
 #define POLL_FIRST_MS 20
 #define POLL_MS 200

@@ -16,7 +16,7 @@
 #include "cmd/run/run.h"
 #include "cmd/show/status.h"
 #include "cmd/common/terminal.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "launch/host/acquire.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"

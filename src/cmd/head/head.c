@@ -22,7 +22,7 @@
 #include "cmd/show/status.h"
 #include "cmd/common/terminal.h"
 #include "cmd/show/verdict.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "launch/host/acquire.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "launch/jobs/registry.h"
 #include "launch/jobs/submitted.h"
 

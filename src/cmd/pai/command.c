@@ -13,7 +13,7 @@
 #include "cmd/common/command.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/json.h"
-#include "job/pai/pai.h"
+#include "platform/openpai/jobfile/pai.h"
 
 #define FILE_NBYTES_MAX (1u << 20)
 

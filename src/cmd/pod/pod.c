@@ -13,8 +13,8 @@
 #include "base/say.h"
 #include "cmd/head/head.h"
 #include "cmd/pod/pod_internal.h"
-#include "launch/drivers/kubernetes/pods.h"
-#include "launch/drivers/tasks/tasks.h"
+#include "platform/kubernetes/inside/pods.h"
+#include "platform/openpai/inside/tasks.h"
 
 #define WORDS_MAX 600 /* of which each may become six; Kubernetes keeps 4096 bytes */
 

@@ -44,7 +44,7 @@
  *
  * In a task of OpenPAI's:
  *
- *     PAI_*                        which task it is (launch/drivers/tasks/tasks.h)
+ *     PAI_*                        which task it is (platform/openpai/inside/tasks.h)
  *     REIGEN_PLAN                  what is to be run, in base64 (RFC 4648). Without it there is no
  *                                  plan, and `reigen run` is the head
  *     REIGEN_KEY, ...              the job's key, see rg_tasks_key. The ranks do not get it

@@ -7,7 +7,7 @@
 #include "base/exitcode.h"
 #include "cmd/pod/pod.h"
 #include "cmd/pod/pod_internal.h"
-#include "launch/drivers/kubernetes/pods.h"
+#include "platform/kubernetes/inside/pods.h"
 
 #define PLAN "/reigen/job/plan"
 #define RUN "/reigen/run"

@@ -6,7 +6,7 @@
 
 #include "base/exitcode.h"
 #include "cmd/pod/pod_internal.h"
-#include "launch/drivers/tasks/tasks.h"
+#include "platform/openpai/inside/tasks.h"
 
 #define PLAN "REIGEN_PLAN"
 

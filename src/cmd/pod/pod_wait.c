@@ -2,7 +2,7 @@
 /*
  * A pod that calls the head, again and again: because it was there before its jobs, or because its
  * job is started again when another pod was lost. Whoever answers its call says in one line what it
- * wants (launch/drivers/pods/pods.h): a head gives a job; `reigen wait-workers` only wants to know
+ * wants (platform/common/callers.h): a head gives a job; `reigen wait-workers` only wants to know
  * that the pod is there, says when all are (RG_POD_GO), and is heard no more when the head's task
  * is over, with which the pod's is over, too.
  */
@@ -23,7 +23,7 @@
 #include "base/say.h"
 #include "base/time.h"
 #include "cmd/pod/pod_internal.h"
-#include "launch/drivers/pods/pods.h"
+#include "platform/common/callers.h"
 
 #define ORDER_MAX 4200   /* characters of the line that says which job it is, and where */
 #define ORDER_LIMIT_S 10 /* for it to come */

@@ -9,7 +9,7 @@
 #ifndef RG_CMD_RUN_AWAY_H
 #define RG_CMD_RUN_AWAY_H
 
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "launch/jobs/submitted.h"
 #include "launch/plan/plan_file.h"
 

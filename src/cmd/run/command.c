@@ -16,9 +16,9 @@
 #include "cmd/run/run.h"
 #include "cmd/show/events.h"
 #include "base/exitcode.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "job/horovodrun/horovodrun.h"
-#include "job/pai/pai.h"
+#include "platform/openpai/jobfile/pai.h"
 
 static int print_dry_run(void *arg, const struct rg_planned *planned, bool here,
                          struct rg_error *err)

@@ -14,7 +14,7 @@
 #include "cmd/common/words.h"
 #include "cmd/run/away.h"
 #include "cmd/run/run.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "launch/host/outlook.h"
 
 #define SCHEMA 1

@@ -15,7 +15,7 @@
 #include "base/time.h"
 #include "cmd/common/exit.h"
 #include "cmd/wait/wait.h"
-#include "launch/drivers/kubernetes/pods.h"
+#include "platform/kubernetes/inside/pods.h"
 #include "launch/host/agentfile.h"
 #include "job/job.h"
 

@@ -15,9 +15,9 @@
 #include "cmd/common/exit.h"
 #include "cmd/pod/pod.h"
 #include "cmd/wait/wait_internal.h"
-#include "launch/drivers/kubernetes/pods.h"
-#include "launch/drivers/local/local.h"
-#include "launch/drivers/tasks/tasks.h"
+#include "platform/kubernetes/inside/pods.h"
+#include "platform/local/door.h"
+#include "platform/openpai/inside/tasks.h"
 #include "job/hostlist.h"
 
 #define COMMAND "wait-workers"

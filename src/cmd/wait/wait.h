@@ -5,7 +5,7 @@
  *
  *     with ssh     `ssh -o BatchMode=yes -o ConnectTimeout=5 HOST true` works
  *     without      the worker runs `wait-workers`, too, and has called the head with the job's key
- *                  (rg_tasks_key): launch/drivers/pods/pods.h has the words that are exchanged
+ *                  (rg_tasks_key): platform/common/callers.h has the words that are exchanged
  *
  * A worker that runs it stays, does the jobs of the head's `reigen run` (cmd/pod/pod.h), and ends
  * with 0 when the head's task is over. For that the head leaves a keeper behind, which holds the

@@ -14,7 +14,7 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "cmd/wait/wait_internal.h"
-#include "launch/drivers/pods/pods.h"
+#include "platform/common/callers.h"
 
 #define LOOK_MS 500 /* at a parent that an old kernel has no descriptor for */
 

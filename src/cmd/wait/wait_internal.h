@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #include "base/loop.h"
-#include "launch/drivers/tasks/tasks.h"
+#include "platform/openpai/inside/tasks.h"
 #include "wire/link.h"
 
 #define RG_WAIT_WHY_MAX 160

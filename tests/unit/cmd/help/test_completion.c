@@ -3,7 +3,7 @@
 #include "cmd/commands.h"
 #include "cmd/help/help.h"
 #include "cmd/help/texts.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "unit.h"
 
 static const char *text_for(const struct rg_text *texts, const char *name)

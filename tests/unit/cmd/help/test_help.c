@@ -3,7 +3,7 @@
 #include "cmd/common/words.h"
 #include "cmd/help/help.h"
 #include "cmd/help/texts.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "unit.h"
 
 static size_t longest_line(const char *text)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/horovodrun/horovodrun.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "unit.h"
 
 #define ARGV_MAX 64

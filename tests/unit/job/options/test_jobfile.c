@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/options/jobfile.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "job/options/yaml.h"
 #include "unit.h"
 

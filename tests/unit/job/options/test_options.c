@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/envfile.h"
 #include "job/options/options.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "unit.h"
 
 #define ARGV_MAX 64

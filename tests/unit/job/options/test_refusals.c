@@ -2,7 +2,7 @@
 /* Wrong command lines and job files: each refusal names the value and what to do about it. */
 #include "job/options/jobfile.h"
 #include "job/options/options.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "unit.h"
 
 #define ARGV_MAX 16

@@ -5,7 +5,7 @@
 #include <dirent.h>
 
 #include "base/fd.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "base/time.h"
 
 #define LIMIT_S unit_limit_s(20)

@@ -4,7 +4,7 @@
 
 #include "launch/plan/place.h"
 #include "launch/jobs/registry.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "unit.h"
 
 static char root[] = "/tmp/reigen-registry-XXXXXX";

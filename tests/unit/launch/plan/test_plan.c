@@ -5,7 +5,7 @@
 #include "base/fd.h"
 #include "launch/plan/plan.h"
 #include "job/hostlist.h"
-#include "launch/drivers/drivers.h"
+#include "platform/drivers.h"
 #include "unit.h"
 
 static void make(const char *hosts, int np, enum rg_map map, bool over, struct rg_job *job,

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver: on the user's computer it hands jobs over and stays with them (user.h), and in a pod
+ * it is what the head has (pods.h). */
+#include "platform/kubernetes/door.h"
+
+#include "base/exitcode.h"
+#include "platform/kubernetes/inside/pods.h"
+#include "platform/kubernetes/outside/user.h"
+
+#ifdef RG_AGENT
+static int kube_discover(void *held, struct rg_job *job, struct rg_error *err)
+{
+    (void) held;
+    (void) job;
+    return rg_error_set_exit(err, ENOTSUP, RG_EXIT_USAGE,
+                             "a job of Kubernetes is planned before its pods are there");
+}
+#endif
+
+const struct rg_driver_ops rg_driver_kubernetes = {
+    .platform = {
+        .name = "kubernetes",
+        .title = "Kubernetes",
+        .about = ", pods of a cluster that kubectl knows",
+        .options = RG_LAUNCHER_ONLY(kube_options),
+        .places = { "namespace", "context" },
+        .finds_hosts = true,
+        .own_cpus = true,
+        .clears_up = true,
+        .queues = true,
+        .own_containers = true,
+        .away = true,
+    },
+    .discover = kube_discover,
+    .start = rg_kubernetes_start,
+    .stopping = rg_pods_stopping,
+    .unseen = rg_pods_unseen,
+    .stop = rg_pods_stop,
+    .destroy = rg_pods_destroy,
+    .submit = RG_LAUNCHER_ONLY(kube_submit),
+    .status = RG_LAUNCHER_ONLY(kube_status),
+    .logs = RG_LAUNCHER_ONLY(kube_logs),
+    .cancel = RG_LAUNCHER_ONLY(kube_cancel),
+    .describe = RG_LAUNCHER_ONLY(kube_describe),
+    .outlook = RG_LAUNCHER_ONLY(kube_outlook),
+    .find = RG_LAUNCHER_ONLY(kube_find),
+    .follow = RG_LAUNCHER_ONLY(kube_follow),
+    .end = RG_LAUNCHER_ONLY(kube_end),
+    .unfollow = RG_LAUNCHER_ONLY(kube_unfollow),
+};

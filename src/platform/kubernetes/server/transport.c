@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What both transports have in common, and which one it is. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/exitcode.h"
+#include "base/spawn.h"
+#include "platform/kubernetes/server/api.h"
+
+#define CODE_GONE 410
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+const json_t *kube_at(const json_t *value, const char *path)
+{
+    char key[64];
+
+    for (const char *p = path; value && *p; p += *p == '.') {
+        size_t n = strcspn(p, ".");
+        snprintf(key, sizeof(key), "%.*s", (int) n, p);
+        value = json_object_get(value, key);
+        p += n;
+    }
+    return value;
+}
+
+const char *kube_text(const json_t *value, const char *path)
+{
+    const char *text = json_string_value(kube_at(value, path));
+
+    return text ? text : "";
+}
+
+static int put_text(const char *text, size_t nbytes, void *arg)
+{
+    rg_buf_put(arg, text, nbytes);
+    return 0;
+}
+
+int kube_dump(const json_t *value, struct rg_buf *buf)
+{
+    return value && json_dump_callback(value, put_text, buf, JSON_COMPACT) == 0
+               ? rg_buf_status(buf) : -ENOMEM;
+}
+
+/* --- which one -------------------------------------------------------------------------------- */
+
+const struct kube_transport *kube_transport_choose(const struct kube_place *place,
+                                                   struct rg_error *err)
+{
+    char path[PATH_MAX];
+    const char *without = api_why_not();
+
+    if (place->gate)
+        return &kube_api;
+    if (rg_path_find(getenv("PATH"), "kubectl", strlen("kubectl"), path))
+        return &kube_kubectl;
+    if (without) {
+        rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                          "there is no kubectl in PATH here, by which --on kubernetes does all "
+                          "that it does; install it, and log in to the cluster (inside a pod the "
+                          "token of a service account does as well; %s)", without);
+        return NULL;
+    }
+    if (!place->context)
+        return &kube_api;
+    rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                      "--context %s: there is no kubectl in PATH here, whose configuration has "
+                      "contexts; leave it out, and this pod's own cluster is used by its service "
+                      "account, or install kubectl", place->context);
+    return NULL;
+}
+
+/* --- questions -------------------------------------------------------------------------------- */
+
+int kube_try(const struct kube_place *place, const struct kube_request *request, uint64_t ms,
+             struct rg_buf *answer, struct kube_refusal *ret_refusal, struct rg_error *err)
+{
+    struct rg_error cause = RG_ERROR_INIT;
+    const struct kube_transport *by = kube_transport_choose(place, &cause);
+
+    *ret_refusal = (struct kube_refusal){ .why = KUBE_FINE };
+    int r = by ? by->ask(place, request, ms, answer, ret_refusal, &cause) : -cause.errnum;
+    if (r < 0 && err)
+        *err = cause;
+    return r;
+}
+
+int kube_ask(const struct kube_place *place, const struct kube_request *request, uint64_t ms,
+             struct rg_buf *answer, struct rg_error *err)
+{
+    struct kube_refusal refusal;
+    int r = kube_try(place, request, ms, answer, &refusal, err);
+
+    return r < 0 || refusal.why == KUBE_FINE ? r : kube_explain_refusal(&refusal, err);
+}
+
+void kube_prepare(struct kube_prepared *prepared, const struct kube_place *place,
+                  const struct kube_request *request)
+{
+    const struct kube_transport *by = kube_transport_choose(place, NULL);
+
+    *prepared = (struct kube_prepared){ .place = place, .request = *request, .in = -1, .out = -1,
+                                        .said = -1 };
+    if (by && by->prepare)
+        by->prepare(prepared);
+}
+
+int kube_ask_prepared(struct kube_prepared *prepared, const json_t *object, uint64_t ms,
+                      struct rg_buf *answer, struct rg_error *err)
+{
+    struct kube_refusal refusal = { .why = KUBE_FINE };
+
+    prepared->request.object = object;
+    if (!prepared->pid)
+        return kube_ask(prepared->place, &prepared->request, ms, answer, err);
+    int r = kube_transport_choose(prepared->place, NULL)
+                ->ask_prepared(prepared, object, ms, answer, &refusal, err);
+    kube_prepared_drop(prepared);
+    return r < 0 || refusal.why == KUBE_FINE ? r : kube_explain_refusal(&refusal, err);
+}
+
+void kube_prepared_drop(struct kube_prepared *prepared)
+{
+    if (!prepared->place)
+        return;
+    if (prepared->in >= 0)
+        close(prepared->in);
+    if (prepared->pid > 0) {
+        kill(-prepared->pid, SIGKILL);
+        waitpid(prepared->pid, NULL, 0);
+    }
+    if (prepared->out >= 0)
+        close(prepared->out);
+    if (prepared->said >= 0)
+        close(prepared->said);
+    *prepared = (struct kube_prepared){ .place = NULL };
+}
+
+int kube_get(const struct kube_place *place, const struct kube_request *request, uint64_t ms,
+             json_t **ret_value, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf answer = RG_BUF_INIT;
+    json_error_t at;
+    int r = kube_ask(place, request, ms, &answer, err);
+
+    if (r < 0)
+        return r;
+    json_t *value = json_loadb((const char *) rg_buf_bytes(&answer), rg_buf_nbytes(&answer), 0,
+                               &at);
+    if (!value)
+        return rg_error_set_exit(err, EPROTO, RG_EXIT_UNAVAILABLE,
+                                 "the cluster answers with what is no JSON (%s)", at.text);
+    *ret_value = value;
+    return 0;
+}
+
+/* Whether a version of a group has a resource: 1, 0 or -errno with err. */
+static int has_resource(const struct kube_place *place, const char *path, const char *resource,
+                        uint64_t ms, struct rg_error *err)
+{
+    const struct kube_request request = { .verb = KUBE_GET, .path = path, .ms = ms };
+    rg_autobuf struct rg_buf answer = RG_BUF_INIT;
+    struct kube_refusal refusal;
+    const json_t *item;
+    size_t i;
+    int r = kube_try(place, &request, ms, &answer, &refusal, err);
+
+    if (r < 0 || refusal.why == KUBE_MISSING)
+        return r;
+    if (refusal.why != KUBE_FINE)
+        return kube_explain_refusal(&refusal, err);
+    KUBE_AUTO_JSON json_t *list = json_loads(rg_buf_text(&answer), 0, NULL);
+    json_array_foreach(json_object_get(list, "resources"), i, item) {
+        if (strcmp(kube_text(item, "name"), resource) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+int kube_find_version(const struct kube_place *place, const char *resource,
+                      const char *const *versions, uint64_t ms, const char **ret_version,
+                      struct rg_error *err)
+{
+    int r = 0;
+
+    for (; *versions; versions++) {
+        rg_autofree char *path = rg_strf("/apis/%s", *versions);
+        r = path ? has_resource(place, path, resource, ms, err) : rg_error_memory(err);
+        if (r != 0)
+            break;
+    }
+    if (r >= 0)
+        *ret_version = *versions;
+    return r < 0 ? r : 0;
+}
+
+char *kube_place_name(const struct kube_place *place)
+{
+    const struct kube_transport *by = kube_transport_choose(place, NULL);
+    rg_autofree char *ns = NULL, *context = NULL;
+
+    if (by && !(place->ns && place->context))
+        by->where(place, &ns, &context);
+    return rg_strf("%s@%s", place->ns ? place->ns : ns && *ns ? ns : "default",
+                   place->context ? place->context : context ? context : "");
+}
+
+/* --- streams ---------------------------------------------------------------------------------- */
+
+int kube_stream_start(struct kube_stream *stream, struct rg_loop *loop,
+                      const struct kube_place *place, const struct kube_request *request,
+                      const struct kube_listener *listener, struct rg_error *err)
+{
+    struct rg_error cause = RG_ERROR_INIT;
+
+    *stream = (struct kube_stream){ .loop = loop, .on_object = listener->on_object,
+                                    .on_bytes = listener->on_bytes, .on_end = listener->on_end,
+                                    .arg = listener->arg,
+                                    .watches = request->verb == KUBE_WATCH };
+    stream->by = kube_transport_choose(place, &cause);
+    int r = stream->by ? stream->by->start(stream, place, request, &cause) : -cause.errnum;
+    if (r < 0 && err)
+        *err = cause;
+    stream->started = r == 0;
+    return r;
+}
+
+void kube_stream_stop(struct kube_stream *stream)
+{
+    if (!stream->started)
+        return;
+    stream->started = false;
+    stream->by->stop(stream);
+    kube_splitter_fini(&stream->splitter);
+}
+
+/* An error ends a watch, and that it is too old (410) only that it is to be begun again. */
+static void tell_object(void *arg, const json_t *object)
+{
+    struct kube_stream *stream = arg;
+
+    if (!stream->watches || strcmp(kube_text(object, "type"), "ERROR") != 0) {
+        stream->on_object(stream->arg, object);
+        return;
+    }
+    if (json_integer_value(kube_at(object, "object.code")) == CODE_GONE)
+        return;
+    stream->refusal = (struct kube_refusal){ .why = KUBE_FAILED, .in_pod = true };
+    snprintf(stream->refusal.text, sizeof(stream->refusal.text), "%s",
+             kube_text(object, "object.message"));
+}
+
+int kube_stream_take(struct kube_stream *stream, const void *bytes, size_t nbytes)
+{
+    int r = 0;
+
+    if (stream->on_bytes)
+        stream->on_bytes(stream->arg, bytes, nbytes);
+    else if (stream->on_object)
+        r = kube_split(&stream->splitter, bytes, nbytes, tell_object, stream);
+    if (r == 0)
+        return stream->refusal.why == KUBE_FINE ? 0 : -EIO;
+    stream->refusal = (struct kube_refusal){ .why = KUBE_FAILED, .in_pod = true };
+    if (r == -EMSGSIZE)
+        snprintf(stream->refusal.text, sizeof(stream->refusal.text),
+                 "an object of the API is larger than %u MiB", KUBE_OBJECT_MAX >> 20);
+    else
+        snprintf(stream->refusal.text, sizeof(stream->refusal.text), "%s", strerror(-r));
+    return r;
+}
+
+void kube_stream_end(struct kube_stream *stream, const struct kube_refusal *refusal)
+{
+    if (stream->refusal.why == KUBE_FINE)
+        stream->refusal = *refusal;
+    kube_stream_stop(stream);
+    stream->on_end(stream->arg);
+}
+
+/* --- objects in a stream ---------------------------------------------------------------------- */
+
+/* Whether an object ends with this byte. */
+static bool ends_object(struct kube_splitter *splitter, char c)
+{
+    if (splitter->escaped) {
+        splitter->escaped = false;
+    } else if (splitter->in_string) {
+        splitter->escaped = c == '\\';
+        splitter->in_string = c != '"';
+    } else if (c == '"') {
+        splitter->in_string = splitter->depth > 0;
+    } else if (c == '{') {
+        splitter->start = splitter->depth++ ? splitter->start : splitter->at - 1;
+    } else if (c == '}' && splitter->depth > 0) {
+        return --splitter->depth == 0;
+    }
+    return false;
+}
+
+int kube_split(struct kube_splitter *splitter, const char *bytes, size_t nbytes,
+               void (*on_object)(void *arg, const json_t *object), void *arg)
+{
+    rg_buf_put(&splitter->text, bytes, nbytes);
+    while (splitter->at < rg_buf_nbytes(&splitter->text)) {
+        const char *text = (const char *) rg_buf_bytes(&splitter->text);
+        if (!ends_object(splitter, text[splitter->at++]))
+            continue;
+        json_t *object = json_loadb(text + splitter->start, splitter->at - splitter->start, 0,
+                                    NULL);
+        rg_buf_consume(&splitter->text, splitter->at);
+        splitter->at = 0;
+        if (object)
+            on_object(arg, object);
+        json_decref(object);
+    }
+    if (rg_buf_nbytes(&splitter->text) > KUBE_OBJECT_MAX)
+        return -EMSGSIZE;
+    return rg_buf_status(&splitter->text);
+}
+
+void kube_splitter_fini(struct kube_splitter *splitter)
+{
+    rg_buf_fini(&splitter->text);
+    *splitter = (struct kube_splitter){ .at = 0 };
+}

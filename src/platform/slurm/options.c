@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of --on slurm, and a remark for who leaves it out. What options mean in an allocation
+ * that there is already, the driver says. */
+
+#include "platform/slurm/internal.h"
+#include "job/slurm.h"
+#include "job/options/options.h"
+
+static int apply_nodes(struct rg_request *request, const char *what, const char *value,
+                       struct rg_error *err)
+{
+    int64_t n;
+    int r = rg_parse_int(what, value, 1, RG_JOB_HOSTS_MAX, &n, err);
+
+    return r < 0 ? r : rg_request_set(request, "nodes", what, value, err);
+}
+
+static int apply_list(struct rg_request *request, const char *name, const char *what,
+                      const char *value, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    int r = rg_slurm_nodes(what, value, &names, err);
+
+    return r < 0 ? r : rg_request_set(request, name, what, value, err);
+}
+
+static int apply_nodelist(struct rg_request *request, const char *what, const char *value,
+                          struct rg_error *err)
+{
+    return apply_list(request, "nodelist", what, value, err);
+}
+
+static int apply_exclude(struct rg_request *request, const char *what, const char *value,
+                         struct rg_error *err)
+{
+    return apply_list(request, "exclude", what, value, err);
+}
+
+static int apply_option(struct rg_request *request, const char *what, const char *value,
+                        struct rg_error *err)
+{
+    if (*value != '-')
+        return rg_error_set(err, EINVAL, "%s %s: it must begin with a dash, such as "
+                            "--slurm-option=--constraint=ib", what, value);
+    return rg_request_set(request, "slurm-option", what, value, err);
+}
+
+const struct rg_option slurm_options[] = {
+    {"nodes", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
+     "With --on slurm: use N nodes of the allocation, or ask for N where there is none.",
+     .apply = apply_nodes},
+    {"nodelist", "w", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
+     "With --on slurm: use these nodes, such as node[1-3,7].", .apply = apply_nodelist},
+    {"exclude", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
+     "With --on slurm: leave these nodes out.", .apply = apply_exclude},
+    {"partition", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
+     "With --on slurm: ask for an allocation in this partition.", .apply = NULL},
+    {"gres", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIST", NULL, NULL,
+     "With --on slurm: ask for these on each node, such as gpu:2.", .apply = NULL},
+    {"time", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIMIT", NULL, NULL,
+     "With --on slurm: ask for so much time, as Slurm writes it: minutes, or "
+     "hours:minutes:seconds.",
+     .apply = NULL},
+    {"account", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
+     "With --on slurm: charge this account.", .apply = NULL},
+    {"slurm-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
+     "Hand ARG to salloc or sbatch, such as --constraint=ib. May be repeated.",
+     .apply = apply_option},
+    {NULL}
+};
+
+bool slurm_remark(const struct rg_job *job, char *buf, size_t nbytes)
+{
+    const struct rg_strv env = rg_slurm_environment();
+
+    return rg_slurm_remark(&env, job, buf, nbytes);
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver: which nodes are hosts, which srun each of them belongs to, and how hosts end. */
+#include "platform/slurm/door.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "platform/slurm/internal.h"
+#include "base/exitcode.h"
+#include "base/time.h"
+#include "job/slurm.h"
+
+#define CONF_MAX (1u << 20)
+#define PORTS "REIGEN_SLURM_PORTS"
+#define ASK_MS 3000
+#define CAUSE_MS 10000 /* from the job's end to slurmd's word for it */
+#define SHOWN_MAX 8192
+
+/* --- discovery -------------------------------------------------------------------------------- */
+
+static int find_node(const struct rg_slurm_allocation *allocation, const char *name)
+{
+    for (size_t i = 0; i < allocation->nnodes; i++) {
+        if (strcmp(allocation->nodes[i].name, name) == 0)
+            return (int) i;
+    }
+    return -1;
+}
+
+/* Hosts that the user named, by -H or --nodelist: they must be there. */
+static int check_named(struct rg_job *job, const struct rg_slurm_allocation *allocation,
+                       enum rg_slurm_scope scope, struct rg_error *err)
+{
+    for (size_t i = 0; i < job->nhosts; i++) {
+        int node = find_node(allocation, job->hosts[i].name);
+        if (node < 0)
+            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                     "host %s is not in the allocation (job %s: %s%s); name nodes "
+                                     "of it, or leave the hosts out",
+                                     job->hosts[i].name, allocation->job_id,
+                                     allocation->nodes[0].name, allocation->nnodes > 1 ? ", ..."
+                                                                                       : "");
+        if (!job->hosts[i].nslots)
+            job->hosts[i].nslots = rg_slurm_slots(allocation, scope, (size_t) node);
+    }
+    return 0;
+}
+
+/* The part of the allocation that --nodelist, --exclude and --nodes leave. */
+static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *allocation,
+                     enum rg_slurm_scope scope, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv wanted = RG_STRV_INIT, excluded = RG_STRV_INIT;
+    const char *nodelist = rg_env_get(&job->settings, "nodelist"),
+               *exclude = rg_env_get(&job->settings, "exclude"),
+               *nodes = rg_env_get(&job->settings, "nodes");
+    size_t most = nodes ? strtoul(nodes, NULL, 10) : 0;
+    int r = 0;
+
+    if (nodelist)
+        r = rg_slurm_nodes("--nodelist", nodelist, &wanted, err);
+    if (r == 0 && exclude)
+        r = rg_slurm_nodes("--exclude", exclude, &excluded, err);
+    for (size_t i = 0; r == 0 && i < wanted.count; i++) {
+        if (find_node(allocation, wanted.v[i]) < 0)
+            r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                  "--nodelist %s: the allocation (job %s) has no node %s",
+                                  nodelist, allocation->job_id, wanted.v[i]);
+    }
+    for (size_t i = 0; r == 0 && i < allocation->nnodes; i++) {
+        const char *name = allocation->nodes[i].name;
+        if (rg_strv_has(&excluded, name) || (nodelist && !rg_strv_has(&wanted, name)) ||
+            (most && job->nhosts == most))
+            continue;
+        r = rg_job_add_host(job, name, rg_slurm_slots(allocation, scope, i), err);
+    }
+    if (r == 0 && (!job->nhosts || job->nhosts < most))
+        r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                              "the allocation (job %s) has %zu nodes, of which %zu are left for "
+                              "this; ask for fewer, or for another allocation",
+                              allocation->job_id, allocation->nnodes, job->nhosts);
+    return r;
+}
+
+static int discover(void *held, struct rg_job *job, struct rg_error *err)
+{
+    enum rg_slurm_scope scope;
+    const struct rg_slurm_allocation *allocation = slurm_held_allocation(held, &scope);
+
+    return job->nhosts ? check_named(job, allocation, scope, err)
+                       : add_nodes(job, allocation, scope, err);
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+void slurm_phase(struct slurm_host *host, int phase, const char *reason)
+{
+    const struct rg_driver_options *o = &host->slurm->shared.o;
+
+    if (!host->gone)
+        o->events->on_phase(o->arg, host->index, phase, reason);
+}
+
+static void tell_gone(void *arg)
+{
+    struct slurm_host *host = arg;
+
+    host->slurm->shared.o.events->on_gone(host->slurm->shared.o.arg, host->index, &host->err);
+}
+
+void slurm_host_gone(struct slurm_host *host)
+{
+    if (host->gone)
+        return;
+    host->gone = true;
+    rg_timer_start(&host->timer, host->slurm->shared.o.loop, 0, 0, tell_gone, host);
+}
+
+void slurm_linked(void *arg, const char *place, int take_fd)
+{
+    struct slurm *slurm = arg;
+    rg_autoclose int fd = take_fd;
+
+    for (int i = 0; i < slurm->shared.o.plan->nhosts; i++) {
+        struct slurm_host *host = &slurm->hosts[i];
+        if (strcmp(host->name, place) != 0 || host->linked || host->gone || host->stopped)
+            continue;
+        host->linked = true;
+        int link_fd = rg_steal_fd(&fd);
+        slurm->shared.o.events->on_connected(slurm->shared.o.arg, i, link_fd, link_fd);
+        return;
+    }
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* Its link is closed, so it ends; that it does not say so is no reason to end the others. */
+static void give_up(void *arg)
+{
+    struct slurm_host *host = arg;
+
+    if (!host->err.errnum)
+        rg_error_set(&host->err, ETIMEDOUT, "its agent was given up by reigen");
+    host->gone = true;
+    tell_gone(host);
+}
+
+#define GIVE_UP_MS 3000
+
+static const char *said(void *state, int index, char *buf, size_t nbytes)
+{
+    struct slurm *slurm = state;
+
+    return rg_preamble_quote(&slurm->hosts[index].dialogue.said, buf, nbytes);
+}
+
+static void stop(void *state, int index)
+{
+    struct slurm *slurm = state;
+    struct slurm_host *host = &slurm->hosts[index];
+    bool all = true;
+
+    if (host->gone)
+        return;
+    host->stopped = true;
+    if (!host->err.errnum)
+        rg_error_set(&host->err, ECANCELED, "it was not waited for any more");
+    for (int i = 0; i < slurm->shared.o.plan->nhosts; i++) {
+        const struct slurm_host *other = &slurm->hosts[i];
+        all &= other->step != host->step || other->gone || other->stopped;
+    }
+    if ((!all || !slurm_step_end(host->step)) && !rg_timer_active(&host->timer))
+        rg_timer_start(&host->timer, slurm->shared.o.loop, GIVE_UP_MS, 0, give_up, host);
+}
+
+/* Its own word for it often comes later than the signal. What Slurm starts on a node has its name
+ * there; elsewhere a signal of root's is no doing of Slurm's. */
+static const char *stopping(void *state, bool by_root)
+{
+    const struct slurm *slurm = state;
+
+    if (by_root && !getenv("SLURMD_NODENAME"))
+        return NULL;
+    if (*slurm->ending)
+        return slurm->ending;
+    return slurm_contains(slurm->shared.o.job) && !by_root
+               ? "Slurm ends it (scancel, the job's time limit, preemption, a node set down), or "
+                 "somebody has stopped its container"
+               : "Slurm ends it: scancel, the job's time limit, preemption, or a node set down";
+}
+
+/* --- why Slurm ended the job: slurmstepd says it, or slurmctld has noted it ------------------- */
+
+static const struct {
+    const char *said;   /* by slurmstepd, behind "CANCELLED AT ..." */
+    const char *noted;  /* by scontrol show job */
+    const char *why;
+    int exit_code;
+} causes[] = {
+    { "DUE TO TIME LIMIT", " JobState=TIMEOUT ",
+      "the job's time limit is reached; ask for more time (--time), and go on from the last "
+      "checkpoint", RG_EXIT_PREEMPTED },
+    { "DUE TO TIME LIMIT", " Reason=TimeLimit ",
+      "the job's time limit is reached; ask for more time (--time), and go on from the last "
+      "checkpoint", RG_EXIT_PREEMPTED },
+    { "DUE TO PREEMPTION", " JobState=PREEMPTED ",
+      "the job is preempted by another one; run it again, from the last checkpoint",
+      RG_EXIT_PREEMPTED },
+    { "DUE TO NODE FAILURE", " JobState=NODE_FAIL ", "a node of the job has failed",
+      RG_EXIT_HOST_LOST },
+    { "DUE TO JOB REQUEUE", " JobState=REQUEUED ",
+      "the job goes back into the queue, and starts again from there", RG_EXIT_PREEMPTED },
+    { "CANCELLED AT", " JobState=CANCELLED ", "the job or its step was cancelled (scancel)",
+      RG_EXIT_PREEMPTED },
+    /* While its nodes are being cleared its state is hidden, but other reasons are not. */
+    { "***", " JobState=COMPLETING ", "the job was cancelled (scancel), or a node was set down",
+      RG_EXIT_PREEMPTED },
+};
+
+static void note(struct slurm *slurm, size_t cause)
+{
+    snprintf(slurm->ending, sizeof(slurm->ending), "Slurm ends it: %s", causes[cause].why);
+    slurm->ending_code = causes[cause].exit_code;
+}
+
+/* "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT
+ * ***" */
+void slurm_ending_said(struct slurm *slurm, const char *text)
+{
+    for (size_t i = 0; i < rg_array_len(causes) - 1 && !*slurm->ending; i++) {
+        if (strstr(text, "***") && strstr(text, causes[i].said))
+            note(slurm, i);
+    }
+}
+
+void slurm_ending_noted(struct slurm *slurm, const char *shown)
+{
+    bool preempted = strstr(shown, " PreemptTime=") && !strstr(shown, " PreemptTime=None ");
+
+    for (size_t i = 0; i < rg_array_len(causes) && !*slurm->ending; i++) {
+        const char *noted = preempted && strstr(causes[i].said, "PREEMPTION")
+                                ? " PreemptTime=" : causes[i].noted;
+
+        if (strstr(shown, noted))
+            note(slurm, i);
+    }
+}
+
+static void ask_why(struct slurm *slurm)
+{
+    char *argv[] = { (char *) "scontrol", (char *) "show", (char *) "job", (char *) "--oneliner",
+                     slurm->nsteps ? slurm->steps[0].job_id : NULL, NULL };
+    char shown[SHOWN_MAX];
+
+    if (slurm->nsteps && *slurm->steps[0].job_id &&
+        slurm_ask_within(argv, shown, sizeof(shown), ASK_MS) == 0)
+        slurm_ending_noted(slurm, shown);
+}
+
+/* A step's tasks may be killed, and heard of, long before slurmd's word for it comes by srun. */
+static void await_cause(struct slurm *slurm)
+{
+    uint64_t until_ns = rg_now_ns() + CAUSE_MS * RG_NS_PER_MS;
+
+    for (int i = 0; i < slurm->nsteps; i++)
+        slurm_step_await_cause(&slurm->steps[i], until_ns);
+}
+
+static const char *ending(void *state, int *ret_exit_code)
+{
+    struct slurm *slurm = state;
+
+    if (!*slurm->ending)
+        await_cause(slurm);
+    if (!*slurm->ending)
+        ask_why(slurm);
+    if (!*slurm->ending)
+        return NULL;
+    *ret_exit_code = slurm->ending_code;
+    return slurm->ending;
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
+static void destroy(void *state)
+{
+    struct slurm *slurm = state;
+
+    rg_listener_close(slurm->listener);
+    for (int i = 0; slurm->steps && i < slurm->nsteps; i++)
+        slurm_step_fini(&slurm->steps[i]);
+    for (int i = 0; slurm->hosts && i < slurm->shared.o.plan->nhosts; i++)
+        rg_timer_stop(&slurm->hosts[i].timer);
+    rg_dialogue_shared_fini(&slurm->shared);
+    rg_strv_fini(&slurm->env);
+    free(slurm->steps);
+    free(slurm->hosts);
+    free(slurm);
+}
+
+/* A component of a heterogeneous job has nodes of its own, and gets its own srun; so do nodes with
+ * a number of GPUs of their own, since srun takes one number for all nodes of a step. */
+static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int group, int ngpus)
+{
+    for (int i = 0; i < slurm->nsteps; i++) {
+        if (slurm->steps[i].group == group && slurm->steps[i].ngpus == ngpus)
+            return &slurm->steps[i];
+    }
+    if (slurm->nsteps == SLURM_STEPS_MAX)
+        return NULL;
+    struct slurm_step *step = &slurm->steps[slurm->nsteps++];
+    step->slurm = slurm;
+    step->group = group;
+    step->ngpus = ngpus;
+    snprintf(step->job_id, sizeof(step->job_id), "%s", job_id);
+    return step;
+}
+
+static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocation,
+                  struct rg_error *err)
+{
+    for (int i = 0; i < slurm->shared.o.plan->nhosts; i++) {
+        struct slurm_host *host = &slurm->hosts[i];
+        int node = find_node(allocation, slurm->shared.o.plan->hosts[i].name);
+        bool het = allocation->group_ids.count > 0 && node >= 0;
+        host->slurm = slurm;
+        host->index = i;
+        host->task = -1;
+        host->name = slurm->shared.o.plan->hosts[i].name;
+        host->dialogue.shared = &slurm->shared; /* the rest is large, and stays untouched memory */
+        host->dialogue.ops = &slurm_dialogue_ops;
+        host->dialogue.arg = host;
+        host->dialogue.host = i;
+        host->step = step_for(slurm, allocation->job_id, het ? allocation->nodes[node].group : -1,
+                              allocation->gpus_by_node && node >= 0
+                                  ? allocation->nodes[node].ngpus : -1);
+        if (!host->step)
+            return rg_error_set(err, E2BIG, "more than %d components of a heterogeneous job, or "
+                                            "numbers of GPUs on its nodes", SLURM_STEPS_MAX);
+        host->step->nhosts++;
+    }
+    return 0;
+}
+
+/* A firewall between the nodes and us lets through what srun needs: its range is ours, too. */
+static void find_ports(struct rg_listener_options *options)
+{
+    const char *const files[] = { getenv("SLURM_CONF"), "/etc/slurm/slurm.conf",
+                                  "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf" };
+    const char *said = getenv(PORTS);
+
+    if (said && *said) {
+        rg_parse_ports(PORTS, said, &options->ports, NULL);
+        return;
+    }
+    for (size_t i = 0; i < rg_array_len(files); i++) {
+        rg_autofree char *text = NULL;
+        if (files[i] && rg_read_file(files[i], CONF_MAX, &text, NULL) == 0) {
+            rg_slurm_conf_ports(text, &options->ports);
+            return;
+        }
+    }
+}
+
+int slurm_listen(struct slurm *slurm, struct rg_error *err)
+{
+    const struct rg_ports *ports = &slurm->shared.o.job->ports;
+    struct rg_listener_options options = { .loop = slurm->shared.o.loop, .key = slurm->shared.o.key,
+                                           .ports = *ports, .only = ports->first,
+                                           .on_linked = slurm_linked, .arg = slurm };
+
+    if (!ports->first)
+        find_ports(&options);
+    return rg_listener_open(&options, &slurm->listener, err);
+}
+
+static int prepare(struct slurm *slurm, const struct rg_driver_options *options,
+                   struct rg_error *err)
+{
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
+    int r = slurm_held_read_whole(options->held, &allocation, err);
+
+    if (r == 0)
+        r = assign(slurm, &allocation, err);
+    if (r == 0)
+        r = rg_dialogue_shared_init(&slurm->shared, options, true, err);
+    if (r == 0 && slurm_command_env(slurm->shared.o.job, &slurm->env) < 0)
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    return r == 0 ? slurm_listen(slurm, err) : r;
+}
+
+static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
+{
+    struct slurm *slurm = calloc(1, sizeof(*slurm));
+
+    if (!slurm)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    slurm->shared.o = *options;
+    slurm->hosts = calloc((size_t) options->plan->nhosts, sizeof(*slurm->hosts));
+    slurm->steps = calloc(SLURM_STEPS_MAX, sizeof(*slurm->steps));
+    int r = slurm->hosts && slurm->steps ? prepare(slurm, options, err)
+                                         : rg_error_set(err, ENOMEM, "out of memory");
+    for (int i = 0; r == 0 && i < options->plan->nhosts; i++)
+        slurm_phase(&slurm->hosts[i], RG_PHASE_STARTING, "asking Slurm for a step");
+    for (int i = 0; r == 0 && i < slurm->nsteps; i++)
+        r = slurm_step_start(&slurm->steps[i], err);
+    if (r < 0) {
+        destroy(slurm);
+        return r;
+    }
+    *ret_state = slurm;
+    return 0;
+}
+
+const struct rg_driver_ops rg_driver_slurm = {
+    .platform = {
+        .name = "slurm",
+        .title = "Slurm",
+        .about = ", the nodes of an allocation, which is asked for where there is none",
+        .launchers = "slurm",
+        .options = RG_LAUNCHER_ONLY(slurm_options),
+        .runtime = "pyxis",
+        .variable = "SLURM_JOB_ID",
+        .canceller = "scancel",
+        .finds_hosts = true,
+        .own_cpus = true,
+        .clears_up = true,
+        .queues = true,
+    },
+    .acquire = slurm_acquire,
+    .release = slurm_release,
+    .discover = discover,
+    .start = start,
+    .stopping = stopping,
+    .ending = ending,
+    .said = said,
+    .stop = stop,
+    .destroy = destroy,
+    .remark = RG_LAUNCHER_ONLY(slurm_remark),
+    .submit = RG_LAUNCHER_ONLY(slurm_submit),
+    .status = RG_LAUNCHER_ONLY(slurm_status),
+    .cancel = RG_LAUNCHER_ONLY(slurm_cancel),
+};
