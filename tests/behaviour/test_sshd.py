@@ -124,7 +124,7 @@ def test_a_real_sshd_takes_them(tmp_path):
     """In the place of sshd, with clustered options: it listens, and a key of its folder logs in."""
     port = free_port()
     script = (f'{PROGRAMS.reigen} sshd --as-sshd -p{port} -oLogLevel=VERBOSE -E {tmp_path}/log && '
-              f'ssh -p {port} -o BatchMode=yes localhost echo logged in; '
+              f'ssh -p {port} -o BatchMode=yes -o HostName=127.0.0.1 localhost echo logged in; '
               f'kill $(cat /run/reigen-sshd.{port}/pid)')
     (tmp_path / 'ssh').mkdir(mode=0o700)
     done = apart(['sh', '-c', script], environment(HOME='/root'), tmp_path / 'ssh')
@@ -133,7 +133,8 @@ def test_a_real_sshd_takes_them(tmp_path):
     # As an MPIJob's worker has it, on the system's port and settings but for the port here.
     script = (f'{PROGRAMS.reigen} sshd --as-sshd -De -oPort={port} -oPidFile=/run/pid & '
               'while [ ! -s /run/pid ]; do kill -0 $! || exit 1; sleep 0.1; done; '
-              f'ssh -p {port} -oBatchMode=yes -oStrictHostKeyChecking=no localhost echo again; '
+              f'ssh -p {port} -oBatchMode=yes -oStrictHostKeyChecking=no -oHostName=127.0.0.1 '
+              'localhost echo again; '
               'kill $!; wait')
     done = apart(['sh', '-c', script], environment(HOME='/root'), tmp_path / 'ssh',
                  'touch /etc/ssh/sshd_config')

@@ -287,7 +287,7 @@ def test_on_any_hosts_workers_call_the_head_that_they_are_told_of(start, tmp_pat
                  env=env)
     workers = [start(PROGRAMS.reigen, 'wait-workers', '--head', to, '--name', called, '--port',
                      port, env=env)
-               for to, called in (('localhost', 'a'), (f'127.0.0.1:{port}', 'b'))]
+               for to, called in (('127.0.0.1', 'a'), (f'127.0.0.1:{port}', 'b'))]
     assert [child.wait(60) for child in (head, *workers)] == [0, 0, 0]
     assert re.search(r'(a.example|b) is ready, 2 of 2', head.stderr.read())
 

@@ -171,19 +171,42 @@ enum how {
     PATIENT, /* is over soon, and would leave a half thing behind: it is not told */
 };
 
+/* The next signal that is for us into docker->signal, waited for so long at most; NULL: for ever.
+ * Returns it, or 0: it was SIGCHLD, or none, or one that the terminal sends the child as well. */
+static int take_signal(struct docker *docker, enum how how, const struct timespec *most)
+{
+    siginfo_t info;
+    int signo = most ? sigtimedwait(&docker->set, &info, most) : sigwaitinfo(&docker->set, &info);
+
+    if (signo <= 0 || signo == SIGCHLD || (how == SESSION && info.si_code > 0))
+        return 0;
+    return docker->signal = signo;
+}
+
+/* Those that are pending: they came before the child's end, and count before what is next. */
+static void take_pending(struct docker *docker, enum how how)
+{
+    sigset_t pending;
+
+    while (sigpending(&pending) == 0 && (sigandset(&pending, &pending, &docker->set),
+                                         !sigisemptyset(&pending)))
+        take_signal(docker, how, &(struct timespec){ 0, 0 });
+}
+
 /* Wait for a child. docker->signal gets the last signal that was for us. Where the child, or a
  * container, does not heed one, it is not waited for much longer. Returns the exit code. */
 static int wait_child(struct docker *docker, pid_t pid, enum how how)
 {
     bool killed = false;
     uint64_t end = UINT64_MAX;
-    siginfo_t info;
     int status;
 
     for (;;) {
         pid_t done = waitpid(pid, &status, WNOHANG);
-        if (done == pid)
+        if (done == pid) {
+            take_pending(docker, how);
             return killed ? 128 + docker->signal : rg_status_code(status);
+        }
         if (done < 0 && errno != EINTR)
             return RG_EXIT_CONTAINER;
         uint64_t now = rg_now_ns();
@@ -192,11 +215,9 @@ static int wait_child(struct docker *docker, pid_t pid, enum how how)
             end = UINT64_MAX;
         }
         struct timespec left = { .tv_sec = (time_t) ((end - now) / 1000000000 + 1) };
-        int signo = end == UINT64_MAX ? sigwaitinfo(&docker->set, &info)
-                                      : sigtimedwait(&docker->set, &info, &left);
-        if (signo <= 0 || signo == SIGCHLD || (how == SESSION && info.si_code > 0))
+        int signo = take_signal(docker, how, end == UINT64_MAX ? NULL : &left);
+        if (!signo)
             continue;
-        docker->signal = signo;
         if (how != PATIENT)
             kill(pid, signo);
         if (!killed && end == UINT64_MAX)
