@@ -83,7 +83,7 @@ def test_pods_find_files_keys_and_variables_where_the_original_had_them(each_hel
     assert head['containers'][0]['name'] == 'horovod-master'
     assert worker['containers'][0]['name'] == 'worker'
     assert head['initContainers'][0]['name'] == 'wait-workers'
-    assert head['restartPolicy'] == 'OnFailure'
+    assert head['restartPolicy'] == 'Never'
     assert 'readinessProbe' in worker['containers'][0]
     assert hostfile(objects) == [f'{NAME}-master slots=1', f'{NAME}-0.{NAME} slots=1',
                                  f'{NAME}-1.{NAME} slots=1']
@@ -221,7 +221,7 @@ def test_pods_that_call_the_master_are_told_all_they_need(each_helm):
     assert env(worker['containers'][0]) == common
     assert env(head['containers'][0]) == {
         **common, 'REIGEN_POD_HEAD': f'{NAME}-master', 'REIGEN_POD_START_TIMEOUT': '9',
-        'XDG_RUNTIME_DIR': '/reigen/run', 'REIGEN_CHART_SET': NAME, 'REIGEN_CHART_TRIES': '6',
+        'XDG_RUNTIME_DIR': '/reigen/run', 'REIGEN_CHART_SET': NAME, 'REIGEN_CHART_AGAIN': '6',
         'REIGEN_CHART_ORDER': 'Parallel'}
     assert 'initContainers' not in head, 'reigen run waits for the workers'
     agent, = worker['initContainers']
@@ -310,10 +310,12 @@ def test_values_of_our_own_have_their_effect(one_helm):
 
 @pytest.mark.parametrize('policy, resource, verb', [
     ('Parallel', 'statefulsets/scale', 'patch'), ('OrderedReady', 'statefulsets', 'delete')])
-def test_the_master_may_end_its_workers_and_nothing_else(one_helm, policy, resource, verb):
+def test_the_master_may_end_its_workers_read_its_job_and_no_more(one_helm, policy, resource, verb):
     objects = render(one_helm, f'--set=worker.podManagementPolicy={policy}')
-    assert objects['Role', NAME]['rules'] == [{
-        'apiGroups': ['apps'], 'resources': [resource], 'resourceNames': [NAME], 'verbs': [verb]}]
+    assert objects['Role', NAME]['rules'] == [
+        {'apiGroups': ['apps'], 'resources': [resource], 'resourceNames': [NAME], 'verbs': [verb]},
+        {'apiGroups': ['batch'], 'resources': ['jobs'], 'resourceNames': [NAME],
+         'verbs': ['get']}]
     master = pod(objects, 'Job', NAME)['containers'][0]
     assert env(master)['REIGEN_CHART_ORDER'] == policy
     assert pod(objects, 'Job', NAME)['serviceAccountName'] == NAME
@@ -469,3 +471,39 @@ def test_scripts_are_for_any_shell(script):
         done = subprocess.run([shell, '-n', CHART / 'scripts' / script], capture_output=True,
                               text=True, timeout=30, check=False)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize('values, limit, containers', [
+    ({'master': {'args': 'mpirun x'}}, 7, {'horovod-master', 'wait-workers'}),
+    ({'master': {'args': 'reigen run x', 'backoffLimit': 0}}, 1, {'horovod-master'}),
+    ({'driver': {'args': 'mpirun x'}, 'worker': {'endWithJob': False}}, 6,
+     {'horovod-driver', 'wait-workers'}),
+    ({'master': {'args': 'x'}, 'serviceAccountName': 'mine'}, 6,
+     {'horovod-master', 'wait-workers'})])
+def test_the_pod_of_a_master_that_failed_stays_with_its_log(one_helm, values, limit, containers):
+    """So it tries again by itself. What is left to the Job is a pod that was killed, and one more
+    than that, which ends the workers where it can learn that it is one more."""
+    objects = render(one_helm, values=values)
+    job = objects['Job', NAME]['spec']
+    spec = job['template']['spec']
+    assert spec['restartPolicy'] == 'Never' and job['backoffLimit'] == limit
+    rules = job['podFailurePolicy']['rules']
+    assert all(rule == {'action': 'FailJob', 'onExitCodes': {
+        'containerName': rule['onExitCodes']['containerName'], 'operator': 'NotIn',
+        'values': [137, 143, 255]}} for rule in rules)
+    assert {rule['onExitCodes']['containerName'] for rule in rules} == containers
+    again = str(next(iter(values.values())).get('backoffLimit', 6))
+    for container in [*spec.get('initContainers', []), *spec['containers']]:
+        assert env(container)['REIGEN_CHART_AGAIN'] == again
+    may = [rule['resources'] for rule in objects.get(('Role', NAME), {}).get('rules', [])]
+    assert (['jobs'] in may) == (('Role', NAME) in objects)
+
+
+def test_kubernetes_before_1_26_starts_the_masters_container_again(one_helm):
+    objects = render(one_helm, '--kube-version', '1.25.9', values={'master': {'args': 'mpirun x'}})
+    job = objects['Job', NAME]['spec']
+    assert job['backoffLimit'] == 6 and 'podFailurePolicy' not in job
+    spec = job['template']['spec']
+    assert spec['restartPolicy'] == 'OnFailure'
+    assert env(spec['containers'][0])['REIGEN_CHART_TRIES'] == '6'
+    assert 'REIGEN_CHART_AGAIN' not in env(spec['containers'][0])

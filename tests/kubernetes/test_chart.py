@@ -291,9 +291,14 @@ def test_pods_share_a_node_with_the_host_network(kube):
 
 
 def test_a_master_that_fails_is_tried_again_and_ends_its_workers_with_the_last_try(kube):
+    """And the log of all tries is there afterwards, in the one pod that they had."""
     values = values_of(1, 'echo tried; exit 3', master={'backoffLimit': 1})
     helm(kube, 'helm', 'install', 'mnist', CHART, values=values)
     ended(kube, 'Failed')
+    text = log(kube)
+    assert text.count('tried') == 2 and 'try 1 of 2 ended with code 3' in text, text
+    pod, = kube.get('pods', '-l', 'role=master')['items']
+    assert pod['status']['containerStatuses'][0]['state']['terminated']['exitCode'] == 3
 
 
 @pytest.mark.parametrize('ssh, text', [
@@ -315,7 +320,7 @@ def test_a_wrong_key_is_named_in_the_masters_log(kube, ssh, text):
 
 
 def test_workers_that_never_answer_are_named(kube):
-    values = values_of(1, 'true', master={'startTimeout': 2, 'backoffLimit': 0})
+    values = values_of(1, 'true', master={'startTimeout': 2, 'backoffLimit': 1})
     values['worker']['image'] = {'repository': 'localhost/absent', 'tag': 'x',
                                  'pullPolicy': 'Never'}
     helm(kube, 'helm', 'install', 'mnist', CHART, values=values)
@@ -323,7 +328,10 @@ def test_workers_that_never_answer_are_named(kube):
 
     def said():
         return kube.run(['kubectl', 'logs', f'job/{NAME}', '-c', 'wait-workers']).stdout
-    until(lambda: text in said(), said)
+    assert kube.end_of(NAME, timeout=300) == 'Failed', said()
+    first, last = [line for line in said().splitlines() if text in line]
+    assert first.endswith('; it has as long again, 1 times at most (master.backoffLimit)'), first
+    assert not last.endswith(')'), last
 
 
 def test_the_api_server_knows_every_field(kube):

@@ -48,6 +48,7 @@ podManagementPolicy: {{ $worker.podManagementPolicy | default "Parallel" }}
 endWithJob: {{ ne (dig "endWithJob" true $worker | toString) "false" }}
 account: {{ $v.serviceAccountName | default "" | quote }}
 backoffLimit: {{ dig "backoffLimit" 6 $head | int }}
+keepsPod: {{ semverCompare ">=1.26-0" .Capabilities.KubeVersion.Version }}
 startTimeout: {{ dig "startTimeout" 600 $head | int }}
 rerun: {{ $head.rerun | default "" | toString | quote }}
 args: {{ include "reigen.args" $head.args }}
@@ -478,6 +479,11 @@ it changes with them, and the job runs again. */}}
 {{- list .job.chart .job.name .job.podManagementPolicy $key (include "reigen.workerSpec" .) | join "\n" | sha256sum | trunc 12 -}}
 {{- end -}}
 
+{{/* "true" if the master's pod has the container wait-workers. */}}
+{{- define "reigen.waits" -}}
+{{- and .job.sshd (not (empty (or .job.useSecrets .job.args))) -}}
+{{- end -}}
+
 {{/* The pod template of the master's Job. It does not change, so the Job can be left as it is,
 unless something of the job itself changes. */}}
 {{- define "reigen.headTemplate" -}}
@@ -504,7 +510,7 @@ spec:
   {{- else }}
   automountServiceAccountToken: false
   {{- end }}
-  restartPolicy: OnFailure
+  restartPolicy: {{ ternary "Never" "OnFailure" .job.keepsPod }}
   volumes:
   {{- $scripts := dict (printf "%s.run" .job.role) "run.sh" }}
   {{- if .job.sshd }}
@@ -513,7 +519,7 @@ spec:
   {{- include "reigen.volumes" (dict "root" .root "job" .job "scripts" $scripts) | nindent 2 }}
   - name: {{ .job.fullname }}-state
     emptyDir: {}
-  {{- if and .job.sshd (or .job.useSecrets .job.args) }}
+  {{- if eq (include "reigen.waits" .) "true" }}
   initContainers:
   - name: wait-workers
     image: {{ .job.head.image | quote }}
@@ -522,6 +528,10 @@ spec:
     {{- include "reigen.env" (dict "job" .job "env" .job.headEnv) | nindent 4 }}
     - name: REIGEN_CHART_TIMEOUT
       value: {{ .job.startTimeout | quote }}
+    {{- if .job.keepsPod }}
+    - name: REIGEN_CHART_AGAIN
+      value: {{ .job.backoffLimit | quote }}
+    {{- end }}
     - name: REIGEN_CHART_WORKERS
       value: {{ include "reigen.workersMark" . | quote }}
     {{- include "reigen.security" (dict "root" .root) | nindent 4 }}
@@ -548,11 +558,13 @@ spec:
       value: /reigen/run
     {{- end }}
     {{- end }}
+    {{- if or .job.keepsPod .job.endWithJob }}
+    - name: {{ ternary "REIGEN_CHART_AGAIN" "REIGEN_CHART_TRIES" .job.keepsPod }}
+      value: {{ .job.backoffLimit | quote }}
+    {{- end }}
     {{- if .job.endWithJob }}
     - name: REIGEN_CHART_SET
       value: {{ .job.fullname }}
-    - name: REIGEN_CHART_TRIES
-      value: {{ .job.backoffLimit | quote }}
     - name: REIGEN_CHART_ORDER
       value: {{ .job.podManagementPolicy }}
     {{- end }}

@@ -4,9 +4,11 @@
 #include "platform/common/callers.h"
 
 #include <limits.h>
+#include <sodium.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "platform/local/door.h"
 
@@ -60,14 +62,34 @@ static void on_called(void *arg, const char *place, int take_fd)
     pods->o.events->on_connected(pods->o.arg, host, take_fd, take_fd);
 }
 
+/* Whether the key is not any more that with which this job began. */
+static bool is_outdated(const struct pods *pods)
+{
+    uint8_t *key = pods->kind->key ? rg_key_hold(NULL) : NULL;
+    bool other = key && pods->kind->key(key, NULL) == 0 &&
+                 sodium_memcmp(key, pods->o.key, RG_KEY_NBYTES) != 0;
+
+    rg_key_drop(key);
+    return other;
+}
+
 /* What a stranger says is not to hide what a host has done. */
 static void on_refused(void *arg, const char *place)
 {
     struct pods *pods = arg;
     int host = find_host(pods, place);
 
-    if (host < pods->o.plan->nhosts && !pods->heard[host])
-        pods->o.events->on_phase(pods->o.arg, host, RG_PHASE_PENDING, RG_POD_WRONG_KEY);
+    if (host == pods->o.plan->nhosts || pods->heard[host])
+        return;
+    pods->o.events->on_phase(pods->o.arg, host, RG_PHASE_PENDING, RG_POD_WRONG_KEY);
+    if (is_outdated(pods)) {
+        struct rg_error err = RG_ERROR_INIT;
+        rg_error_set_exit(&err, EKEYREJECTED, RG_EXIT_UNAVAILABLE,
+                          "the hosts have got another key since this job began to wait for them; "
+                          "run it again, and it takes that one");
+        pods->heard[host] = true;
+        pods->o.events->on_gone(pods->o.arg, host, &err);
+    }
 }
 
 static int listen_for_others(struct pods *pods, struct rg_error *err)

@@ -21,6 +21,7 @@
 #include "launch/host/driver.h"
 #include "launch/host/listener.h"
 #include "launch/plan/plan.h"
+#include "wire/link.h"
 
 #define RG_POD_WAIT "wait" /* the line of who only wants to know that a host is there, */
 #define RG_POD_GO "go"     /* and the next one, when all are; its end is the head's task's */
@@ -42,6 +43,10 @@ struct rg_pods_kind {
     bool (*is_own)(const struct rg_plan *plan, int host);
     /* Whether who calls himself so is that host. */
     bool (*is_place)(const char *place, const struct rg_plan *plan, int host);
+    /* NULL, or: the key as it is now, where somebody may give the hosts another one while they are
+     * waited for. It is asked when one has called with a key that is not the job's: the job cannot
+     * begin any more when its own has changed. 0 or -errno. */
+    int (*key)(uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err);
 };
 
 int rg_pods_start(const struct rg_pods_kind *kind, const struct rg_driver_options *options,

@@ -89,6 +89,7 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
         .port_taken = rg_kubernetes_port_taken,
         .is_own = is_own,
         .is_place = is_place,
+        .key = rg_kubernetes_key,
     };
 
     return rg_pods_start(&kind, options, ret_state, err);
