@@ -389,7 +389,7 @@ def main():
         'distributed': run_distributed(args),
         'peers': versions(absent),
         'launch': {} if args.only else time_launches(5 if args.quick else LAUNCHES),
-        'agent_nbytes': nbytes_of(ROOT / 'build/src/agent/reigen-agent'),
+        'agent_nbytes': nbytes_of(ROOT / 'build/src/programs/agent/reigen-agent'),
         'library_nbytes': nbytes_of(ROOT / 'build/src/coll/libreigen.so'),
         'demo_s': None if args.partial else time_demo(),
     }

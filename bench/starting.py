@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get('REIGEN_TEST_BUILD', ROOT / 'build'))
-REIGEN = BUILD / 'src/cmd/reigen'
+REIGEN = BUILD / 'src/programs/reigen'
 
 
 def build_barrier():

@@ -24,8 +24,8 @@ BUILD = ROOT / 'build'
 DEBIAN = {'aarch64': 'arm64', 'x86_64': 'amd64'}
 PACKAGES = ('libev-dev', 'libsodium-dev', 'libbearssl-dev')
 ARCHIVES = ('libev.a', 'libsodium.a', 'libbearssl.a')
-FULL = 'src/agent/reigen-agent.full'
-SCRIPT = ROOT / 'src/agent/unwind.ld'
+FULL = 'src/programs/agent/reigen-agent.full'
+SCRIPT = ROOT / 'src/programs/agent/unwind.ld'
 #: Options of the ordinary build that hold for every architecture.
 KEPT = ('-D', '-O', '-std=', '-f', '-W')
 #: Those among them that are for this machine's compiler and linker alone.

@@ -3,7 +3,8 @@
 # Whether the static agent's relocations can be packed, and who unpacks them.
 #
 # usage: musl-relr.sh MUSL_GCC SOURCE DIR START...
-#   SOURCE: src/agent/relocate.c; DIR: for what is tried; START: the start files of musl-crt.sh.
+#   SOURCE: src/programs/agent/relocate.c; DIR: for what is tried; START: the start files of
+#   musl-crt.sh.
 # Prints the linker's options: none, those that musl itself is made for, or those with SOURCE.
 set -u
 gcc=$1 source=$2 dir=$3

@@ -170,12 +170,12 @@ exec "$(dirname "$(readlink -f "$0")")/reigen" {} "$@"
 
 def programs(build: Path, work: Path, data: str) -> Tuple[Files, List[Path]]:
     """The compiled files by their place in the wheel, and those that need glibc."""
-    linked = [relink(build, work, 'src/cmd/reigen'),
-              relink(build, work, 'src/cmd/reigen-bench')]
+    linked = [relink(build, work, 'src/programs/reigen'),
+              relink(build, work, 'src/programs/reigen-bench')]
     files: Files = {f'{data}/scripts/reigen': (linked[0].read_bytes(), 0o755),
                     f'{data}/scripts/reigen-bench': (linked[1].read_bytes(), 0o755),
                     f'{data}/scripts/reigen-agent':
-                        ((build / 'src/agent/reigen-agent').read_bytes(), 0o755)}
+                        ((build / 'src/programs/agent/reigen-agent').read_bytes(), 0o755)}
     for name, command in LINKS.items():
         files[f'{data}/scripts/{name}'] = (LINK.format(command).encode(), 0o755)
     for arch in sorted(set(cross.DEBIAN) - {platform.machine()}):

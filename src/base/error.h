@@ -10,7 +10,7 @@
  *     return rg_error_set(err, EINVAL, "-np %s: not a number of ranks; give 1 to %d", text, max);
  *
  * `exit_code` is what the program should end with when nothing else decides: 0 means "derive it
- * from errnum" (see cmd/common/exit.h); a library sets it only where the documented table of exit
+ * from errnum" (see head/console/exit.h); a library sets it only where the documented table of exit
  * codes gives the failure a code of its own (69 unavailable, 76 host lost, 124 not ready in time,
  * ...).
  */

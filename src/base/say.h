@@ -47,7 +47,7 @@ void rg_log_as(const char *who, const char *fmt, ...) rg_printf(2, 3);
 #define rg_log(level, ...) \
     rg_log_as((level) == RG_LOG_ERROR ? "reigen-agent: error" : "reigen-agent: warning", \
               __VA_ARGS__)
-/* What a command remarks. Errors that end it have cmd/common/exit.h. */
+/* What a command remarks. Errors that end it have head/console/exit.h. */
 #define rg_say(...) rg_log_as("reigen", __VA_ARGS__)
 /* Whole lines, with nothing in front of them. */
 void rg_say_lines(const char *text);

@@ -5,11 +5,11 @@
 #include <stddef.h>
 
 #include "cmd/bench/bench.h"
-#include "cmd/common/args.h"
-#include "cmd/common/exit.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
 #include "cmd/compat/compat.h"
 #include "cmd/doctor/doctor.h"
-#include "cmd/head/head.h"
+#include "head/head.h"
 #include "cmd/help/help.h"
 #include "cmd/jobs/jobs.h"
 #include "cmd/pai/command.h"

@@ -3,7 +3,7 @@
 #ifndef RG_CMD_COMMANDS_H
 #define RG_CMD_COMMANDS_H
 
-#include "cmd/common/command.h"
+#include "head/console/command.h"
 
 /* Ends with a NULL name. Constant. */
 extern const struct rg_command rg_commands[];

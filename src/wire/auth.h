@@ -44,7 +44,8 @@
 #define RG_AUTH_ANSWER_NBYTES (RG_AUTH_NONCE_NBYTES + RG_AUTH_PROOF_NBYTES)   /* second */
 #define RG_AUTH_CONFIRM_NBYTES RG_AUTH_PROOF_NBYTES                           /* third */
 #define RG_AUTH_MESSAGE_MAX RG_AUTH_ANSWER_NBYTES
-#define RG_AUTH_LABEL_MAX 128 /* characters */
+#define RG_AUTH_LABEL_MAX 128 /* characters, */
+#define RG_AUTH_PLACE_MAX 100 /* and of a place's name, so that "dial PLACE" is a label */
 
 struct rg_auth {
     bool initiator;

@@ -21,8 +21,8 @@ def find_programs():
     # Launcher and agent have one thread, in which ThreadSanitizer finds nothing.
     programs = build if SANITIZER != 'tsan' else ROOT / 'build'
     return SimpleNamespace(
-        reigen=programs / 'src/cmd/reigen' if named else venv / 'reigen',
-        agent=programs / 'src/agent/reigen-agent' if named else venv / 'reigen-agent',
+        reigen=programs / 'src/programs/reigen' if named else venv / 'reigen',
+        agent=programs / 'src/programs/agent/reigen-agent' if named else venv / 'reigen-agent',
         library=build / 'src/coll/libreigen.so', python=venv / 'python', build=build)
 
 

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     must((boot.link_fd >= 3 && boot.link_write_fd == boot.link_fd) ||
          (boot.link_fd == 0 && boot.link_write_fd == 1) || (boot.link_fd == -1 && *boot.dial));
     must(!*boot.dial || boot.link_fd == -1);
-    must(strlen(boot.dial) <= RG_AGENT_LINES_DIAL_MAX && strlen(boot.place) <= RG_DIAL_PLACE_MAX &&
+    must(strlen(boot.dial) <= RG_AGENT_LINES_DIAL_MAX && strlen(boot.place) <= RG_AUTH_PLACE_MAX &&
          strlen(boot.announce) <= RG_AGENT_LINES_ANNOUNCE_MAX);
     must(*boot.job_id && strlen(boot.job_id) <= RG_JOB_ID_MAX);
     return 0;

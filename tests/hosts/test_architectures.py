@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-REIGEN = ROOT / 'build/src/cmd/reigen'
+REIGEN = ROOT / 'build/src/programs/reigen'
 OTHER = 'x86_64' if platform.machine() == 'aarch64' else 'aarch64'
 SIZE_MAX = 512 << 10
 

@@ -318,7 +318,7 @@ def test_another_folder_gives_the_same_bytes(interrupted):
     for tree in (clone, ROOT):
         status, output = make(tree)
         assert status == 0, output
-    for name in ('src/agent/reigen-agent', 'src/cmd/reigen', 'src/coll/libreigen.so',
+    for name in ('src/programs/agent/reigen-agent', 'src/programs/reigen', 'src/coll/libreigen.so',
                  'bindings/tensorflow/libreigen_tensorflow.so'):
         made = (clone / 'build' / name).read_bytes()
         assert made == (ROOT / 'build' / name).read_bytes(), name

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 import repo
 
-AGENT = repo.BUILD / 'src/agent/reigen-agent'
+AGENT = repo.BUILD / 'src/programs/agent/reigen-agent'
 LIBRARY = repo.BUILD / 'src/coll/libreigen.so'
-PROGRAM = repo.BUILD / 'src/cmd/reigen'
+PROGRAM = repo.BUILD / 'src/programs/reigen'
 TENSORFLOW = repo.BUILD / 'bindings/tensorflow/libreigen_tensorflow.so'
 JAX = repo.BUILD / 'bindings/jax/libreigen_jax.so'
 SHIMS = [LIBRARY.parent / f'libreigen_mpi_{abi}.so' for abi in ('ompi', 'mpich', 'abi')]

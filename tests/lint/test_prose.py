@@ -37,7 +37,7 @@ PLACES = {
     ('src/base/error.c', '"ulimit -n"'): 'a remedy is not told twice',
     ('src/cmd/compat/horovodrun.c', '"python "'): "a script's answer, word by word",
     ('src/cmd/jobs/jobs_print.c', '"exit "'): 'a colour, by the state that the list shows',
-    ('src/cmd/show/verdict.c', 'says'): "Python's error about a module that is missing",
+    ('src/head/show/verdict.c', 'says'): "Python's error about a module that is missing",
     ('src/coll/mpi/mpi_shim.c', '"Open MPI"'): "an MPI's own name, as it gives it",
     ('src/platform/local/local.c', 'head'): "the guard's last word, among what others wrote",
     ('src/platform/ssh/host.c', '"reigen-guard: "'): 'the same, by way of ssh',

@@ -10,9 +10,9 @@ sys.path.insert(0, str(repo.ROOT / 'tools'))
 
 import sbom  # noqa: E402 (needs the path above)
 
-AGENT = repo.BUILD / 'src/agent/reigen-agent.full'
-FILES = {'reigen': repo.BUILD / 'src/cmd/reigen',
-         'reigen-bench': repo.BUILD / 'src/cmd/reigen-bench',
+AGENT = repo.BUILD / 'src/programs/agent/reigen-agent.full'
+FILES = {'reigen': repo.BUILD / 'src/programs/reigen',
+         'reigen-bench': repo.BUILD / 'src/programs/reigen-bench',
          'reigen-agent': AGENT,
          **{path.name: path for folder in ('src/coll', 'bindings/jax', 'bindings/tensorflow')
             for path in (repo.BUILD / folder).glob('libreigen*.so')}}

@@ -9,12 +9,12 @@ import repo
 WRITERS = {
     'src/agent/contain/contain_host.c': (1, 'lines that our launcher reads'),
     'src/agent/look/doctor.c': (1, 'what reigen doctor reads'),
-    'src/agent/main.c': (8, 'lines that our launcher reads, and usage'),
+    'src/programs/reigen_agent.c': (8, 'lines that our launcher reads, and usage'),
     'src/agent/rsh/rsh.c': (1, 'the name of our own version'),
     'src/base/say.c': (2, 'rg_log_as and rg_say_exact themselves'),
     'src/cmd/bench/bench.c': (2, 'names of our own operations'),
-    'src/cmd/common/exit.c': (1, 'rg_print_exact itself'),
-    'src/cmd/head/head.c': (1, 'usage'),
+    'src/head/console/exit.c': (1, 'rg_print_exact itself'),
+    'src/head/head.c': (1, 'usage'),
     'src/cmd/help/manual.c': (1, 'our own pages, into a pager'),
     'src/cmd/jobs/attach.c': (1, 'the output of ranks, which is their user\'s'),
     'src/cmd/run/away.c': (1, 'the output of ranks, which is their user\'s'),
@@ -29,7 +29,7 @@ WRITE = re.compile(r'(?<![\w>.])(?:v?fprintf|fputs|fputc|fwrite)\s*\((?:[^;]*?,)
 # What is printed as it is, and why: documents, and what is composed of shown words and colours.
 EXACT = {
     'src/cmd/bench/bench.c': 'figures, and documents',
-    'src/cmd/common/exit.c': 'rg_print, after it has shown',
+    'src/head/console/exit.c': 'rg_print, after it has shown',
     'src/cmd/compat/rundock.c': 'a plan in the words of a shell, of what the user typed',
     'src/cmd/doctor/doctor.c': 'composed in doctor_print.c',
     'src/cmd/help/completion.c': 'our own words',
@@ -45,17 +45,19 @@ EXACT = {
     'src/cmd/simulate/command.c': 'composed here',
     'src/cmd/jobs/attach.c': 'composed in status.c',
     'src/base/say.c': 'rg_say_lines, after it has shown',
-    'src/cmd/wait/wait_show.c': 'composed here',
+    'src/agent/wait/show.c': 'composed here',
 }
 
 # Files that compose words of others, for what is printed exactly: all text is put by
 # rg_shown_printf, and rg_buf_printf has nothing but numbers and our own sequences.
-COMPOSED = ['src/cmd/common/exit.c', 'src/cmd/doctor/doctor_print.c', 'src/cmd/head/head.c',
-            'src/cmd/head/restart.c', 'src/cmd/jobs/jobs_print.c', 'src/cmd/run/plan.c',
-            'src/cmd/show/output.c', 'src/cmd/show/status.c', 'src/cmd/show/tracebacks.c',
-            'src/cmd/show/verdict.c', 'src/cmd/wait/wait_show.c']
+#: The folders that may speak.
+PROGRAMS = ('src/head/', 'src/cmd/', 'src/agent/', 'src/programs/')
+COMPOSED = ['src/head/console/exit.c', 'src/cmd/doctor/doctor_print.c', 'src/head/head.c',
+            'src/head/restart.c', 'src/cmd/jobs/jobs_print.c', 'src/cmd/run/plan.c',
+            'src/head/show/output.c', 'src/head/show/status.c', 'src/head/show/tracebacks.c',
+            'src/head/show/verdict.c', 'src/agent/wait/show.c']
 # Others that know escape sequences: figures and pages of our own.
-OWN = ['src/cmd/bench/bench.c', 'src/cmd/bench/report.c', 'src/cmd/common/exit.c',
+OWN = ['src/cmd/bench/bench.c', 'src/cmd/bench/report.c', 'src/head/console/exit.c',
        'src/cmd/help/manual.c', 'src/cmd/simulate/command.c']
 
 
@@ -86,14 +88,14 @@ def test_few_print_exact_bytes():
         if re.search(r'\brg_(?:print|say)_exact\(', code(path)) and repo.name(path) not in EXACT:
             problems.append(f'{repo.name(path)}: use rg_print or rg_say')
         if re.search(r'\brg_output_say\(', code(path)) and repo.name(path) not in (
-                'src/cmd/head/head.c', 'src/cmd/show/output.c'):
+                'src/head/head.c', 'src/head/show/output.c'):
             problems.append(f'{repo.name(path)}: only the head speaks beside output')
     repo.report(problems)
 
 
 def test_only_programs_say_something():
     repo.report([repo.name(p) for p in sources() if repo.name(p) != 'src/base/say.c' and
-                 not repo.name(p).startswith(('src/cmd/', 'src/agent/')) and
+                 not repo.name(p).startswith(PROGRAMS) and
                  re.search(r'\brg_(?:say\w*|log\w*)\(', code(p))])
 
 

@@ -45,7 +45,7 @@ struct rg_contain {
     char job_id[RG_JOB_ID_MAX + 1];
     /* With `link dial` we make the connection, and the agent inside gets it as a socket. */
     char dial[RG_AGENT_LINES_DIAL_MAX + 1];
-    char place[RG_DIAL_PLACE_MAX + 1];
+    char place[RG_AUTH_PLACE_MAX + 1];
     bool announced;      /* others on this host wait for our end: boot.h */
     uint8_t key[RG_KEY_NBYTES];
     char asking[RG_AGENT_LINES_ANNOUNCE_MAX + 1]; /* "reigen-slurm-JOB-STEP": who asked for ours */

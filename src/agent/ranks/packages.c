@@ -20,7 +20,7 @@
 
 #define WINDOW (1u << 20) /* bytes of the archive that may be under way */
 #define NCACHES RG_STORE_PLACES
-#define PARTS "/reigen/bundle" /* cmd/pod/pod.h */
+#define PARTS "/reigen/bundle" /* agent/pod/pod.h */
 #define BUNDLE "bundle" /* files of FOLDER: packages.h */
 #define WHY "why"
 #define LATER "later"

@@ -102,7 +102,7 @@ static int prove(int fd, const char *place, const uint8_t *key)
 {
     struct rg_auth auth;
     uint8_t dial_key[RG_KEY_NBYTES], in[RG_AUTH_MESSAGE_MAX], out[RG_AUTH_MESSAGE_MAX];
-    char label[RG_AUTH_LABEL_MAX + 1], line[RG_DIAL_PLACE_MAX + 17];
+    char label[RG_AUTH_LABEL_MAX + 1], line[RG_AUTH_PLACE_MAX + 17];
     size_t nout = 0;
 
     snprintf(label, sizeof(label), "dial %s", place);
@@ -183,7 +183,7 @@ int rg_agent_dial_once(const char *addresses, const char *name,
 int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG_KEY_NBYTES],
                   struct rg_error *err)
 {
-    char name[RG_DIAL_PLACE_MAX + 1], why[RG_DIAL_WHY_MAX] = "";
+    char name[RG_AUTH_PLACE_MAX + 1], why[RG_DIAL_WHY_MAX] = "";
     uint64_t deadline_ns = rg_now_ns() + RG_DIAL_MS * RG_NS_PER_MS;
 
     if (!*rg_dial_expand(place, name, sizeof(name)))

@@ -18,13 +18,13 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "wire/auth.h"
 #include "wire/link.h"
 
 #define RG_DIAL_CONNECT_MS 3000
 #define RG_DIAL_ANSWER_MS 10000
 #define RG_DIAL_ROUNDS 3    /* through all addresses, a second apart */
 #define RG_DIAL_MS 15000    /* after which no new round begins */
-#define RG_DIAL_PLACE_MAX 100 /* so that the label fits into RG_AUTH_LABEL_MAX */
 
 /* text, or what the variable holds that it names: "$SLURMD_NODENAME". Into buf, "" when there is no
  * such variable or no room. Returns buf. */

@@ -48,13 +48,13 @@ struct rg_agent_lines {
     char job_dir[RG_AGENT_LINES_DIR_MAX + 1]; /* "": none is given */
     char cwd[RG_AGENT_LINES_CWD_MAX + 1];     /* "": where it was started */
     char dial[RG_AGENT_LINES_DIAL_MAX + 1];   /* link dial: where to; then link_fd is -1 */
-    char place[RG_DIAL_PLACE_MAX + 1];
+    char place[RG_AUTH_PLACE_MAX + 1];
     char announce[RG_AGENT_LINES_ANNOUNCE_MAX + 1]; /* "": nothing is held */
     enum rg_guard guard;
     pid_t guard_pid;   /* not of the lines: the guard, once there is one; else 0 */
     bool tracked;      /* who signals the agent may have signalled its ranks, too (ranks/once.h) */
     bool waits;        /* not of the lines: for VERDICT after BYE; and before START it may end, and
-                        * be run again (cmd/pod/pod.h) */
+                        * be run again (agent/pod/pod.h) */
     bool ends_alike;   /* likewise: it ends with the exit code of VERDICT, and not with 75 */
     bool silent;       /* link socket: nothing comes before the link */
     int link_fd;       /* read from here */

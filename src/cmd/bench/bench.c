@@ -10,8 +10,8 @@
 #include "base/exitcode.h"
 #include "cmd/bench/bench.h"
 #include "cmd/bench/report.h"
-#include "cmd/common/exit.h"
-#include "cmd/common/terminal.h"
+#include "head/console/exit.h"
+#include "head/console/terminal.h"
 
 #define COMMAND "bench"
 #define EXIT_WRONG 1

@@ -10,7 +10,7 @@
 #define RG_CMD_BENCH_BENCH_H
 
 #include "base/error.h"
-#include "cmd/common/command.h"
+#include "head/console/command.h"
 
 struct rg_bench_options; /* options.h */
 

@@ -13,7 +13,7 @@
 #include "base/exitcode.h"
 #include "cmd/bench/bench.h"
 #include "cmd/bench/options.h"
-#include "cmd/common/exit.h"
+#include "head/console/exit.h"
 #include "cmd/run/run.h"
 
 #define COMMAND "bench"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/say.h"
-#include "cmd/common/json.h"
+#include "head/console/json.h"
 #include "reigen/reigen.h"
 
 #define BOLD "\033[1m"

@@ -8,7 +8,7 @@
 #ifndef RG_CMD_COMPAT_COMPAT_H
 #define RG_CMD_COMPAT_COMPAT_H
 
-#include "cmd/common/command.h"
+#include "head/console/command.h"
 
 extern const struct rg_script rg_script_srun_docker;
 extern const struct rg_script rg_script_run_dock_asuser;

@@ -7,8 +7,8 @@
 
 #include "base/exitcode.h"
 #include "base/spawn.h"
-#include "cmd/common/exit.h"
-#include "cmd/common/terminal.h"
+#include "head/console/exit.h"
+#include "head/console/terminal.h"
 #include "cmd/compat/compat.h"
 #include "cmd/run/run.h"
 #include "job/horovodrun/horovodrun.h"

@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 #include "base/exitcode.h"
-#include "cmd/common/args.h"
-#include "cmd/common/exit.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
 #include "cmd/compat/compat.h"
 #include "cmd/compat/rundock.h"
 #include "cmd/compat/sshconfig.h"

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "cmd/common/exit.h"
+#include "head/console/exit.h"
 #include "cmd/run/run.h"
 #include "cmd/compat/compat.h"
 #include "cmd/compat/srundocker_task.h"
 #include "cmd/compat/sshconfig.h"
-#include "cmd/common/terminal.h"
+#include "head/console/terminal.h"
 #include "platform/slurm/door.h"
 #include "base/exitcode.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/spawn.h"
 #include "base/str.h"
-#include "cmd/common/exit.h"
+#include "head/console/exit.h"
 #include "cmd/compat/keys.h"
 #include "cmd/compat/compat.h"
 

@@ -26,7 +26,7 @@
 #include "base/str.h"
 #include "base/time.h"
 #include "cmd/compat/compat.h"
-#include "cmd/common/exit.h"
+#include "head/console/exit.h"
 #include "cmd/compat/keys.h"
 
 #define DEFAULT_PORT 12345

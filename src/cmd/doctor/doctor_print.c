@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/say.h"
-#include "cmd/common/json.h"
-#include "cmd/common/words.h"
+#include "head/console/json.h"
+#include "head/console/words.h"
 
 #define LEFT 18 /* where a finding's value begins */
 

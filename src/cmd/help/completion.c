@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "cmd/common/args.h"
-#include "cmd/common/exit.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
 #include "cmd/help/help.h"
 #include "cmd/help/texts.h"
 #include "launch/jobs/registry.h"

@@ -8,10 +8,10 @@
 
 #include "base/exitcode.h"
 #include "base/str.h"
-#include "cmd/common/args.h"
-#include "cmd/common/exit.h"
-#include "cmd/common/terminal.h"
-#include "cmd/common/words.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
+#include "head/console/terminal.h"
+#include "head/console/words.h"
 
 #define LEFT 30 /* where an option's text begins */
 

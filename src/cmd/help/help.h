@@ -9,7 +9,7 @@
 #define RG_CMD_HELP_HELP_H
 
 #include "base/buf.h"
-#include "cmd/common/command.h"
+#include "head/console/command.h"
 #include "job/horovodrun/horovodrun.h"
 #include "job/options/options.h"
 

@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 
 #include "base/str.h"
-#include "cmd/common/args.h"
-#include "cmd/common/exit.h"
-#include "cmd/common/terminal.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
+#include "head/console/terminal.h"
 #include "cmd/help/help.h"
 #include "cmd/help/texts.h"
 

@@ -11,10 +11,10 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/say.h"
-#include "cmd/common/args.h"
-#include "cmd/common/exit.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
 #include "cmd/jobs/jobs.h"
-#include "cmd/show/status.h"
+#include "head/show/status.h"
 
 #define LINES_MAX 1000000000
 

@@ -9,9 +9,9 @@
 
 #include "base/exitcode.h"
 #include "base/say.h"
-#include "cmd/common/args.h"
-#include "cmd/common/exit.h"
-#include "cmd/common/terminal.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
+#include "head/console/terminal.h"
 
 #define NAMED_MAX 4
 

@@ -9,8 +9,8 @@
 #include "base/fd.h"
 #include "base/say.h"
 #include "base/time.h"
-#include "cmd/common/args.h"
-#include "cmd/common/exit.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
 #include "cmd/jobs/jobs.h"
 #include "base/exitcode.h"
 

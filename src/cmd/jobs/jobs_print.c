@@ -6,9 +6,9 @@
 
 #include "base/say.h"
 #include "base/time.h"
-#include "cmd/common/exit.h"
-#include "cmd/common/json.h"
-#include "cmd/common/words.h"
+#include "head/console/exit.h"
+#include "head/console/json.h"
+#include "head/console/words.h"
 #include "cmd/jobs/jobs.h"
 
 #define HOSTS_NAMED 2 /* in a table */

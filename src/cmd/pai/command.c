@@ -9,10 +9,10 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/say.h"
-#include "cmd/common/args.h"
-#include "cmd/common/command.h"
-#include "cmd/common/exit.h"
-#include "cmd/common/json.h"
+#include "head/console/args.h"
+#include "head/console/command.h"
+#include "head/console/exit.h"
+#include "head/console/json.h"
 #include "platform/openpai/jobfile/pai.h"
 
 #define FILE_NBYTES_MAX (1u << 20)

@@ -12,9 +12,9 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/say.h"
-#include "cmd/common/exit.h"
-#include "cmd/show/events.h"
-#include "cmd/show/status.h"
+#include "head/console/exit.h"
+#include "head/show/events.h"
+#include "head/show/status.h"
 #include "launch/plan/sizes.h"
 
 static const int ending[] = { SIGINT, SIGTERM, SIGHUP };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/spawn.h"
-#include "cmd/common/words.h"
+#include "head/console/words.h"
 #include "container/runtime.h"
 #include "job/engine.h"
 

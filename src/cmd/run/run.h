@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running a job that some command line described (cmd/head/head.h): `reigen run` and `reigen
+ * Running a job that some command line described (head/head.h): `reigen run` and `reigen
  * horovodrun` read different ones.
  *
  * Main thread; blocks until the job has ended. Once per process.

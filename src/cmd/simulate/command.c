@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/say.h"
-#include "cmd/common/exit.h"
-#include "cmd/common/json.h"
-#include "cmd/common/terminal.h"
+#include "head/console/exit.h"
+#include "head/console/json.h"
+#include "head/console/terminal.h"
 #include "cmd/simulate/options.h"
 #include "simulate/simulate.h"
 

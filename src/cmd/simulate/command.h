@@ -6,7 +6,7 @@
 #ifndef RG_CMD_SIMULATE_COMMAND_H
 #define RG_CMD_SIMULATE_COMMAND_H
 
-#include "cmd/common/command.h"
+#include "head/console/command.h"
 
 extern const struct rg_script rg_script_simulate;
 

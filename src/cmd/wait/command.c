@@ -13,8 +13,7 @@
 #include "base/exitcode.h"
 #include "base/str.h"
 #include "base/time.h"
-#include "cmd/common/exit.h"
-#include "cmd/wait/wait.h"
+#include "head/console/exit.h"
 #include "platform/kubernetes/inside/pods.h"
 #include "launch/host/agentfile.h"
 #include "job/job.h"
@@ -67,7 +66,7 @@ static int add_addresses(const struct addrinfo *found, int port, struct rg_buf *
     for (const struct addrinfo *one = found; r == 0 && one; one = one->ai_next) {
         r = getnameinfo(one->ai_addr, one->ai_addrlen, address, sizeof(address), NULL, 0,
                         NI_NUMERICHOST);
-        if (r || rg_buf_nbytes(list) + strlen(address) > RG_WAIT_HEAD_MAX - sizeof(",[]:65535"))
+        if (r || rg_buf_nbytes(list) + strlen(address) > RG_POD_ADDRESS_MAX - sizeof(",[]:65535"))
             break;
         rg_buf_printf(list, strchr(address, ':') ? "%s[%s]:%d" : "%s%s:%d",
                       rg_buf_nbytes(list) ? "," : "", address, port);

@@ -29,6 +29,7 @@
 struct rg_plan;
 struct rg_planned; /* launch/plan/plan_file.h */
 struct rg_outlook; /* launch/host/outlook.h */
+struct rg_pod_platform; /* platform/common/pod.h */
 
 /* How far a host is. A driver tells the first four; the rest is for the session to know. */
 enum rg_host_phase {
@@ -104,8 +105,10 @@ struct rg_follow_options {
  * head has no use and no room. */
 #ifdef RG_AGENT
 #define RG_LAUNCHER_ONLY(part) NULL
+#define RG_AGENT_ONLY(part) part
 #else
 #define RG_LAUNCHER_ONLY(part) part
+#define RG_AGENT_ONLY(part) NULL
 #endif
 
 struct rg_driver_ops {
@@ -123,6 +126,9 @@ struct rg_driver_ops {
     /* NULL, or: without --on a job on other hosts than this computer is this platform's, as this
      * process's environment says. */
     bool (*calls)(void);
+    /* NULL, or: how an agent finds out that it is in a pod, or task, of this platform's, where
+     * nobody tells it what to do. */
+    const struct rg_pod_platform *pod;
     /* NULL, or: the key that the agents have already. 0; -errno with exit_code. NULL: one is made
      * for each job. */
     int (*key)(uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err);

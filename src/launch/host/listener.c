@@ -25,7 +25,6 @@
 #define PATIENCE_MS 300      /* the same, while others wait: an agent says all it has to at once */
 #define FULL_MS 50
 #define HELLO "reigen-dial2 " /* agent/start/dial.h */
-#define PLACE_MAX 100
 
 struct conn {
     struct conn *next;
@@ -34,7 +33,7 @@ struct conn {
     uint64_t since_ns;
     struct rg_io io;
     struct rg_timer timer;
-    char line[sizeof(HELLO) + PLACE_MAX + 1];
+    char line[sizeof(HELLO) + RG_AUTH_PLACE_MAX + 1];
     size_t nline;
     bool named; /* the line is complete: place follows */
     struct rg_auth auth;
@@ -144,7 +143,7 @@ static int advance(struct conn *conn)
 static void on_conn(void *arg, int events)
 {
     struct conn *conn = arg;
-    char place[PLACE_MAX + 1];
+    char place[RG_AUTH_PLACE_MAX + 1];
     int r = advance(conn);
 
     (void) events;
@@ -153,7 +152,7 @@ static void on_conn(void *arg, int events)
     int fd = -1;
     if (r > 0 && rg_auth_done(&conn->auth))
         fd = rg_steal_fd(&conn->fd);
-    snprintf(place, sizeof(place), "%.*s", PLACE_MAX, conn->line + strlen(HELLO));
+    snprintf(place, sizeof(place), "%.*s", RG_AUTH_PLACE_MAX, conn->line + strlen(HELLO));
     struct rg_listener *listener = conn->listener;
     drop(conn);
     if (fd >= 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hosts that a platform has started, and that call the head by themselves, as `reigen-agent pod`
- * does in them (cmd/pod/pod.h): pods of Kubernetes, tasks of OpenPAI. The head is a process on one
- * of the hosts, or on none. It starts the agent of its own host, and listens for those of the
+ * does in them (agent/pod/pod.h): pods of Kubernetes, tasks of OpenPAI. The head is a process on
+ * one of the hosts, or on none. It starts the agent of its own host, and listens for those of the
  * others, which prove themselves by the job's key.
  *
  * A host that is lost before all are there is awaited again; one that is lost later ends the job
@@ -11,7 +11,7 @@
  * Hosts that were there before the job, or stay when it is started again, are told by one line on
  * the link, "JOB-ID DIRECTORY", before anything else: the link's handshake wants the id, and each
  * start has one of its own. Another process than
- * a head may listen for them meanwhile (cmd/wait/wait.h), which says RG_POD_WAIT.
+ * a head may listen for them meanwhile (agent/wait/wait.h), which says RG_POD_WAIT.
  *
  * The functions are driver.h's, under its rules.
  */

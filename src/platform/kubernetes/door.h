@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The Kubernetes driver: the agents are the pods of one Indexed Job. That of index 0 has the head,
- * and the others call it (pods.h, cmd/pod/pod.h).
+ * and the others call it (pods.h, agent/pod/pod.h).
  */
 #ifndef RG_PLATFORM_KUBERNETES_DOOR_H
 #define RG_PLATFORM_KUBERNETES_DOOR_H

@@ -32,6 +32,7 @@ const struct rg_driver_ops rg_driver_kubernetes = {
         .away = true,
     },
     .discover = kube_discover,
+    .pod = RG_AGENT_ONLY(&rg_pod_kubernetes),
     .start = rg_kubernetes_start,
     .stopping = rg_pods_stopping,
     .unseen = rg_pods_unseen,

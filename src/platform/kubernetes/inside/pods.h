@@ -12,6 +12,7 @@
 #define RG_PLATFORM_KUBERNETES_INSIDE_PODS_H
 
 #include "platform/common/callers.h"
+#include "platform/common/pod.h"
 #include "wire/link.h"
 
 #define RG_POD_PORT "REIGEN_POD_PORT" /* the head's TCP port, on the Service and in the pod */
@@ -21,18 +22,10 @@
 #define RG_POD_MARK "REIGEN_POD_MARK" /* perhaps: only pods of the same mark work together */
 #define RG_POD_KEY "/reigen/key/key"  /* 64 hexadecimal digits, by which pods know each other */
 
-/* A container that is killed from outside, or lost with its node, has one of these exit codes. The
- * Job can tell them from a verdict only where the head, whose verdict is such a code, ends with
- * RG_POD_FAILED: its termination message has the code. */
-#define RG_POD_KILLED 137
-#define RG_POD_LOST 255
-#define RG_POD_FAILED 1
-
 /* How often a pod of this index was lost before, by the Job's annotations: what counts as a failure
  * there, and what the cluster itself has done to it. */
 #define RG_POD_FAILURES "REIGEN_POD_FAILURES"
 #define RG_POD_DISRUPTIONS "REIGEN_POD_DISRUPTIONS"
-#define RG_POD_RESTARTS 3 /* how often the job is started again, however often pods are lost */
 
 /* How long the Job's controller waits before it makes another pod in the place of one that is lost
  * for the nth time (10 s, 20 s, ...; at most 600 s). */
@@ -57,5 +50,10 @@ int rg_kubernetes_port_taken(int port, int errnum, struct rg_error *err);
 /* driver.h's start; the rest is rg_pods_stop and so on. */
 int rg_kubernetes_start(const struct rg_driver_options *options, void **ret_state,
                         struct rg_error *err);
+
+/* Which pod of Kubernetes' this process is in (agent/pod/pod.h has the files and variables). */
+extern const struct rg_pod_platform rg_pod_kubernetes;
+/* Whether a pod without an index has found what it needs. */
+bool rg_kubernetes_is_ready(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The driver of jobs that a pod runs on other pods which wait for it, as those of the Helm chart
- * do: `reigen-agent pod` runs in them (cmd/pod/pod.h), calls this pod until it answers, does one
+ * do: `reigen-agent pod` runs in them (agent/pod/pod.h), calls this pod until it answers, does one
  * job with it, and calls again. So nothing needs sshd, a name server or the API.
  *
  * The user names the hosts; host mnist-0.mnist is the pod mnist-0. The pod itself is the host that

@@ -26,6 +26,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "platform/common/pod.h"
 #include "wire/link.h"
 
 #define RG_TASKS_NAME_MAX 100 /* characters of a host's name */
@@ -68,5 +69,8 @@ int rg_tasks_key(uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err);
 int rg_tasks_take_key(uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err);
 /* Take a variable out of the environment, also of that which /proc shows. */
 void rg_tasks_forget(const char *name);
+
+/* Which task this process is in (agent/pod/pod.h has the variables). */
+extern const struct rg_pod_platform rg_pod_openpai;
 
 #endif

@@ -77,6 +77,7 @@ const struct rg_driver_ops rg_driver_openpai_head = {
         .own_containers = true,
     },
     .discover = discover_nothing,
+    .pod = RG_AGENT_ONLY(&rg_pod_openpai),
     .key = rg_tasks_take_key,
     .start = start_planned,
     .stopping = rg_pods_stopping,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/commands.h"
-#include "cmd/common/words.h"
+#include "head/console/words.h"
 #include "cmd/help/help.h"
 #include "cmd/help/texts.h"
 #include "platform/drivers.h"

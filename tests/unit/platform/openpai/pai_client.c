@@ -185,7 +185,7 @@ int main(int argc, char **argv)
         return 2;
     if (pai_server_open(&access, &server, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
-        return err.exit_code ? err.exit_code : 2; /* as cmd/common/exit.h has it */
+        return err.exit_code ? err.exit_code : 2; /* as head/console/exit.h has it */
     }
     if (strcmp(argv[1], "both") == 0)
         r = ask_both(server, argv + 2);

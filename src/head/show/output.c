@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks write goes to the terminal, to files, or into events, each at its own pace. */
+#include "head/show/output.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/say.h"
+#include "base/time.h"
+#include "head/show/events.h"
+#include "head/show/lines.h"
+#include "head/show/outfiles.h"
+#include "head/show/sink.h"
+#include "head/console/terminal.h"
+#include "head/show/tracebacks.h"
+#include "launch/verdict/tail.h"
+
+#define LOOK_AT_HELD_MS 250
+
+/* How often a line that is being redrawn is shown: so many milliseconds after the last time at the
+ * least, and those of all ranks together, that a log stays readable; on a terminal it moves. */
+#define ROW_MS 1000
+#define ROW_OF_EACH_RANK_MS 125
+#define ROW_ON_TERMINAL_MS 100
+/* reigen-agent's head writes to no terminal, and has no room for one. */
+#ifdef RG_AGENT
+#define TERMINALS false
+#else
+#define TERMINALS true
+#endif
+#define ROW_BEGIN "\033[?7l" /* what is wider than the terminal is cut off by it */
+#define ROW_END "\033[?7h"
+#define ROW_WIPE "\r\033[K"
+
+#define SHOWN_LINES 30 /* less than a screen */
+#define OWN (-1)       /* in the place of a rank: a line of reigen's own */
+
+/* What stands above reigen's own words on the terminal: the last lines that went to the same place,
+ * so that the verdict does not repeat them. They are cut as rg_tail cuts them, since that is what
+ * they are compared with. */
+struct shown {
+    struct { int rank; size_t nbytes; char text[RG_TAIL_LINE_MAX]; } lines[SHOWN_LINES];
+    unsigned next, count;
+    struct rg_tail raw; /* of the one rank whose bytes pass as they are */
+    int raw_rank;
+};
+
+struct rg_output {
+    struct rg_output_options o;
+    struct rg_sink sinks[2];
+    struct rg_lines *lines; /* 2 * rank + (stream - 1) */
+    struct rg_outfiles files;
+    struct rg_tracebacks tracebacks;
+    struct rg_timer held_timer; /* while tracebacks are held */
+    struct rg_timer row_timer;  /* while a line is being redrawn */
+    bool on_terminal[2];
+    bool row_stands;            /* below all else on the terminal, and this is what it shows */
+    struct rg_buf row;
+    struct rg_timer mark_timer; /* until nothing has followed for a while */
+    struct shown shown;
+    bool one_place;         /* standard output goes where standard error goes */
+    struct rg_buf text;     /* what one call composes */
+    bool has_files, tagged, paused, undrained;
+    bool lost[2];           /* on_lost was called for this sink */
+};
+
+/* The place of a line, for the line function. */
+struct place {
+    struct rg_output *output;
+    int rank, stream;
+};
+
+static void report_lost(struct rg_output *output, int i)
+{
+    static const char *const names[] = { "standard output", "standard error" };
+    int e = output->sinks[i].errnum;
+    bool closed = e == EPIPE || e == EIO || e == ECONNRESET;
+    char cause[160];
+
+    if (!e || output->lost[i])
+        return;
+    output->lost[i] = true;
+    if (closed)
+        snprintf(cause, sizeof cause, "the reader of %s went away", names[i]);
+    else if (e == EBADF)
+        snprintf(cause, sizeof cause, "cannot write to %s: it is closed", names[i]);
+    else
+        snprintf(cause, sizeof cause, "cannot write to %s: %s", names[i], strerror(e));
+    output->o.on_lost(output->o.arg, cause, closed && i == 0);
+}
+
+static void on_change(void *arg)
+{
+    struct rg_output *output = arg;
+    size_t pending = rg_sink_pending(&output->sinks[0]) + rg_sink_pending(&output->sinks[1]);
+
+    report_lost(output, 0);
+    report_lost(output, 1);
+    if (output->paused ? pending < RG_OUTPUT_LOW_NBYTES : pending > RG_OUTPUT_HIGH_NBYTES) {
+        output->paused = !output->paused;
+        output->o.on_pause(output->o.arg, output->paused);
+    }
+    if (pending)
+        output->undrained = true;
+    else if (output->undrained) {
+        output->undrained = false;
+        output->o.on_drained(output->o.arg);
+    }
+}
+
+static bool same_place(int a, int b)
+{
+    struct stat one, other;
+
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+static void show_error_line(void *arg, int rank, const struct rg_line *line);
+
+int rg_output_create(const struct rg_output_options *options, struct rg_output **ret_output,
+                     struct rg_error *err)
+{
+    const struct rg_job *job = options->job;
+    struct rg_output *output = calloc(1, sizeof *output);
+
+    if (!output)
+        return rg_error_memory(err);
+    output->o = *options;
+    output->tagged = job->tag == RG_TAG_ON || job->tag == RG_TAG_HOROVOD ||
+                     (job->tag == RG_TAG_AUTO && options->nranks > 1);
+    output->lines = calloc(2 * (size_t) options->nranks, sizeof *output->lines);
+    rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
+    rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
+    output->one_place = options->mark || same_place(options->out_fd, options->err_fd);
+    output->on_terminal[0] = isatty(options->out_fd);
+    output->on_terminal[1] = isatty(options->err_fd);
+    for (int i = 0; output->lines && i < 2 * options->nranks; i++)
+        output->lines[i].redraws = !job->json;
+    int rc = output->lines ? 0 : -ENOMEM;
+
+    if (rc == 0 && !options->all_tracebacks && !(options->mark && options->nranks == 1))
+        rc = rg_tracebacks_init(&output->tracebacks, options->nranks, show_error_line, output);
+    if (rc < 0)
+        rg_error_memory(err);
+    if (rc == 0 && job->output_dir) {
+        rc = rg_outfiles_open(&output->files, job->output_dir, options->nranks, options->append,
+                              err);
+        output->has_files = rc == 0;
+    }
+    if (rc < 0) {
+        rg_output_destroy(output);
+        return rc;
+    }
+    *ret_output = output;
+    return 0;
+}
+
+void rg_output_destroy(struct rg_output *output)
+{
+    if (!output)
+        return;
+    for (int i = 0; output->lines && i < 2 * output->o.nranks; i++)
+        rg_lines_fini(&output->lines[i]);
+    free(output->lines);
+    if (output->has_files)
+        rg_outfiles_fini(&output->files);
+    rg_timer_stop(&output->held_timer);
+    rg_timer_stop(&output->row_timer);
+    rg_timer_stop(&output->mark_timer);
+    rg_tracebacks_fini(&output->tracebacks);
+    rg_tail_fini(&output->shown.raw);
+    rg_sink_fini(&output->sinks[0]);
+    rg_sink_fini(&output->sinks[1]);
+    rg_buf_fini(&output->text);
+    rg_buf_fini(&output->row);
+    free(output);
+}
+
+static void put_mark(struct rg_output *output, bool idle)
+{
+    char text[64];
+
+    if (output->o.mark && rg_mark_is_due(output->o.mark, idle))
+        rg_sink_write(&output->sinks[0], text,
+                      rg_mark_write(output->o.mark, text, sizeof(text)));
+}
+
+static void on_mark_timer(void *arg)
+{
+    put_mark(arg, true);
+    on_change(arg);
+}
+
+/* Of a log the timer begins anew with each write. */
+static bool is_on_terminal(const struct rg_output *output, int stream)
+{
+    return TERMINALS && output->on_terminal[stream - 1];
+}
+
+static void send(struct rg_output *output, int stream, const void *data, size_t nbytes)
+{
+    struct rg_logmark *mark = output->o.mark;
+
+    if (is_on_terminal(output, stream) && output->row_stands && nbytes) {
+        output->row_stands = false;
+        rg_sink_write(&output->sinks[stream - 1], ROW_WIPE, strlen(ROW_WIPE));
+    }
+    rg_sink_write(&output->sinks[mark ? 0 : stream - 1], data, nbytes);
+    if (mark) {
+        rg_mark_count(mark, data, nbytes);
+        put_mark(output, false);
+        rg_timer_start(&output->mark_timer, output->o.loop, RG_LOGMARK_IDLE_MS, 0, on_mark_timer,
+                       output);
+    }
+    on_change(output);
+}
+
+/* A sink that fails is told of while this sends, and what is said then is composed anew: lines for
+ * the one place must not go to the other. */
+static void send_text(struct rg_output *output, int stream)
+{
+    rg_autobuf struct rg_buf text = output->text;
+
+    output->text = (struct rg_buf) RG_BUF_INIT;
+    if (rg_buf_status(&text) < 0)
+        output->o.on_lost(output->o.arg, "out of memory for output", false);
+    else
+        send(output, stream, rg_buf_bytes(&text), rg_buf_nbytes(&text));
+    /* Sticky errors and memory that one huge burst needed go together. */
+    if (rg_buf_status(&text) < 0 || text.capacity > (4u << 20) || output->text.capacity)
+        return;
+    rg_buf_clear(&text);
+    output->text = text;
+    text = (struct rg_buf) RG_BUF_INIT;
+}
+
+/* A line of this rank has been printed, maybe for others too, whose prefix differs. */
+static void note_shown(struct shown *shown, int rank, const void *data, size_t nbytes)
+{
+    size_t n = nbytes < RG_TAIL_LINE_MAX ? nbytes : RG_TAIL_LINE_MAX;
+    size_t skip = rg_tail_prefix(data, n);
+    char *text = shown->lines[shown->next].text;
+
+    n -= skip;
+    if (n)
+        memcpy(text, (const char *) data + skip, n);
+    while (n && text[n - 1] == '\r')
+        n--;
+    shown->lines[shown->next].rank = rank;
+    shown->lines[shown->next].nbytes = n;
+    shown->next = (shown->next + 1) % SHOWN_LINES;
+    shown->count += shown->count < SHOWN_LINES;
+}
+
+/* horovodrun's form of the time: asctime's. */
+static void put_horovod_time(struct rg_buf *text)
+{
+    time_t seconds = (time_t) (rg_wall_ns() / RG_NS_PER_S);
+    struct tm tm;
+
+    localtime_r(&seconds, &tm);
+    rg_shown_printf(text, "%.3s %.3s %02d %02d:%02d:%02d %d",
+                    &"SunMonTueWedThuFriSat"[3 * tm.tm_wday],
+                    &"JanFebMarAprMayJunJulAugSepOctNovDec"[3 * tm.tm_mon], tm.tm_mday, tm.tm_hour,
+                    tm.tm_min, tm.tm_sec, tm.tm_year + 1900);
+}
+
+/* "2026-01-31T23:59:59.123+01:00 ", as ISO 8601 and RFC 3339 have it. */
+static void put_time(struct rg_buf *text)
+{
+    uint64_t now = rg_wall_ns();
+    time_t seconds = (time_t) (now / RG_NS_PER_S);
+    struct tm tm;
+
+    localtime_r(&seconds, &tm);
+    long east = labs(tm.tm_gmtoff) / 60; /* minutes */
+    rg_shown_printf(text, "%04d-%02d-%02dT%02d:%02d:%02d.%03d%c%02ld:%02ld ", tm.tm_year + 1900,
+                    tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                    (int) (now / RG_NS_PER_MS % 1000), tm.tm_gmtoff < 0 ? '-' : '+', east / 60,
+                    east % 60);
+}
+
+/* "[0]<stdout>:" without a blank: programs that read horovodrun's output cut it off. */
+static void put_horovod_tag(struct rg_output *output, const struct place *at)
+{
+    if (output->o.job->timestamps)
+        put_horovod_time(&output->text);
+    rg_shown_printf(&output->text, "[%d]<%s>:", at->rank, at->stream == 1 ? "stdout" : "stderr");
+}
+
+/* Neighbouring ranks differ; standard error is bold. Tasks of roles have names. */
+static void put_tag(struct rg_output *output, const struct place *at, bool continued)
+{
+    static const int colours[] = { 36, 33, 32, 35, 34, 31 };
+    bool colour = at->stream == 1 ? output->o.out_colour : output->o.err_colour;
+    const char *plus = continued ? "+" : "";
+    int index = at->rank;
+    const struct rg_role *role = rg_job_role_of(output->o.job, at->rank, &index);
+    const char *name = role ? role->name : "", *dash = role ? "-" : "";
+
+    if (colour)
+        rg_buf_printf(&output->text, at->stream == 2 ? "\033[1;%dm" : "\033[%dm",
+                      colours[at->rank % (int) rg_array_len(colours)]);
+    rg_shown_printf(&output->text, "[%s%s%d]%s", name, dash, index, plus);
+    rg_buf_printf(&output->text, colour ? "\033[0m " : " ");
+}
+
+/* A line with what stands in front of it. */
+static void put_line(struct rg_output *output, const struct place *at, const struct rg_line *line)
+{
+    bool horovod = output->o.job->tag == RG_TAG_HOROVOD;
+
+    if (horovod)
+        put_horovod_tag(output, at);
+    else if (output->o.job->timestamps)
+        put_time(&output->text);
+    if (output->tagged && !horovod)
+        put_tag(output, at, line->continued);
+    rg_buf_put(&output->text, line->data, line->nbytes);
+}
+
+static void on_plain_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+    struct rg_output *output = at->output;
+    bool decorated = output->tagged || output->o.job->timestamps;
+
+    if (at->stream == 2 || output->one_place)
+        note_shown(&output->shown, at->rank, line->data, line->nbytes);
+    put_line(output, at, line);
+    if (!line->newline && !decorated)
+        return;
+    if (rg_terminal_is_raw())
+        rg_buf_put(&output->text, "\r", 1);
+    rg_buf_put(&output->text, "\n", 1);
+}
+
+static void show_error_line(void *arg, int rank, const struct rg_line *line)
+{
+    struct place at = { arg, rank, 2 };
+
+    on_plain_line(&at, line);
+}
+
+static void on_error_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+
+    rg_tracebacks_line(&at->output->tracebacks, at->rank, line, rg_now_ns());
+}
+
+/* A rank that goes on living after its traceback is heard, if a little later. */
+static void on_held_timer(void *arg)
+{
+    struct rg_output *output = arg;
+
+    rg_tracebacks_expire(&output->tracebacks, rg_now_ns());
+    if (!output->tracebacks.nheld)
+        rg_timer_stop(&output->held_timer);
+    send_text(output, 2);
+}
+
+static void watch_held(struct rg_output *output)
+{
+    if (output->tracebacks.nheld && !rg_timer_active(&output->held_timer))
+        rg_timer_start(&output->held_timer, output->o.loop, LOOK_AT_HELD_MS, LOOK_AT_HELD_MS,
+                       on_held_timer, output);
+}
+
+static void on_json_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+
+    rg_event_output(&at->output->text, at->rank, at->stream, line);
+}
+
+/* --- lines that are being redrawn ------------------------------------------------------------- */
+
+static struct place place_of(struct rg_output *output, int i)
+{
+    return (struct place){ output, i / 2, i % 2 + 1 };
+}
+
+static unsigned row_pause_ms(const struct rg_output *output)
+{
+    unsigned all_ms = (unsigned) output->o.nranks * ROW_OF_EACH_RANK_MS;
+
+    return all_ms > ROW_MS ? all_ms : ROW_MS;
+}
+
+/* As a line, where it is time for it. */
+static void show_row(struct rg_output *output, int i, uint64_t now_ns)
+{
+    struct rg_lines *lines = &output->lines[i];
+    struct place at = place_of(output, i);
+    struct rg_line row;
+
+    if (!rg_lines_row(lines, &row) ||
+        (lines->shown_ns && now_ns < lines->shown_ns + row_pause_ms(output) * RG_NS_PER_MS))
+        return;
+    (at.stream == 2 && output->tracebacks.ranks ? on_error_line : on_plain_line)(&at, &row);
+    rg_lines_row_shown(lines, now_ns);
+    send_text(output, at.stream);
+}
+
+/* In the row below all else. */
+static void draw_row(struct rg_output *output, int i, const struct rg_line *row)
+{
+    struct place at = place_of(output, i);
+
+    if (output->row_stands && row->nbytes == rg_buf_nbytes(&output->row) &&
+        memcmp(row->data, rg_buf_bytes(&output->row), row->nbytes) == 0)
+        return;
+    rg_buf_clear(&output->row);
+    rg_buf_put(&output->row, row->data, row->nbytes);
+    rg_buf_put(&output->text, ROW_BEGIN, strlen(ROW_BEGIN));
+    put_line(output, &at, row);
+    rg_buf_put(&output->text, ROW_END, strlen(ROW_END));
+    send_text(output, at.stream);
+    output->row_stands = rg_buf_status(&output->row) == 0;
+}
+
+/* False: no line is being redrawn. */
+static bool show_rows(struct rg_output *output)
+{
+    uint64_t now_ns = rg_now_ns();
+    bool any = false, drawn = false;
+
+    for (int i = 0; i < 2 * output->o.nranks; i++) {
+        struct rg_line row;
+
+        if (!output->lines[i].redrawn && !output->lines[i].returned)
+            continue;
+        any = true;
+        if (!is_on_terminal(output, i % 2 + 1))
+            show_row(output, i, now_ns);
+        else if (!drawn && (drawn = rg_lines_row(&output->lines[i], &row)))
+            draw_row(output, i, &row);
+    }
+    return any;
+}
+
+static void on_row_timer(void *arg)
+{
+    struct rg_output *output = arg;
+
+    if (!show_rows(output))
+        rg_timer_stop(&output->row_timer);
+}
+
+/* The first time at once, and then as the clock says. */
+static void watch_rows(struct rg_output *output, const struct rg_lines *lines)
+{
+    if (!(lines->redrawn || lines->returned) || rg_timer_active(&output->row_timer))
+        return;
+    show_rows(output);
+    rg_timer_start(&output->row_timer, output->o.loop, ROW_ON_TERMINAL_MS, ROW_ON_TERMINAL_MS,
+                   on_row_timer, output);
+}
+
+static bool passes_raw(const struct rg_output *output, int rank)
+{
+    const struct rg_job *job = output->o.job;
+
+    if (job->json)
+        return false;
+    if (job->pty && rank == 0)
+        return true;
+    return output->o.nranks == 1 && !output->tagged && !job->timestamps && !output->o.mark;
+}
+
+static void show(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                 size_t nbytes)
+{
+    struct rg_lines *lines = &output->lines[2 * rank + stream - 1];
+    struct place at = { output, rank, stream };
+    bool held = stream == 2 && output->tracebacks.ranks && !output->o.job->json;
+    rg_line_fn *emit = output->o.job->json ? on_json_line : held ? on_error_line : on_plain_line;
+    int rc = 0;
+
+    if (passes_raw(output, rank)) {
+        if (stream == 2 || output->one_place) {
+            output->shown.raw_rank = rank;
+            rg_tail_put(&output->shown.raw, stream, data, nbytes);
+        }
+        send(output, stream, data, nbytes);
+        return;
+    }
+    if (nbytes)
+        rc = rg_lines_feed(lines, data, nbytes, emit, &at);
+    else
+        rg_lines_finish(lines, emit, &at);
+    if (output->o.job->json)
+        rg_lines_flush_row(lines, emit, &at);
+    if (held && !nbytes)
+        rg_tracebacks_end(&output->tracebacks, rank);
+    watch_held(output);
+    if (rc < 0)
+        output->o.on_lost(output->o.arg, "out of memory for output", false);
+    send_text(output, output->o.job->json ? 1 : stream);
+    watch_rows(output, lines);
+}
+
+static void keep(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                 size_t nbytes)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int rc = nbytes ? rg_outfiles_write(&output->files, rank, stream, data, nbytes, &err)
+                    : rg_outfiles_close(&output->files, rank, stream, &err);
+
+    if (rc < 0)
+        output->o.on_lost(output->o.arg, err.text, false);
+}
+
+void rg_output_data(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                    size_t nbytes)
+{
+    if (output->has_files)
+        keep(output, rank, stream, data, nbytes);
+    if (rg_ranks_has(&output->o.job->show, rank))
+        show(output, rank, stream, data, nbytes);
+}
+
+void rg_output_event(struct rg_output *output, const void *line, size_t nbytes)
+{
+    send(output, 1, line, nbytes);
+}
+
+void rg_output_say(struct rg_output *output, const char *text)
+{
+    bool raw = rg_terminal_is_raw();
+
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, "\n");
+        note_shown(&output->shown, OWN, p, n);
+        rg_buf_put(&output->text, p, n);
+        if (p[n])
+            rg_buf_put(&output->text, raw ? "\r\n" : "\n", raw ? 2 : 1);
+        p += n + (p[n] == '\n');
+    }
+    send_text(output, 2);
+}
+
+void rg_output_finish(struct rg_output *output)
+{
+    for (int r = 0; r < output->o.nranks; r++) {
+        for (int stream = 1; stream <= 2; stream++)
+            rg_output_data(output, r, stream, NULL, 0);
+    }
+    rg_tracebacks_expire(&output->tracebacks, UINT64_MAX);
+    rg_timer_stop(&output->held_timer);
+    send_text(output, 2);
+}
+
+void rg_output_seal(struct rg_output *output)
+{
+    on_mark_timer(output);
+}
+
+void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text)
+{
+    rg_tracebacks_tell(&output->tracebacks, text);
+}
+
+static bool has(const struct shown *shown, int rank, const char *line)
+{
+    size_t n = strlen(line), nraw = 0, skip = rg_tail_prefix(line, n);
+    const char *raw[RG_TAIL_LINES];
+
+    for (unsigned i = 0; i < shown->count; i++) {
+        if (shown->lines[i].rank == rank && shown->lines[i].nbytes == n - skip &&
+            memcmp(shown->lines[i].text, line + skip, n - skip) == 0)
+            return true;
+    }
+    if (rank == shown->raw_rank)
+        nraw = rg_tail_lines(&shown->raw, raw);
+    for (size_t i = 0; i < nraw; i++) {
+        if (strcmp(raw[i], line) == 0)
+            return true;
+    }
+    return false;
+}
+
+size_t rg_output_shown(const struct rg_output *output, int rank, const char *const *lines,
+                       size_t nlines)
+{
+    int by = rg_tracebacks_shown_by(&output->tracebacks, rank);
+    size_t seen, written = nlines;
+
+    while (written && !*lines[written - 1])
+        written--;
+    /* An empty line is no evidence: there may be many. */
+    for (seen = written; seen && (!*lines[seen - 1] || !has(&output->shown, by, lines[seen - 1]));)
+        seen--;
+    return seen == written ? nlines : seen;
+}
+
+void rg_output_note(const struct rg_output *output, const char *note, struct rg_buf *text)
+{
+    rg_autobuf struct rg_buf rest = RG_BUF_INIT, shown = RG_BUF_INIT;
+    bool known = false;
+
+    rg_shown_put(&shown, note, strlen(note)); /* as it stands there */
+    note = rg_buf_text(&shown);
+    size_t n = strcspn(note, "\n");
+
+    rg_buf_put(text, note, n);
+    for (const char *at = note + n; *at; at += n) {
+        rg_autobuf struct rg_buf line = RG_BUF_INIT;
+
+        n = strcspn(++at, "\n");
+        rg_shown_printf(&line, "  %.*s", (int) n, at);
+        if (has(&output->shown, OWN, rg_buf_text(&line)))
+            known = true;
+        else
+            rg_shown_printf(&rest, "\n%.*s", (int) n, at);
+    }
+    rg_shown_printf(text, "%s%s", known ? " The report above has the rest." : "",
+                    rg_buf_text(&rest));
+}
+
+bool rg_output_drained(const struct rg_output *output)
+{
+    return !rg_sink_pending(&output->sinks[0]) && !rg_sink_pending(&output->sinks[1]);
+}
