@@ -6,9 +6,9 @@ all:        ## build everything, and install it into .venv (the default)
 	@tools/build.sh
 demo:       ## train four ranks on handwritten digits, 8 to 20 s once built; result in build/demo/
 	@tools/demo.sh
-check:      ## every fast test, with the sanitizers
+check:      ## every fast test; those in C with ASan and UBSan
 	@tools/check.sh check $(ARGS)
-check-all:  ## every slow test: PyTorch 2, simulated hosts, the demo
+check-all:  ## every slow test: sanitized ranks, PyTorch 2, simulated hosts, the demo
 	@tools/check.sh check-all $(ARGS)
 soak:       ## random operations and fuzzing for an hour (ARGS=8h)
 	@tools/check.sh soak $(ARGS)

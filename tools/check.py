@@ -5,7 +5,9 @@ usage: tools/check.py check|check-all [PART...]
        tools/check.py soak [TIME] [PART...]      TIME: 90s, 30m, 8h; default 1h
 
 Several parts run at once, since most of a test's time is waiting: for a limit, a daemon, a network.
-Those that measure time have the machine for themselves, at the end. Each part keeps its whole
+Each says how many cores it keeps busy and how long it took, and the longest ones begin, as long as
+they keep no more cores busy than there are. Those that measure time have the machine for
+themselves, at the end. Each part keeps its whole
 output in build/check/PART.log; what failed is shown here as well. The last line is "N passed, N
 failed", with ", N skipped" where tests were skipped. A skip prints its reason, and is a failure
 when CI=true.
@@ -25,8 +27,9 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Callable, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / 'build/check'
@@ -35,9 +38,12 @@ SHOWN_LINES = 120
 SECOND_LOOKS_MAX = 10
 #: Failures of a part that are named once more at the end, and characters of each.
 NAMED_FAILURES, NAMED_CHARS = 12, 160
-#: Parts that run at the same time; those of check-all wait for most of their time. Tests of a part.
-LANES = {'check': 2, 'check-all': 3, 'soak': 2}
+#: Tests of a part that run at the same time.
 WORKERS = 3
+#: Parts may keep so many more cores busy together than there are: no part does so all the time.
+SPARE_CORES = 0.5
+#: Between looks at a command that runs.
+LOOK_S = 0.1
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
 #: What each test may take is its own affair (tests/conftest.py).
 PART_LIMIT_S = 3600
@@ -66,6 +72,7 @@ class Result:
         self.texts = {}
         self.oks = set()
         self.seconds = 0.0
+        self.cpu_seconds = 0.0
 
     def second_look(self, second, count):
         """Take over what another run of all `count` tests that failed came to."""
@@ -88,9 +95,8 @@ def run(part, argv, env=None):
                                  env={**os.environ, **(env or {})}, start_new_session=True)
         CHILDREN.add(child.pid)
         try:
-            return child.wait(PART_LIMIT_S + 2 * float(os.environ.get('REIGEN_SWEEP_SECONDS', 0)))
-        except subprocess.TimeoutExpired:
-            return 124
+            limit = PART_LIMIT_S + 2 * float(os.environ.get('REIGEN_SWEEP_SECONDS', 0))
+            return wait_for(child, part, limit)
         finally:
             # The command's own leftovers too: it leads a process group of its own.
             kill_group(child.pid)
@@ -98,8 +104,23 @@ def run(part, argv, env=None):
             CHILDREN.discard(child.pid)
 
 
-#: The parts that this run has.
+def wait_for(child, part, limit):
+    """The exit status; 124: it runs for longer. What it and all that it has waited for have taken
+    of the processors goes to the part's account."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            CPU_SECONDS[part] = CPU_SECONDS.get(part, 0) + usage.ru_utime + usage.ru_stime
+            return child.returncode
+        time.sleep(LOOK_S)
+    return 124
+
+
+#: The parts that this run has, and what each has taken of the processors.
 ASKED = set()
+CPU_SECONDS = {}
 #: The commands that run, each the leader of its process group.
 CHILDREN = set()
 
@@ -332,26 +353,34 @@ def part_install(part):
     return pytest(part, ['tests/install'], '-m', 'not slow and not serial')
 
 
-def sanitized(part, kind, units, files, wrapper=()):
-    build = sanitizer_build(part, kind)
-    if not build:
-        result = Result()
-        result.failures.append(f'{part}: the build with -fsanitize={SANITIZERS[kind]} failed')
-        return result
-    result = unit(part, build, *units, wrapper=wrapper)
-    env = {**SANITIZER_ENV, 'REIGEN_TEST_BUILD': str(build), 'REIGEN_TEST_SANITIZER': kind}
-    more = pytest(f'{part}-behaviour', files, '-n', WORKERS, '-m', 'sanitize and not slow',
-                  env=env)
-    if more.failures:
-        with open(LOGS / f'{part}.log', 'ab') as out:
-            out.write((LOGS / f'{part}-behaviour.log').read_bytes())
-    merge(result, more)
+def no_build(part, kind):
+    result = Result()
+    result.failures.append(f'{part}: the build with -fsanitize={SANITIZERS[kind]} failed')
     return result
+
+
+def sanitized_units(part, kind, *which, wrapper=()):
+    """The C tests with a sanitizer."""
+    build = sanitizer_build(part, kind)
+    return unit(part, build, '--no-rebuild', *which, wrapper=wrapper) if build \
+        else no_build(part, kind)
+
+
+def sanitized_ranks(part, kind, files):
+    """The behaviour tests with a sanitizer: of those files, what is marked so."""
+    build = sanitizer_build(part, kind)
+    env = {**SANITIZER_ENV, 'REIGEN_TEST_BUILD': str(build), 'REIGEN_TEST_SANITIZER': kind}
+    return pytest(part, files, '-n', WORKERS, '-m', 'sanitize and not slow', env=env) if build \
+        else no_build(part, kind)
 
 
 def part_asan(part):
     """All but what `unit` builds once more without observers: these are the same objects."""
-    return sanitized(part, 'asan', ['--no-rebuild', '--no-suite', 'alone'], ['tests/behaviour'])
+    return sanitized_units(part, 'asan', '--no-suite', 'alone')
+
+
+def part_asan_ranks(part):
+    return sanitized_ranks(part, 'asan', ['tests/behaviour'])
 
 
 def part_tsan(part):
@@ -362,7 +391,14 @@ def part_tsan(part):
                                                    'timeline')
              for f in sorted((ROOT / 'tests/behaviour').glob(f'test_{kind}*.py'))
              if f.stem != 'test_collectives_adasum']  # other arithmetic, the same threads
-    return sanitized(part, 'tsan', ['--no-rebuild', '--suite', 'threads'], files, without_aslr())
+    result = sanitized_units(part, 'tsan', '--suite', 'threads', wrapper=without_aslr())
+    more = sanitized_ranks(f'{part}-ranks', 'tsan', files)
+    if more.failures:
+        with open(LOGS / f'{part}.log', 'ab') as out:
+            out.write((LOGS / f'{part}-ranks.log').read_bytes())
+    merge(result, more)
+    CPU_SECONDS[part] = CPU_SECONDS.get(part, 0) + CPU_SECONDS.get(f'{part}-ranks', 0)
+    return result
 
 
 def part_serial(part):
@@ -457,17 +493,31 @@ def part_slow_serial(part):
                   '-m', 'slow and serial')
 
 
-#: By stage: the parts in the order in which they start, and those that run alone afterwards.
+class Part(NamedTuple):
+    """How many cores it keeps busy, on the average, and for how long, when two quiet cores have all
+    that is kept between runs: the table at the end of a run says both."""
+    name: str
+    run: Callable
+    cores: float
+    seconds: float
+
+
+#: By stage: the parts, and those that run alone afterwards.
 PARTS = {
-    'check': [('lint', part_lint), ('tsan', part_tsan), ('asan', part_asan),
-              ('behaviour', part_behaviour), ('unit', part_unit), ('install', part_install)],
-    'check-all': [('hosts', part_hosts), ('slurm', part_slurm), ('fresh', part_fresh),
-                  ('kubernetes', part_kubernetes), ('tensorflow', part_tensorflow),
-                  ('demo', part_demo), ('slow', part_slow),
-                  ('fuzz', part_fuzz), ('torch2', part_torch2), ('jax', part_jax)],
-    'soak': [('random', part_random), ('fuzz', part_long_fuzz)],
+    'check': [Part('lint', part_lint, 1.0, 10), Part('asan', part_asan, 1.3, 200),
+              Part('behaviour', part_behaviour, 1.2, 400), Part('unit', part_unit, 1.0, 5)],
+    'check-all': [Part('hosts', part_hosts, 0.7, 600), Part('slurm', part_slurm, 0.6, 600),
+                  Part('fresh', part_fresh, 0.9, 200),
+                  Part('kubernetes', part_kubernetes, 0.8, 900),
+                  Part('tensorflow', part_tensorflow, 1.0, 400), Part('demo', part_demo, 0.9, 200),
+                  Part('slow', part_slow, 0.8, 200), Part('fuzz', part_fuzz, 1.4, 150),
+                  Part('torch2', part_torch2, 1.0, 300), Part('jax', part_jax, 0.9, 100),
+                  Part('tsan', part_tsan, 1.3, 160), Part('asan-ranks', part_asan_ranks, 1.3, 200),
+                  Part('install', part_install, 0.5, 15)],
+    'soak': [Part('random', part_random, 1.0, 2), Part('fuzz', part_long_fuzz, 1.0, 1)],
 }
-ALONE = {'check': [('serial', part_serial)], 'check-all': [('slow-serial', part_slow_serial)]}
+ALONE = {'check': [Part('serial', part_serial, 1.0, 5)],
+         'check-all': [Part('slow-serial', part_slow_serial, 1.0, 300)]}
 
 
 #: Programs that the tests of a part start, with Debian's packages of them, where the part fails in
@@ -519,11 +569,12 @@ def report_part(name, result):
 
 
 def report_all(results, seconds):
-    print(f'\n{"part":<12} {"passed":>7} {"failed":>7} {"skipped":>8} {"time":>9}')
+    print(f'\n{"part":<12} {"passed":>7} {"failed":>7} {"skipped":>8} {"time":>9} {"cores":>6}')
     for name, r in results:
         print(f'{name:<12} {r.passed:>7} {len(r.failures):>7} {len(r.skips):>8} '
-              f'{r.seconds:>7.1f} s')
-    print(f'{"together":<12} {"":>24} {seconds:>7.1f} s\n')
+              f'{r.seconds:>7.1f} s {r.cpu_seconds / max(r.seconds, 0.1):>6.1f}')
+    cores = sum(r.cpu_seconds for _, r in results) / max(seconds, 0.1)
+    print(f'{"together":<12} {"":>24} {seconds:>7.1f} s {cores:>6.1f}\n')
     for name, r in results:
         for line in r.unstable:
             print(f'unstable: {name}: {line}')
@@ -555,30 +606,43 @@ def begin_soak(words):
     print(f'soak: {seconds} s; REIGEN_SWEEP_SEED={seed} has the same operations again', flush=True)
 
 
-def whole_part(name, function):
+def whole_part(part):
     """Run one part, and say what it came to."""
-    for old in glob.glob(str(LOGS / f'{name}*')):
+    for old in glob.glob(str(LOGS / f'{part.name}*')):
         os.unlink(old)
-    (LOGS / f'{name}.log').touch()
+    (LOGS / f'{part.name}.log').touch()
     start = time.monotonic()
-    result = run_part(name, function)
+    result = run_part(part.name, part.run)
     result.seconds = time.monotonic() - start
+    result.cpu_seconds = CPU_SECONDS.get(part.name, 0)
     if not result.passed and not result.failures and not result.skips:
-        result.failures.append(f'{name}: no test ran')
+        result.failures.append(f'{part.name}: no test ran')
     if CI:
         result.failures += [f'skipped, which CI forbids: {s}' for s in result.skips]
         result.skips = []
-    return name, result
+    return result
 
 
-def run_parts(parts, lanes):
-    """Run parts, so many at a time; each is reported when it ends."""
-    results = []
-    pool = ThreadPoolExecutor(lanes)
+def next_part(waiting, running, cores):
+    """The part that begins now, or None: the longest one of those that find enough cores idle
+    beside the running ones (Graham 1969, "longest processing time first")."""
+    idle = cores - sum(part.cores for part in running)
+    fit = [part for part in waiting if part.cores <= idle or not running]
+    return max(fit, key=lambda part: part.seconds, default=None)
+
+
+def run_parts(parts, cores):
+    """Run parts, as many at a time as keep so many cores busy; each is reported when it ends."""
+    waiting, running, results = list(parts), {}, []
+    pool = ThreadPoolExecutor(max(1, len(waiting)))
     try:
-        for done in as_completed([pool.submit(whole_part, *part) for part in parts]):
-            results.append(done.result())
-            report_part(*results[-1])
+        while waiting or running:
+            while part := next_part(waiting, running.values(), cores):
+                waiting.remove(part)
+                running[pool.submit(whole_part, part)] = part
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                results.append((running.pop(done).name, done.result()))
+                report_part(*results[-1])
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for pid in list(CHILDREN):
@@ -590,7 +654,7 @@ def run_parts(parts, lanes):
 def main(argv):
     stage = argv[1] if len(argv) > 1 else ''
     together, alone = PARTS.get(stage, []), ALONE.get(stage, [])
-    known = [name for name, _ in together + alone]
+    known = [part.name for part in together + alone]
     words = argv[2:]
     if stage == 'soak':
         begin_soak(words.pop(0) if words and words[0][:1].isdigit() else '1h')
@@ -611,8 +675,10 @@ def main(argv):
     (LOGS / 'left-behind').unlink(missing_ok=True)
     start = time.monotonic()
     early = begin_build(names)
-    results = run_parts([part for part in together if part[0] in names], LANES[stage])
-    results += run_parts([part for part in alone if part[0] in names], 1)
+    cores = len(os.sched_getaffinity(0)) + SPARE_CORES
+    results = run_parts([part for part in together if part.name in names], cores)
+    for part in alone:
+        results += run_parts([part] if part.name in names else [], cores)
     if early:
         kill_group(early.pid)
         early.wait()

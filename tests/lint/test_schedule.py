@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How tools/check.py lays the parts of a stage side by side."""
+import sys
+
+import repo
+
+sys.path.insert(0, str(repo.ROOT / 'tools'))
+import check  # noqa: E402 (needs the path above)
+
+
+def laid(parts, cores):
+    """The order in which parts begin, [(name, when)], and when the last one ends; each takes as
+    long as it says."""
+    waiting, running, begun, now = list(parts), [], [], 0.0
+    while waiting or running:
+        while part := check.next_part(waiting, [p for _, p in running], cores):
+            waiting.remove(part)
+            running.append((now + part.seconds, part))
+            begun.append((part.name, now))
+        now, done = min(running, key=lambda entry: entry[0])
+        running.remove((now, done))
+    return begun, now
+
+
+def part(name, cores, seconds):
+    return check.Part(name, None, cores, seconds)
+
+
+def test_the_longest_that_fits_begins_and_none_waits_for_ever():
+    begun, end = laid([part('short', 1, 10), part('long', 1, 100), part('greedy', 9, 50),
+                       part('idle', 0.5, 60)], 2.5)
+    assert begun == [('long', 0.0), ('idle', 0.0), ('short', 0.0), ('greedy', 100.0)]
+    assert end == 150
+
+
+def test_parts_keep_no_more_cores_busy_than_there_are_but_for_one_that_is_alone():
+    for stage in check.PARTS.values():
+        for cores in (1, 2.5, 16.5):
+            begun, end = laid(stage, cores)
+            assert sorted(name for name, _ in begun) == sorted(p.name for p in stage)
+            for when in {at for _, at in begun}:
+                busy = [p.cores for p in stage for name, at in begun
+                        if name == p.name and at <= when < at + p.seconds]
+                assert sum(busy) <= cores or len(busy) == 1
+            assert end >= max(p.seconds for p in stage)
