@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Our JSON is written field by field; only its strings need care. */
 #include "base/json.h"
-#include "base/say.h"
 
 #include <string.h>
 
+
+unsigned rg_shown_steers(const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    unsigned code = n == 2   ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3f)
+                    : n == 3 ? (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3f) : 0;
+
+    return (code >= 0x80 && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069) ? code : 0;
+}
 
 size_t rg_utf8_nbytes(const void *bytes, size_t nbytes)
 {

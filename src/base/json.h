@@ -16,6 +16,9 @@ void rg_json_put_bytes(struct rg_buf *buf, const void *bytes, size_t nbytes);
 /* The bytes of the UTF-8 sequence at bytes, of which nbytes (at least 1) are there; 0 when it is
  * none. */
 size_t rg_utf8_nbytes(const void *bytes, size_t nbytes);
+/* The code point where the UTF-8 sequence of n bytes at bytes steers a terminal, though it is no
+ * ASCII; else 0. */
+unsigned rg_shown_steers(const void *bytes, size_t n);
 /* Whether all of it is UTF-8, so that it can be put as it is. */
 bool rg_json_is_text(const void *bytes, size_t nbytes);
 

@@ -14,16 +14,6 @@
 
 /* --- as a terminal may get it ----------------------------------------------------------------- */
 
-unsigned rg_shown_steers(const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    unsigned code = n == 2   ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3f)
-                    : n == 3 ? (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3f) : 0;
-
-    return (code >= 0x80 && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) ||
-           (code >= 0x2066 && code <= 0x2069) ? code : 0;
-}
-
 /* newline: what it becomes; a blank: so does a tab. */
 static void put(struct rg_buf *buf, const unsigned char *p, size_t nbytes, unsigned char newline)
 {

@@ -31,9 +31,6 @@ void rg_shown_line(struct rg_buf *buf, const char *text);
 /* Format, and append all of it so. */
 void rg_shown_printf(struct rg_buf *buf, const char *fmt, ...) rg_printf(2, 3);
 void rg_shown_vprintf(struct rg_buf *buf, const char *fmt, va_list args);
-/* The code point where the UTF-8 sequence of n bytes at bytes steers a terminal, though it is no
- * ASCII; else 0. */
-unsigned rg_shown_steers(const void *bytes, size_t n);
 
 /* Error: cannot go on; warn: went on, and says what it ignored; info: milestones of the job; debug:
  * per object; trace: per message. The agent has the first two only. */

@@ -20,7 +20,6 @@
 #include "job/job.h"
 
 #define RG_HOSTFILE_NBYTES_MAX (4u << 20)
-#define RG_HOST_NAME_MAX 253
 
 /* Add each host of a comma-separated list. what names the option in errors. 0, -EINVAL, -ERANGE
  * (slots), -E2BIG, -ENOMEM; after an error the hosts before it have been added. */

@@ -20,6 +20,7 @@
 #define RG_PORT_RANGE "REIGEN_PORT_RANGE" /* the variable that says --port-range to ranks */
 #define RG_JOB_RANKS_MAX 131072
 #define RG_JOB_HOSTS_MAX 16384
+#define RG_HOST_NAME_MAX 253
 #define RG_JOB_SLOTS_MAX 4096 /* of one host */
 #define RG_JOB_RESTARTS_MAX 1000
 #define RG_START_TIMEOUT_MS 300000

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/hostlist.h"
 
 #define DIGITS "0123456789"
 #define DIGITS_MAX 9 /* of one number; fits in an int */

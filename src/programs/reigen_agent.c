@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 
 #include "agent/ranks/agent.h"
+#include "agent/ranks/packages.h"
 #include "agent/look/doctor.h"
 #include "agent/contain/contain.h"
 #include "base/say.h"

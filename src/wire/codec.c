@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "wire/link.h"
 
 /* Where a field lies. */
 static void *in(const struct rg_field *field, void *object)

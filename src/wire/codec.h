@@ -22,6 +22,8 @@
 #include "base/buf.h"
 #include "base/str.h"
 
+#define RG_FRAME_MAX (16u << 20) /* bytes of one frame's payload */
+
 enum rg_field_kind {
     RG_FIELD_END,
     RG_FIELD_U8,   /* uint8_t */

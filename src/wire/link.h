@@ -32,12 +32,12 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "wire/codec.h"
 
 #define RG_KEY_NBYTES 32
 #define RG_JOB_ID_MAX 64               /* characters */
 #define RG_ROLE_MAX 32                 /* characters */
 #define RG_PROTOCOL_VERSION 2
-#define RG_FRAME_MAX (16u << 20)       /* bytes of one frame's payload */
 #define RG_LINK_BACKLOG (4u << 20)     /* rg_link_send asks the owner to pause above this */
 
 struct rg_link;

@@ -3,6 +3,7 @@
  * either version, or it is refused. */
 #include "fuzz.h"
 #include "platform/openpai/jobfile/pai.h"
+#include "platform/openpai/jobfile/prologue.h"
 
 /* What is written reads again as what was written; is_whole: and has no errors. */
 static void must_stay(const struct rg_pai *job, bool is_whole)

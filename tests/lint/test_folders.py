@@ -12,3 +12,8 @@ NAMED = re.compile(r'str\w*cmp\([^;]*(?:\bon\b|platform|driver)[^;]*, "|'
 
 def test_folders_use_only_what_the_list_allows():
     repo.report(folders.problems())
+
+
+def test_the_page_has_the_figures_of_the_structure():
+    assert folders.written() == repo.read(folders.PAGE), \
+        'type: python3 tests/lint/folders.py --write'

@@ -14,7 +14,7 @@ FOR_PEOPLE = re.compile(r'\b\w*(?:note|cause|reason|remark|last_lines)\w*\b|'
                         r'\berr(?:or)?(?:->|\.)text\b')
 #: Files that parse what other programs say or write, and whose words those are.
 FOREIGN = {
-    'src/agent/contain/contain.c': "a container's runtime",
+    'src/agent/contain/contain_run.c': "a container's runtime",
     'src/agent/engine/engine.c': 'MPI',
     'src/agent/look/doctor.c': "the kernel's files, and tools",
     'src/cmd/compat/sshconfig_make.c': 'key files',

@@ -27,7 +27,6 @@
 #include "agent/ranks/jobdir.h"
 #include "agent/ranks/once.h"
 #include "agent/ranks/oom.h"
-#include "agent/ranks/packages.h"
 #include "base/loop.h"
 #include "wire/msg.h"
 #include "wire/rankmsg.h"
@@ -42,6 +41,7 @@ struct rg_remote_clients;
 
 /* Those that come by several ways: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2. */
 #define RG_AGENT_SIGNALS 5
+#define RG_AGENT_SWEEP_LIMIT_S 4 /* then the kernel does not let processes go that were killed */
 extern const int rg_agent_signals[RG_AGENT_SIGNALS];
 
 /* One stream of a rank's or a remote command's output, on its way to the launcher. */
@@ -115,6 +115,15 @@ struct rg_remotes {
     struct rg_timer timer; /* of that time */
 };
 
+/* The Python packages of ours that ranks here get; packages.c's. */
+struct rg_packages {
+    char *bundle;       /* owned: the cache's directory with the packages; NULL: none */
+    char *dir;       /* owned: JOBDIR/py-packages; NULL: there is none */
+    uint8_t *data;   /* owned: of the archive, what has come; NULL: none is under way */
+    size_t have;
+    uint64_t wanted; /* bytes in all that the launcher may have sent by now */
+};
+
 enum rg_agent_state { RG_AGENT_WAITING, RG_AGENT_RUNNING, RG_AGENT_SWEEPING, RG_AGENT_GONE,
                       RG_AGENT_DONE };
 
@@ -158,12 +167,19 @@ struct rg_agent {
 #define RG_AGENT_UNSTARTED (-1)
 int rg_agent_run(struct rg_agent_lines *boot);
 
+/* --- send.c ----------------------------------------------------------------------------------- */
+
 /* Send a message to the launcher. A failure ends everything: without the link there is no job. */
 void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object);
 /* A remark for the user, of this host. */
 void rg_agent_note(struct rg_agent *agent, const char *fmt, ...) rg_printf(2, 3);
 /* The launcher is gone: kill all, wait for them (at most 4 s), leave the process. */
 _Noreturn void rg_agent_abandon(struct rg_agent *agent);
+/* SIGKILL to everything that descends from us. Returns how many processes there were. */
+size_t rg_agent_kill(struct rg_agent *agent);
+
+/* --- run.c, hello.c --------------------------------------------------------------------------- */
+
 /* Say HELLO; arg: the agent. hello.c */
 void rg_agent_say_hello(void *arg);
 /* Go on to GONE and BYE as soon as nothing keeps us. */
@@ -225,8 +241,6 @@ void rg_inspect_stop(struct rg_agent *agent);
 void rg_agent_signal(struct rg_agent *agent, int signo, enum rg_signal_way way);
 /* SIGSTOP or SIGCONT, and the lease's clock with it. */
 void rg_agent_pause(struct rg_agent *agent, bool pause);
-/* SIGKILL to everything that descends from us. Returns how many processes there were. */
-size_t rg_agent_kill(struct rg_agent *agent);
 /* Watch children, from now to rg_reaper_stop. */
 void rg_reaper_start(struct rg_agent *agent);
 void rg_reaper_stop(struct rg_agent *agent);

@@ -28,19 +28,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/ranks/agent.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "wire/codec.h"
-
-struct rg_agent;
-
-struct rg_packages {
-    char *bundle;       /* owned: the cache's directory with the packages; NULL: none */
-    char *dir;       /* owned: JOBDIR/py-packages; NULL: there is none */
-    uint8_t *data;   /* owned: of the archive, what has come; NULL: none is under way */
-    size_t have;
-    uint64_t wanted; /* bytes in all that the launcher may have sent by now */
-};
 
 /* SETUP came, and the job's directory is there: find the packages, or ask for them. */
 void rg_packages_setup(struct rg_agent *agent);

@@ -12,7 +12,6 @@
 #include "base/time.h"
 
 #define SWEEP_MS 20        /* between two looks for what is left */
-#define SWEEP_LIMIT_S 4    /* then the kernel does not let them go */
 
 static bool stops_by_default(int signo)
 {
@@ -110,41 +109,6 @@ void rg_agent_pause(struct rg_agent *agent, bool pause)
     agent->lease.silent_ms = 0;
     send_signal(agent, pause ? SIGSTOP : SIGCONT);
     rg_remotes_signal(agent, pause ? SIGSTOP : SIGCONT);
-}
-
-size_t rg_agent_kill(struct rg_agent *agent)
-{
-    rg_autofree struct rg_process *list = NULL;
-    size_t count = 0;
-
-    for (size_t i = 0; i < agent->ntasks; i++) {
-        struct rg_task *task = agent->tasks[i];
-        if (task->pid && !task->ended) {
-            task->signalled = SIGKILL;
-            kill(-task->pid, SIGKILL);
-        }
-    }
-    if (rg_proctree_descendants(getpid(), &list, &count) < 0 && getpid() == 1)
-        kill(-1, SIGKILL);
-    for (size_t i = 0; i < count; i++)
-        kill(list[i].pid, SIGKILL);
-    return count;
-}
-
-void rg_agent_abandon(struct rg_agent *agent)
-{
-    uint64_t deadline_ns = rg_now_ns() + SWEEP_LIMIT_S * RG_NS_PER_S;
-
-    do {
-        rg_agent_kill(agent);
-        while (waitpid(-1, NULL, WNOHANG) > 0)
-            ;
-        if (!rg_process_has_children())
-            break;
-        rg_sleep_ms(2);
-    } while (rg_now_ns() < deadline_ns);
-    rg_jobdir_remove(&agent->jobdir);
-    _exit(agent->exit_code);
 }
 
 /* --- ends ------------------------------------------------------------------------------------- */
@@ -247,7 +211,7 @@ void rg_agent_sweep(struct rg_agent *agent)
 
     if (agent->state == RG_AGENT_RUNNING && all_ended(agent) && !rg_remotes_hold(agent)) {
         agent->state = RG_AGENT_SWEEPING;
-        reaper->deadline_ns = rg_now_ns() + SWEEP_LIMIT_S * RG_NS_PER_S;
+        reaper->deadline_ns = rg_now_ns() + RG_AGENT_SWEEP_LIMIT_S * RG_NS_PER_S;
     }
     if (agent->state != RG_AGENT_SWEEPING)
         return;

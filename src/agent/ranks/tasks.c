@@ -11,6 +11,7 @@
 #include "agent/engine/engine.h"
 #include "agent/ranks/gpus.h"
 #include "agent/ranks/rankserver.h"
+#include "agent/ranks/packages.h"
 #include "base/cpus.h"
 #include "base/exitcode.h"
 #include "base/fd.h"

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 
+#include "cmd/bench/options.h"
 #include "cmd/bench/peer.h"
 
 #define RG_MEASURED_MAX (1 + RG_BENCH_PEERS_MAX) /* Reigen, and its peers */

@@ -15,33 +15,6 @@
 #define SIZE_LIMIT (16ull << 30) /* of all tensors of a group together */
 #define SECONDS_MAX 3600
 
-const struct rg_bench_op_info rg_bench_ops[RG_BENCH_NOPS] = {
-    [RG_BENCH_ALLREDUCE] = { "allreduce", true, true, false, true },
-    [RG_BENCH_ALLGATHER] = { "allgather", true, false, true, false },
-    [RG_BENCH_BROADCAST] = { "broadcast", true, false, false, true },
-    [RG_BENCH_ALLTOALL] = { "alltoall", true, false, true, false },
-    [RG_BENCH_REDUCESCATTER] = { "reducescatter", true, true, true, false },
-    [RG_BENCH_ALLGATHER_INTO] = { "allgather-into", true, false, true, true },
-    [RG_BENCH_REDUCESCATTER_INTO] = { "reducescatter-into", true, true, true, false },
-    [RG_BENCH_BARRIER] = { "barrier", false, false, false, false },
-    [RG_BENCH_JOIN] = { "join", false, false, false, false },
-};
-
-const struct rg_bench_type_info rg_bench_types[] = {
-    [REIGEN_UINT8] = { "uint8", 1 },     [REIGEN_INT8] = { "int8", 1 },
-    [REIGEN_UINT16] = { "uint16", 2 },   [REIGEN_INT16] = { "int16", 2 },
-    [REIGEN_INT32] = { "int32", 4 },     [REIGEN_INT64] = { "int64", 8 },
-    [REIGEN_FLOAT16] = { "float16", 2 }, [REIGEN_FLOAT32] = { "float32", 4 },
-    [REIGEN_FLOAT64] = { "float64", 8 }, [REIGEN_BOOL] = { "bool", 1 },
-    [REIGEN_BFLOAT16] = { "bfloat16", 2 },
-};
-_Static_assert(rg_array_len(rg_bench_types) == REIGEN_NDTYPES, "a row for each type");
-
-const char *const rg_bench_reductions[] = {
-    [REIGEN_AVERAGE] = "average", [REIGEN_SUM] = "sum", [REIGEN_ADASUM] = "adasum",
-    [REIGEN_MIN] = "min",         [REIGEN_MAX] = "max", [REIGEN_PRODUCT] = "product", NULL
-};
-
 static const char *op_name(int i)
 {
     return i < RG_BENCH_NOPS ? rg_bench_ops[i].name : NULL;

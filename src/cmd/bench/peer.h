@@ -16,8 +16,10 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "cmd/bench/options.h"
+#include "cmd/bench/ops.h"
 #include "cmd/bench/world.h"
+
+struct rg_bench_options;
 
 /* One row: an operation on `group` tensors of this size. */
 struct rg_bench_case {

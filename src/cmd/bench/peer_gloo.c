@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "base/spawn.h"
+#include "cmd/bench/options.h"
 #include "cmd/bench/peer.h"
 #include "cmd/bench/peer_gloo.h"
 

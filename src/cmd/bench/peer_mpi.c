@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "cmd/bench/options.h"
 #include "cmd/bench/peer.h"
 
 typedef uintptr_t handle;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/time.h"
+#include "cmd/bench/options.h"
 #include "cmd/bench/peer.h"
 
 #define NAME_NBYTES 48

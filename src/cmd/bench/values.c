@@ -6,7 +6,37 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "reigen/reigen.h"
+#include "cmd/bench/ops.h"
+
+/* A new operation of the runtime gets a line here. */
+const struct rg_bench_op_info rg_bench_ops[RG_BENCH_NOPS] = {
+    [RG_BENCH_ALLREDUCE] = { "allreduce", true, true, false, true },
+    [RG_BENCH_ALLGATHER] = { "allgather", true, false, true, false },
+    [RG_BENCH_BROADCAST] = { "broadcast", true, false, false, true },
+    [RG_BENCH_ALLTOALL] = { "alltoall", true, false, true, false },
+    [RG_BENCH_REDUCESCATTER] = { "reducescatter", true, true, true, false },
+    [RG_BENCH_ALLGATHER_INTO] = { "allgather-into", true, false, true, true },
+    [RG_BENCH_REDUCESCATTER_INTO] = { "reducescatter-into", true, true, true, false },
+    [RG_BENCH_BARRIER] = { "barrier", false, false, false, false },
+    [RG_BENCH_JOIN] = { "join", false, false, false, false },
+};
+
+const struct rg_bench_type_info rg_bench_types[] = {
+    [REIGEN_UINT8] = { "uint8", 1 },     [REIGEN_INT8] = { "int8", 1 },
+    [REIGEN_UINT16] = { "uint16", 2 },   [REIGEN_INT16] = { "int16", 2 },
+    [REIGEN_INT32] = { "int32", 4 },     [REIGEN_INT64] = { "int64", 8 },
+    [REIGEN_FLOAT16] = { "float16", 2 }, [REIGEN_FLOAT32] = { "float32", 4 },
+    [REIGEN_FLOAT64] = { "float64", 8 }, [REIGEN_BOOL] = { "bool", 1 },
+    [REIGEN_BFLOAT16] = { "bfloat16", 2 },
+};
+_Static_assert(rg_array_len(rg_bench_types) == REIGEN_NDTYPES, "a row for each type");
+
+const char *const rg_bench_reductions[] = {
+    [REIGEN_AVERAGE] = "average", [REIGEN_SUM] = "sum", [REIGEN_ADASUM] = "adasum",
+    [REIGEN_MIN] = "min",         [REIGEN_MAX] = "max", [REIGEN_PRODUCT] = "product", NULL
+};
 
 #define HALF_EXACT 2048.0    /* whole numbers up to here are exact in float16, ... */
 #define BFLOAT_EXACT 256.0   /* ... and in bfloat16, ... */

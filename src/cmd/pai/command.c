@@ -14,6 +14,7 @@
 #include "head/console/exit.h"
 #include "head/console/json.h"
 #include "platform/openpai/jobfile/pai.h"
+#include "platform/openpai/jobfile/prologue.h"
 
 #define FILE_NBYTES_MAX (1u << 20)
 

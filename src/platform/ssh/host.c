@@ -18,7 +18,7 @@
 #define RETRY_MS 200            /* doubled each time, and moved by chance */
 #define RETRY_MAX_MS 5000
 #define TERM_MS 500             /* for ssh to end its own children */
-#define CONTAIN_TERM_MS 30000   /* for contain to remove its container (agent/contain/contain.c) */
+#define CONTAIN_TERM_MS 30000   /* for contain to remove its container (agent/contain) */
 #define ERROR_MS 10000          /* for a host to end after it said that it cannot start */
 #define STEP_SHARE 4            /* of --start-timeout: for one step of a start */
 #define STEP_MIN_MS 10000

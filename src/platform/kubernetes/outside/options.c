@@ -13,11 +13,6 @@
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-const char *kube_option(const struct rg_job *job, const char *name)
-{
-    return rg_env_get(&job->settings, name);
-}
-
 struct kube_place kube_place_of(const struct rg_job *job)
 {
     return (struct kube_place){ .context = kube_option(job, "context"),
@@ -36,13 +31,6 @@ static bool is_name(const char *value, size_t max)
 
     return n && n <= max && !value[strspn(value, LOWER DIGITS "-")] && *value != '-' &&
            value[n - 1] != '-';
-}
-
-bool kube_is_object_name(const char *name)
-{
-    size_t n = strlen(name);
-
-    return n && n <= 253 && !name[strspn(name, LOWER DIGITS "-.")] && strchr(LOWER DIGITS, *name);
 }
 
 static int set_name(struct rg_request *request, const char *option, const char *what,

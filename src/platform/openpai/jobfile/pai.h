@@ -19,7 +19,8 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "job/options/options.h"
-#include "platform/openpai/jobfile/prologue.h"
+
+struct rg_pai_agent_source; /* prologue.h */
 
 #define RG_PAI_FINDINGS_MAX 200 /* of one file; what is found beyond is counted, not kept */
 #define RG_PAI_KEY_PLACE "64 hexadecimal digits" /* in a file for eyes, in the place of a key, */

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "platform/openpai/jobfile/pai_internal.h"
+#include "platform/openpai/jobfile/prologue.h"
 
 #define WAIT_S_MIN 300
 #define WAIT_S_MAX 86400

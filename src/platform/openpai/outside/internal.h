@@ -46,7 +46,10 @@ static inline void pai_server_drop(struct pai_server **server)
 /* --- options.c -------------------------------------------------------------------------------- */
 
 /* The value of an option of this driver, or NULL. */
-const char *pai_option(const struct rg_job *job, const char *name);
+static inline const char *pai_option(const struct rg_job *job, const char *name)
+{
+    return rg_env_get(&job->settings, name);
+}
 /* What each task is to have, by the options or the defaults. */
 struct pai_wants {
     int64_t cpu, gpu, memory_mb, shm_mb;

@@ -13,11 +13,6 @@
 #define RDMA_V1 "paiAzRDMA"
 #define RDMA_V2 "infiniband"
 
-const char *pai_option(const struct rg_job *job, const char *name)
-{
-    return rg_env_get(&job->settings, name);
-}
-
 /* --- one value each --------------------------------------------------------------------------- */
 
 #define APPLY(name)                                                                              \

@@ -10,6 +10,7 @@
 #include "base/exitcode.h"
 #include "platform/openpai/outside/internal.h"
 #include "platform/openpai/jobfile/pai.h"
+#include "platform/openpai/jobfile/prologue.h"
 
 #define WHERE "the job file" /* in errors: its reader has named it before */
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "cmd/bench/peer.h"
+#include "cmd/bench/options.h"
 #include "unit.h"
 
 enum { GROUP = 4, FAILS_AT = 2 };

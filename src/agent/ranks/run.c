@@ -4,7 +4,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -14,29 +13,11 @@
 #include "agent/look/probe.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
+#include "agent/ranks/packages.h"
 #include "base/exitcode.h"
 #include "base/say.h"
 
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
-
-void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object)
-{
-    uint32_t host = agent->has_setup ? agent->setup.host_index : RG_MSG_ANY_HOST;
-
-    if (rg_msg_send(agent->channel, host, type, object) < 0 && agent->state != RG_AGENT_DONE)
-        rg_agent_abandon(agent);
-}
-
-void rg_agent_note(struct rg_agent *agent, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    rg_agent_send(agent, RG_MSG_NOTE, &(struct rg_msg_note){ RG_MSG_NO_RANK, 1, text });
-}
 
 void rg_agent_advance(struct rg_agent *agent)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all that are measured have in common: the list of them, and tensors of known values. */
+#include "cmd/bench/options.h"
 #include "cmd/bench/peer.h"
 
 #include <string.h>
