@@ -2,7 +2,7 @@
 /* Without this, a child of a rank that calls init waits for ranks which have long met. */
 #include "coll/boot/place.h"
 
-#include <dirent.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +18,13 @@
 #endif
 #define ANCESTORS_MAX 64
 #define NAME_MAX_NBYTES 96
+/* Where a holder has its descriptor: at the first number from one of these on that is free, and no
+ * further than so many. An ancestor may be a launcher with some descriptors for each rank; if each
+ * rank looked at all of them, a thousand ranks would look at millions. Each first is the last below
+ * a size of the kernel's table, whose growth makes a process with threads wait. */
+static const int slots[] = { 48, 240, 1008, 4080, 65520 };
+#define SLOTS_EACH 16
+
 #define FNV_OFFSET 14695981039346656037ull
 #define FNV_PRIME 1099511628211ull
 
@@ -44,6 +51,22 @@ static void name_place(const char *way, const char *const *variables, char ret[N
     snprintf(ret, NAME_MAX_NBYTES, "reigen-place-%016llx-", (unsigned long long) h);
 }
 
+/* The same at a number where descendants look for it; -EMFILE: all of these are in use. */
+static int move(int take_fd)
+{
+    int moved = -1;
+
+    for (size_t i = 0; i < rg_array_len(slots) && moved < 0; i++) {
+        moved = fcntl(take_fd, F_DUPFD_CLOEXEC, slots[i]); /* EINVAL: beyond the limit */
+        if (moved >= slots[i] + SLOTS_EACH) {
+            close(moved);
+            moved = -1;
+        }
+    }
+    close(take_fd);
+    return moved < 0 ? -EMFILE : moved;
+}
+
 int rg_place_take(const char *way, const char *const *variables, int rank, int size)
 {
     char name[NAME_MAX_NBYTES];
@@ -56,25 +79,35 @@ int rg_place_take(const char *way, const char *const *variables, int rank, int s
 
     if (fd < 0 && errno == EINVAL) /* an older kernel */
         fd = memfd_create(name, MFD_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+    return fd < 0 ? -errno : move(fd);
+}
+
+/* What an open folder of descriptors shows at this number. */
+static bool is_place(int dir, int number, const char *prefix, struct rg_place *ret)
+{
+    char name[16], text[NAME_MAX_NBYTES + 64];
+    size_t nbytes = strlen(prefix);
+
+    snprintf(name, sizeof(name), "%d", number);
+    ssize_t n = readlinkat(dir, name, text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    return strncmp(text, prefix, nbytes) == 0 &&
+           sscanf(text + nbytes, "%d-%d", &ret->rank, &ret->size) == 2;
 }
 
 static bool holds(pid_t pid, const char *prefix, struct rg_place *ret)
 {
-    char path[64], text[NAME_MAX_NBYTES + 64];
-    size_t nbytes = strlen(prefix);
+    char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/fd", (int) pid);
-    rg_autodir DIR *dir = opendir(path);
+    rg_autoclose int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        ssize_t n = readlinkat(dirfd(dir), e->d_name, text, sizeof(text) - 1);
-
-        text[n > 0 ? n : 0] = '\0';
-        if (strncmp(text, prefix, nbytes) == 0 &&
-            sscanf(text + nbytes, "%d-%d", &ret->rank, &ret->size) == 2) {
-            ret->pid = pid;
-            return true;
+    ret->pid = pid;
+    for (size_t i = 0; dir >= 0 && i < rg_array_len(slots); i++) {
+        for (int n = slots[i]; n < slots[i] + SLOTS_EACH; n++) {
+            if (is_place(dir, n, prefix, ret))
+                return true;
         }
     }
     return false;
