@@ -73,6 +73,15 @@ static void put_texts(struct rg_buf *text, const char *name, const char *const *
     rg_buf_printf(text, count ? "]" : "[]");
 }
 
+/* What the user wrote, where that became another command (several programs, a script). */
+static void put_command(struct rg_buf *text, const struct rg_job *job)
+{
+    bool titled = job->title && !job->nroles;
+
+    put_texts(text, "command", (const char *const *) (titled ? &job->title : job->command.v),
+              titled ? 1 : job->command.count);
+}
+
 void rg_event_plan(struct rg_buf *text, const char *event, const struct rg_job *job,
                    const struct rg_plan *plan)
 {
@@ -90,7 +99,7 @@ void rg_event_plan(struct rg_buf *text, const char *event, const struct rg_job *
         rg_buf_printf(text, "}");
     }
     rg_buf_printf(text, "]");
-    put_texts(text, "command", (const char *const *) job->command.v, job->command.count);
+    put_command(text, job);
     end(text);
 }
 

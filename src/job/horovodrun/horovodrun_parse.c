@@ -10,6 +10,7 @@
 #include "job/options/launchers.h"
 #include "job/options/discovery.h"
 #include "job/options/mpijob.h"
+#include "job/options/programs.h"
 
 #define NAME_MAX_LEN 64
 #define ATTACHED "Hpi" /* short flags that take their value attached */
@@ -351,11 +352,13 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
 static int parse(struct rg_horovodrun *run, struct walk *early, struct walk *walk,
                  struct rg_error *err)
 {
-    const struct rg_request *request = &run->request;
+    struct rg_request *request = &run->request;
     int rc = walk_flags(run, true, early, err);
 
     if (request->help || request->version || run->check_build)
         return 0;
+    request->several = rc >= 0 && !early->exact &&
+                       rg_programs_are(early->argc - early->next, early->argv + early->next);
     if (rc >= 0 && request->config)
         rc = rg_hvd_file_read(run, request->config, err);
     if (rc >= 0)

@@ -293,6 +293,13 @@ bool rg_flag_is_env_pair(int argc, char *const *argv, int at)
     return at + 2 < argc && strcmp(argv[at], "-env") == 0 && !strchr(argv[at + 1], '=');
 }
 
+bool rg_flag_is_idle(const struct rg_flag *flag)
+{
+    if (flag->option)
+        return flag->option->apply == rg_apply_accepted || flag->option->apply == rg_apply_mca;
+    return flag->foreign && flag->foreign->apply == ignored;
+}
+
 bool rg_flag_find(const char *arg, struct rg_flag *ret_flag)
 {
     size_t dashes = arg[1] == '-' ? 2 : 1, n = strcspn(arg + dashes, "=");

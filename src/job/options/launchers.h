@@ -45,6 +45,9 @@ bool rg_flag_find(const char *arg, struct rg_flag *ret_flag);
  * `--env NAME`. */
 bool rg_flag_is_env_pair(int argc, char *const *argv, int at);
 
+/* Whether it changes nothing: all it leads to is a remark. */
+bool rg_flag_is_idle(const struct rg_flag *flag);
+
 /* Carry out a flag of theirs. value and second: as many as nvalues says, else NULL. 0 or -errno
  * with err. */
 int rg_foreign_apply(struct rg_request *request, const struct rg_foreign *flag, const char *what,

@@ -73,6 +73,11 @@ struct rg_request {
     int per_host_or_nodes, nnodes;
     char *programs;       /* the file of --app, or NULL (job/options/programs.h), and what the */
     char programs_what[16]; /* user called the option */
+    /* A colon stands between programs. Then what the options in front of all say of the first one
+     * alone is kept here: values of --env as they were given, and of --cwd, or NULL. */
+    bool several;
+    struct rg_strv first_env;
+    char *first_cwd;
 };
 
 enum rg_option_group {

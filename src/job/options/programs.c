@@ -18,6 +18,7 @@
 
 #define FILE_NBYTES_MAX (1u << 20)
 #define WORDS_MAX 65536
+#define OWN "env cwd" /* what the options in front of all say of the first program alone */
 
 /* For each program follow the number of its ranks, the number of its words, and these. */
 static const char choose[] =
@@ -131,12 +132,16 @@ static int take_option(struct making *making, struct program *program, char *con
 
     if (!rg_flag_find(arg, &flag))
         return refuse_option(arg, err);
+    if (rg_flag_is_idle(&flag)) {
+        int rc = rg_request_take_flag(making->request, argc, argv, (--*next, next), err);
+        return rc < 0 ? rc : 0;
+    }
     const char *name = flag.option ? flag.option->name : flag.foreign->option;
     bool pair = (flag.foreign && flag.foreign->nvalues == 2) ||
                 rg_flag_is_env_pair(argc, argv, *next - 1);
 
     snprintf(what, sizeof(what), "%.*s", (int) flag.name_nbytes, arg);
-    if (!pair && (!name || !rg_str_has_word("np env cwd H", name)))
+    if (!pair && (!name || !rg_str_has_word(OWN " np H", name)))
         return refuse_option(what, err);
     if (*next + pair + !flag.attached > argc)
         return rg_error_set(err, EINVAL, "%s needs a value", what);
@@ -230,9 +235,9 @@ static int count_to_colon(char *const *argv, int argc)
     return n;
 }
 
-/* first: what the options in front of all have said of the first program; NULL: read those of
- * each. */
-static int take_programs(struct making *making, const struct program *first,
+/* first: what the options in front of all have said of the first program, which is taken; NULL:
+ * read those of each. */
+static int take_programs(struct making *making, struct program *first,
                          const struct rg_strv *words, struct rg_error *err)
 {
     int rc = 0, argc = (int) words->count;
@@ -243,7 +248,7 @@ static int take_programs(struct making *making, const struct program *first,
         rg_cleanup(program_fini) struct program program = { .np = 0 };
         n = count_to_colon(words->v + at, argc - at);
         if (first)
-            program = *first;
+            program = *first, *first = (struct program){ .np = 0 };
         rc = take_program(making, &program, words->v + at, n, !first, err);
     }
     return rc;
@@ -284,6 +289,44 @@ static int finish(struct making *making, const struct rg_strv *words, struct rg_
     return rg_strv_status(&job->command) < 0 ? rg_error_memory(err) : 0;
 }
 
+bool rg_programs_are(int nwords, char *const *words)
+{
+    return nwords > 0 && count_to_colon(words, nwords) < nwords;
+}
+
+bool rg_programs_has_own(const char *option)
+{
+    return option && rg_str_has_word(OWN, option);
+}
+
+int rg_programs_keep(struct rg_request *request, const char *option, const char *what,
+                     const char *value, const char *second, struct rg_error *err)
+{
+    rg_autofree char *pair = second ? rg_strf("%s=%s", value, second) : NULL;
+
+    if (strcmp(option, "cwd") == 0)
+        return rg_parse_text(what, value, &request->first_cwd, err);
+    if (second && !pair)
+        return rg_error_memory(err);
+    int rc = rg_env_check_name(what, pair ? pair : value, err);
+
+    if (rc == 0 && rg_strv_add(&request->first_env, pair ? pair : value) < 0)
+        rc = rg_error_memory(err);
+    return rc;
+}
+
+int rg_programs_give_back(struct rg_request *request, struct rg_error *err)
+{
+    const struct rg_strv *env = &request->first_env;
+    int rc = request->first_cwd
+                 ? rg_option_apply(rg_option_find("cwd"), request, "--cwd", request->first_cwd, err)
+                 : 0;
+
+    for (size_t i = 0; rc == 0 && i < env->count; i++)
+        rc = rg_option_apply(rg_option_find("env"), request, "--env", env->v[i], err);
+    return rc;
+}
+
 int rg_programs_settle(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
@@ -291,9 +334,15 @@ int rg_programs_settle(struct rg_request *request, struct rg_error *err)
     bool composed = job->engine == RG_ENGINE_OPENMPI || job->engine == RG_ENGINE_HYDRA;
 
     if (!rg_strv_has(&job->command, ":") || (rg_job_has_engine(job) && !composed))
-        return 0;
-    const struct program first = { .np = job->np, .nslots = count_slots(job, 0) };
-    int rc = take_programs(&making, &first, &job->command, err);
+        return rg_programs_give_back(request, err);
+    rg_cleanup(program_fini) struct program first = { .np = job->np,
+                                                      .cwd = rg_steal_ptr(&request->first_cwd),
+                                                      .nslots = count_slots(job, 0) };
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < request->first_env.count; i++)
+        rc = take_env(request, &first, "--env", request->first_env.v[i], err);
+    rc = rc < 0 ? rc : take_programs(&making, &first, &job->command, err);
 
     return rc < 0 ? rc : finish(&making, &job->command, err);
 }

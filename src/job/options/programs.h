@@ -17,6 +17,18 @@
 
 #define RG_PROGRAMS_MAX 1024
 
+/* Whether these words are several programs, if no "--" stands in front of them. */
+bool rg_programs_are(int nwords, char *const *words);
+/* Whether this option of ours, in front of the first of several programs, is its alone; option may
+ * be NULL. Then keep what it is given: second is the value of a pair, or NULL; what names the
+ * option in errors. 0 or -errno. */
+bool rg_programs_has_own(const char *option);
+int rg_programs_keep(struct rg_request *request, const char *option, const char *what,
+                     const char *value, const char *second, struct rg_error *err);
+/* There are no several programs after all, as mpirun is the command: what was kept counts for the
+ * job. 0 or -errno. */
+int rg_programs_give_back(struct rg_request *request, struct rg_error *err);
+
 /* Where a word of the job's command is ":", take the command apart and put the one for all ranks,
  * and the number of ranks, in its place. Where mpirun or a script of the user's is what runs, the
  * word is theirs, and nothing changes. 0; -EINVAL: a program without a number of ranks, an option

@@ -35,6 +35,8 @@ void rg_request_fini(struct rg_request *request)
     free(request->write_plan);
     free(request->discovery);
     free(request->programs);
+    rg_strv_fini(&request->first_env);
+    free(request->first_cwd);
     *request = (struct rg_request){ 0 };
 }
 
@@ -132,6 +134,11 @@ static int take_flag(struct walk *walk, const struct rg_flag *flag, struct rg_er
 
 static int apply(struct rg_request *request, const struct walk *walk, struct rg_error *err)
 {
+    bool pair = walk->foreign && strcmp(walk->what, "-env") == 0; /* taken for -genv */
+    const char *name = walk->option ? walk->option->name : pair ? "env" : walk->foreign->option;
+
+    if (request->several && rg_programs_has_own(name))
+        return rg_programs_keep(request, name, walk->what, walk->value, walk->second, err);
     if (walk->option)
         return rg_option_apply(walk->option, request, walk->what, walk->value, err);
     return rg_foreign_apply(request, walk->foreign, walk->what, walk->value, walk->second, err);
@@ -289,7 +296,8 @@ int rg_request_settle_programs(struct rg_request *request, int nwords, bool exac
                                struct rg_error *err)
 {
     if (!request->programs)
-        return exact || !nwords ? 0 : rg_programs_settle(request, err);
+        return exact || !nwords ? rg_programs_give_back(request, err)
+                                : rg_programs_settle(request, err);
     if (nwords || request->job.nroles)
         return rg_error_set(err, EINVAL, "%s %s: it says what runs, and so does %s; leave one of "
                             "them out", request->programs_what, request->programs,
@@ -348,6 +356,8 @@ static int parse(struct rg_request *request, int argc, char *const *argv, struct
     request->unknown = early.unknown;
     if (request->help || request->version)
         return 0;
+    request->several = rc >= 0 && !early.exact && rg_programs_are(argc - early.next,
+                                                                  argv + early.next);
     if (rc >= 0 && request->config)
         rc = rg_jobfile_read(request, request->config, err);
     if (rc >= 0)

@@ -22,6 +22,14 @@ static json_t *parse(struct rg_buf *text, const char *event)
     return o;
 }
 
+static void assert_command(const json_t *o, const char *only)
+{
+    const json_t *command = json_object_get(o, "command");
+
+    assert_int_equal(json_array_size(command), 1);
+    assert_string_equal(json_string_value(json_array_get(command, 0)), only);
+}
+
 static void output_is_text_or_base64(void **state)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
@@ -71,6 +79,12 @@ static void every_event_is_one_line_of_json(void **state)
     json_t *o = parse(&text, "start");
     assert_string_equal(json_string_value(json_object_get(o, "job")), "r-1");
     assert_non_null(json_object_get(o, "version"));
+    assert_command(o, "x");
+    json_decref(o);
+    job.title = strdup("a : -n 2 b");
+    rg_event_plan(&text, "start", &job, &plan);
+    o = parse(&text, "start");
+    assert_command(o, "a : -n 2 b");
     json_decref(o);
     rg_event_host(&text, "localhost", RG_PHASE_PULLING, NULL);
     o = parse(&text, "host");

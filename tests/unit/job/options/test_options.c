@@ -318,6 +318,36 @@ static void a_colon_stands_between_programs(void **state)
     rg_request_fini(&request);
 }
 
+static void what_stands_in_front_of_the_first_program_is_its_own(void **state)
+{
+    struct rg_request request;
+
+    (void) state;
+    must_parse("-x A=1 -env B 2 -np 1 -genv C 3 --wdir /tmp --chdir / p : --mca btl tcp -n 1 "
+               "--allow-run-as-root -x D=4 q", &request);
+    const char *const own[] = { "1", "8", "env", "A=1", "B=2", "sh", "-c",
+                                "cd -- \"$0\" && exec \"$@\"", "/", "p", "1", "3", "env", "D=4",
+                                "q" };
+    const struct rg_strv *words = &request.job.command;
+
+    assert_int_equal(words->count, 4 + rg_array_len(own));
+    for (size_t i = 0; i < rg_array_len(own); i++)
+        assert_string_equal(words->v[4 + i], own[i]);
+    assert_null(request.job.cwd);
+    assert_int_equal(request.job.env.count, 1);
+    assert_string_equal(request.job.env.v[0], "C=3");
+    assert_int_equal(request.notes.count, 1);
+    rg_request_fini(&request);
+    must_parse("-x A=1 --wdir / -np 2 mpirun -n 1 p : -n 1 q", &request);
+    assert_string_equal(request.job.env.v[0], "A=1");
+    assert_string_equal(request.job.cwd, "/");
+    rg_request_fini(&request);
+    must_parse("-x RG_NOT_SET -x HOME -np 1 p : -n 1 q", &request);
+    assert_true(rg_str_starts(request.job.command.v[7], "HOME=/"));
+    assert_int_equal(request.notes.count, 1);
+    rg_request_fini(&request);
+}
+
 static void a_colon_is_an_argument_where_one_command_is_meant(void **state)
 {
     static const char *const lines[] = { "-np 1 -- p : q", "-np 2 mpirun -n 1 p : -n 1 q",
@@ -442,6 +472,7 @@ int main(void)
         cmocka_unit_test(usual_hosts_are_for_ssh_and_give_way),
         cmocka_unit_test(a_variable_that_is_not_set_is_noted_as_mpirun_does),
         cmocka_unit_test(a_colon_stands_between_programs),
+        cmocka_unit_test(what_stands_in_front_of_the_first_program_is_its_own),
         cmocka_unit_test(a_colon_is_an_argument_where_one_command_is_meant),
         cmocka_unit_test(what_may_follow_an_object_of_map_by),
         cmocka_unit_test(help_wins_over_everything_else),
