@@ -159,6 +159,11 @@ int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *r
     return fd < 0 ? -errno : rg_read_fd(fd, max_nbytes, ret_data, ret_nbytes);
 }
 
+char *rg_skip_byte_order_mark(char *text)
+{
+    return text + (strncmp(text, byte_order_mark, MARK_NBYTES) == 0 ? MARK_NBYTES : 0);
+}
+
 int rg_read_named(const char *what, const char *path, size_t max_nbytes, char **ret_data,
                   size_t *ret_nbytes, struct rg_error *err)
 {
@@ -169,10 +174,10 @@ int rg_read_named(const char *what, const char *path, size_t max_nbytes, char **
     if (rc < 0)
         return rg_error_set_exit(err, -rc, RG_EXIT_USAGE, "cannot read %s %s: %s", what, path,
                                  strerror(-rc));
-    if (nbytes >= MARK_NBYTES && memcmp(text, byte_order_mark, MARK_NBYTES) == 0) {
-        nbytes -= MARK_NBYTES;
-        memmove(text, text + MARK_NBYTES, nbytes + 1);
-    }
+    size_t mark = (size_t) (rg_skip_byte_order_mark(text) - text);
+
+    nbytes -= mark;
+    memmove(text, text + mark, nbytes + 1);
     *ret_data = rg_steal_ptr(&text);
     if (ret_nbytes)
         *ret_nbytes = nbytes;

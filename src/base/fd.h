@@ -69,6 +69,8 @@ int rg_read_fd(int fd, size_t max_nbytes, char **ret_data, size_t *ret_nbytes);
  * error what it is ("host file"), whose exit_code is 2. */
 int rg_read_named(const char *what, const char *path, size_t max_nbytes, char **ret_data,
                   size_t *ret_nbytes, struct rg_error *err);
+/* Behind the byte order mark that the text may begin with. */
+char *rg_skip_byte_order_mark(char *text);
 /* The same for a path where somebody else may have put anything: -EINVAL for what is no regular
  * file, which is not even opened, as a fifo would wait and a device might do something. follow:
  * whether the path itself may be a symbolic link (-EINVAL, -ELOOP). */

@@ -189,6 +189,23 @@ def test_a_script_serves_outside_of_pods_too(discover, reigen):
         ('e', 1)]
 
 
+def test_what_else_a_script_may_print(discover, reigen):
+    """A host that comes twice is one, as in Horovod; and what editors and Windows leave in a text
+    does no harm."""
+    script = discover('echo "# none yet"', r'printf "\357\273\277# now\r\na:2 \r\na:2\r\nb:3\t\r\n'
+                      r'[::1]:2\r\n[::1]:2\r\nc\r\nb:1 # fewer\r\n\r\n"')
+    done = reigen('run', '--dry-run', '--json', '-np', 6, '--host-discovery-script', script, 'true')
+    assert done.returncode == 0, done
+    assert [(host['name'], host['slots']) for host in json.loads(done.stdout)['hosts']] == [
+        ('a', 2), ('::1', 2), ('c', 1), ('b', 1)]
+    assert 'names no host' in done.stderr
+    assert 'host b is named twice: "b:3" and then "b:1", which counts' in done.stderr
+    assert 'host a' not in done.stderr
+    done = reigen('run', '-np', 1, '--host-discovery-script', discover('echo; echo b:x'), 'true')
+    assert done.returncode == 2, done
+    assert ':2: slots of host b x' in done.stderr
+
+
 def test_a_script_without_enough_hosts_ends_in_time(discover, reigen):
     for answer, limit, why in ((ONE, 3, 'names 1 host with room for 1 rank, and -np is 2'),
                                ('sleep 100', 1, 'does not end, and -np is 2')):

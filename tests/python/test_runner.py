@@ -246,6 +246,11 @@ def test_hosts_that_come_and_go_keep_their_order(tmp_path):
     told = discovery.HostDiscoveryScript('none', 3)
     told._execute_discovery_script = lambda: 'a:4\n\nb\n'
     assert told.find_available_hosts_and_slots() == {'a': 4, 'b': 3}
+    told._execute_discovery_script = lambda: '\ufeff# now\r\na:4 \r\na:4\r\nb # slow\r\n \r\n'
+    assert told.find_available_hosts_and_slots() == {'a': 4, 'b': 3}
+    told._execute_discovery_script = lambda: 'a:4\nb:two\n'
+    with pytest.raises(ValueError, match='none printed "b:two"'):
+        told.find_available_hosts_and_slots()
     fixed = discovery.FixedHosts({'b': 1, 'a': 1})
     manager = discovery.HostManager(fixed)
     assert manager.update_available_hosts() == 2

@@ -5,11 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/exitcode.h"
+#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "job/hostlist.h"
+#include "job/options/apply.h"
 #include "job/platform.h"
 
 #define OPTION "--host-discovery-script"
@@ -81,7 +84,77 @@ static char *command_of(const char *discovery)
     return quote(strchr(discovery, '/') ? "" : "./", discovery);
 }
 
-static int ask(const struct rg_request *request, int nslots, unsigned timeout_ms,
+/* How much of a line names the host: "a" of "a:2", "a slots=2" and "a", and all of "::1". */
+static size_t name_nbytes(const char *line)
+{
+    size_t n = strcspn(line, BLANKS), digits = n;
+
+    while (digits > 0 && line[digits - 1] >= '0' && line[digits - 1] <= '9')
+        digits--;
+    if (digits == n || digits < 2 || line[digits - 1] != ':')
+        return n;
+    return line[digits - 2] == ']' || !memchr(line, ':', digits - 1) ? digits - 1 : n;
+}
+
+/* As in Horovod a host that is named again is one host still. In a host file it would have the
+ * slots of all its lines. */
+static int forget_earlier(struct rg_request *request, struct rg_strv *lines, const char *line)
+{
+    size_t n = name_nbytes(line);
+    int r = 0;
+
+    for (size_t i = 0; *line && r == 0 && i < lines->count; i++) {
+        char *old = lines->v[i];
+        if (name_nbytes(old) != n || strncmp(old, line, n) != 0)
+            continue;
+        if (strcmp(old, line) != 0)
+            r = rg_request_note(request, OPTION " %s: host %.*s is named twice: \"%.80s\" and then "
+                                "\"%.80s\", which counts", request->discovery, (int) n, line, old,
+                                line);
+        *old = '\0';
+    }
+    return r;
+}
+
+/* What was printed, without what a host file may not have or means otherwise; each line keeps its
+ * number. *ret_any: there is a host. */
+static int tidy(struct rg_request *request, char *said, struct rg_buf *text, bool *ret_any)
+{
+    rg_autostrv struct rg_strv lines = RG_STRV_INIT;
+    char *rest = rg_skip_byte_order_mark(said), *line;
+    int r = 0;
+
+    while (r == 0 && (line = strsep(&rest, "\n"))) {
+        line[strcspn(line, "#")] = '\0';
+        line += strspn(line, BLANKS);
+        for (size_t n = strlen(line); n > 0 && strchr(BLANKS, line[n - 1]); n--)
+            line[n - 1] = '\0';
+        r = forget_earlier(request, &lines, line);
+        r = r < 0 ? r : rg_strv_add(&lines, line);
+        *ret_any |= *line != '\0';
+    }
+    for (size_t i = 0; i < lines.count; i++)
+        rg_buf_printf(text, "%s\n", lines.v[i]);
+    return r < 0 ? r : rg_buf_status(text);
+}
+
+static int take_hosts(struct rg_request *request, int nslots, char *said, struct answer *answer,
+                      struct rg_error *err)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    bool any = false;
+
+    if (tidy(request, said, &text, &any) < 0)
+        return rg_error_memory(err);
+    if (!any)
+        return 0;
+    int r = rg_hostfile_parse(&answer->hosts, request->discovery, rg_buf_text(&text),
+                              rg_buf_nbytes(&text), err);
+    count(request, nslots, answer);
+    return r;
+}
+
+static int ask(struct rg_request *request, int nslots, unsigned timeout_ms,
                struct answer *answer, struct rg_error *err)
 {
     rg_autofree char *command = command_of(request->discovery);
@@ -98,11 +171,7 @@ static int ask(const struct rg_request *request, int nslots, unsigned timeout_ms
         return rg_error_set_exit(err, ENOENT, r, OPTION " %s: cannot run it: the shell ends with "
                                  "exit code %d; give a script's path, or a command that prints the "
                                  "hosts", request->discovery, r);
-    if (r || !text[strspn(text, BLANKS)])
-        return 0;
-    r = rg_hostfile_parse(&answer->hosts, request->discovery, text, strlen(text), err);
-    count(request, nslots, answer);
-    return r;
+    return r ? 0 : take_hosts(request, nslots, text, answer, err);
 }
 
 /* "discover_hosts.sh names 1 host with room for 2 ranks", or that it has failed. */
@@ -133,7 +202,7 @@ static void tell(const struct rg_request *request, const char *words, char **sai
     *said = strdup(words);
 }
 
-static int wait_for(const struct rg_request *request, int nslots, struct answer *ret_answer,
+static int wait_for(struct rg_request *request, int nslots, struct answer *ret_answer,
                     struct rg_error *err)
 {
     const struct rg_job *job = &request->job;

@@ -15,10 +15,12 @@
 /* Where the request has such a command: put its hosts into the job. A host without a number of
  * slots gets discovery_slots, or nslots where that is 0, at least one. hosts_come is set, since a
  * host may be named before its sshd runs. request->tell hears what is waited for, when that has
- * changed. What the program complains of goes to standard error; one that fails is asked again.
- * 0, also where there is none; -EINVAL: -np is missing, other hosts are named too, the platform
- * has its own hosts, or a line is no host; -ETIMEDOUT with exit_code 124: there was no room in
- * time; -ENOENT where the shell cannot run it, with its exit_code 126 or 127; -EFBIG; -ENOMEM. */
+ * changed. A host that is named again is one host, as in Horovod; a note tells where the number of
+ * slots differs, and the last one counts. What the program complains of goes to standard error; one
+ * that fails is asked again. 0, also where there is none; -EINVAL: -np is missing, other hosts are
+ * named too, the platform has its own hosts, or a line is no host; -ETIMEDOUT with exit_code 124:
+ * there was no room in time; -ENOENT where the shell cannot run it, with its exit_code 126 or 127;
+ * -EFBIG; -ENOMEM. */
 int rg_discovery_settle(struct rg_request *request, int nslots, struct rg_error *err);
 
 #endif

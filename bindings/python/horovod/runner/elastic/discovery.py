@@ -122,10 +122,15 @@ class HostDiscoveryScript(HostDiscovery):
         return done.stdout
 
     def find_available_hosts_and_slots(self) -> Dict[str, int]:
-        """RuntimeError when the program fails, or prints a host without slots and none are set."""
+        """RuntimeError when the program fails, or prints a host without slots and none are set;
+        ValueError for slots that are no number. A host that is printed again is one host."""
         hosts: Dict[str, int] = {}
-        for line in filter(None, map(str.strip, self._execute_discovery_script().splitlines())):
+        lines = self._execute_discovery_script().lstrip('\ufeff').splitlines()
+        for line in filter(None, (line.partition('#')[0].strip() for line in lines)):
             host, _, slots = line.rpartition(':') if ':' in line else (line, '', None)
+            if slots is not None and not slots.strip().isdecimal():
+                raise ValueError(f'{self._script} printed "{line}", whose slots are no number; '
+                                 'each line is HOST or HOST:SLOTS')
             if slots is None and self._slots is None:
                 raise RuntimeError(f'{self._script} printed {line} without slots; set '
                                    '--slots-per-host.')
