@@ -538,6 +538,21 @@ def test_a_killed_container_is_named(hosts):
     assert code == 76 and 'node2' in err and 'ended: exit code 137' in err, err
 
 
+def test_docker_stop_gives_each_rank_one_signal(hosts):
+    """The daemon tells process 1 of the container, an agent, which is to tell its ranks once."""
+    rank = ('import signal as s\n'
+            's.pthread_sigmask(s.SIG_BLOCK, {s.SIGTERM})\n'
+            'print("here", flush=True)\n'
+            'got = s.sigwaitinfo({s.SIGTERM})\n'
+            'while got:\n'
+            '    print("told", flush=True)\n'
+            '    got = s.sigtimedwait({s.SIGTERM}, 2)\n')
+    with Running(hosts[1], *TWO, '--image', 'base', command=('python3', '-c', rank)) as job:
+        hosts[2].docker('stop', *hosts[2].containers())
+        code, out, err = job.end()
+    assert out.count('told') == 2 and 'node2' in err, (code, out, err)
+
+
 @pytest.mark.parametrize('node, says', [
     (1, r'host node1: the program that holds its container \(process \d+\) ended: signal 9'),
     (2, r'host node2: the program that holds its container was killed there, or')])
