@@ -338,9 +338,11 @@ static const char *split(const char *path, char **ret_dir)
     return *ret_dir ? (slash ? slash + 1 : path) : NULL;
 }
 
-/* In a folder whose owner is uid. */
-static int open_shared(int dir, uid_t owner, const char *name, int flags, mode_t mode)
+/* In a folder that others can write. */
+static int open_shared(int dir, const struct stat *folder, const char *name, int flags,
+                       mode_t mode)
 {
+    uid_t owner = folder->st_uid;
     struct stat st;
     int how = (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     rg_autoclose int fd = openat(dir, name, how, mode);
@@ -349,9 +351,11 @@ static int open_shared(int dir, uid_t owner, const char *name, int flags, mode_t
 
     if (fd < 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         bool ours = is_ours(st.st_uid) || st.st_uid == owner;
-        if (ours && errnum == ELOOP) /* nobody else can replace it there */
+        bool stays = folder->st_mode & S_ISVTX; /* what is ours, whoever comes between two looks */
+        if (ours && stays && errnum == ELOOP)
             return openat(dir, name, flags, mode);
-        errnum = ours ? errnum : EPERM; /* the kernel itself may have kept us from it */
+        /* The kernel itself may have kept us from it. */
+        errnum = ours && errnum != ELOOP ? errnum : EPERM;
     }
     if (fd < 0)
         return errno = errnum, -1;
@@ -377,6 +381,15 @@ int rg_open_to_write(const char *path, int flags, mode_t mode)
     if (dir < 0 || fstat(dir, &st) < 0 || !(st.st_mode & S_IWOTH))
         fd = open(path, flags, mode);
     else
-        fd = open_shared(dir, st.st_uid, name, flags, mode);
+        fd = open_shared(dir, &st, name, flags, mode);
     return fd < 0 ? -errno : fd;
+}
+
+const char *rg_open_to_write_why(int r)
+{
+    if (r == -ENXIO)
+        return "it is a fifo that nobody reads, or a socket";
+    return r != -EPERM ? strerror(-r)
+                       : "others can write its folder, and it is somebody else's file or link, or "
+                         "has a second name; use a folder of your own";
 }

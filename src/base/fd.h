@@ -91,10 +91,6 @@ int rg_mkdir_all(const char *path, mode_t mode, struct rg_error *err);
  * for somebody at the other end of a fifo. */
 #define RG_TRUST_UNCHANGED 0022 /* others may read it */
 #define RG_TRUST_SECRET 0077
-/* What -EPERM of rg_open_to_write means, for people. */
-#define RG_TRUST_NOT_OURS                                                                          \
-    "others can write its folder, and it is somebody else's file or link, or has a second name; "  \
-    "use a folder of your own"
 
 /* Read a whole file that is regular, belongs to us, and has none of the bits of forbidden in its
  * mode. *ret_data is NUL-terminated and the caller's; ret_nbytes may be NULL. 0; -EPERM: it is not
@@ -103,9 +99,12 @@ int rg_read_trusted(const char *what, const char *path, mode_t forbidden, size_t
                     char **ret_data, size_t *ret_nbytes, struct rg_error *err);
 
 /* As open, for writing. In a folder that others can write no link and no file of somebody else is
- * used, unless it is the folder's owner's, and no file of ours that has a second name; this is what
- * the kernel's fs.protected_symlinks and its like do where they are on. A descriptor or -errno;
- * -EPERM where the above holds. */
+ * used, unless it is the folder's owner's, and no file of ours that has a second name; no link at
+ * all where others can exchange it, as no sticky bit keeps them from that. This is what the
+ * kernel's fs.protected_symlinks and its like do where they are on. A descriptor or -errno; -EPERM
+ * where the above holds, -ENXIO for a fifo that nobody reads. */
 int rg_open_to_write(const char *path, int flags, mode_t mode);
+/* What a negative number of rg_open_to_write means, for people. */
+const char *rg_open_to_write_why(int r);
 
 #endif

@@ -205,6 +205,10 @@ def test_what_lies_in_the_registry_is_no_trap(home, words):
     done = home.reigen(*words)
     assert done.returncode == (0 if words[0] in ('jobs', 'run', 'doctor') else 2), done
     assert 'foreign' not in done.stdout and not (home.folder / 'touched').exists()
+    if words[0] in ('jobs', 'doctor'):
+        place = home.folder / 'state/reigen/jobs'
+        for file, why in (('fifo', 'not a regular file'), ('foreign', 'others can write it')):
+            assert f"the job's file {place / file}: {why}" in done.stderr, done
 
 
 def test_several_programs_are_listed_as_they_were_written(home):

@@ -104,7 +104,7 @@ static void add_jobs(struct rg_strv *words)
 
 static void add_submitted(struct rg_strv *words)
 {
-    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list list = { NULL, 0 };
+    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list list = { .count = 0 };
 
     for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
         if ((*p)->queues)

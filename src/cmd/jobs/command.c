@@ -178,6 +178,12 @@ int rg_jobs_fail_submitted(const char *command, const struct rg_submitted_job *j
     return rg_fail(err, command);
 }
 
+void rg_jobs_say_remarks(const struct rg_strv *remarks)
+{
+    for (size_t i = 0; i < remarks->count; i++)
+        rg_say("%s; passed over", remarks->v[i]);
+}
+
 int rg_jobs_list_submitted(struct rg_submitted_list *list)
 {
     int r = 0;
@@ -196,6 +202,7 @@ int rg_jobs_list_submitted(struct rg_submitted_list *list)
             rg_say("%s does not answer (%s): of jobs that were submitted it is unknown whether "
                    "they run", platform->title, err.text);
     }
+    rg_jobs_say_remarks(&list->remarks);
     return r;
 }
 
@@ -257,6 +264,7 @@ static int add_registered(struct rg_jobs_table *table, const struct rg_submitted
     rg_cleanup(rg_registry_fini) struct rg_registry registry = { 0 };
     int r = ended ? rg_registry_list_ended(&registry) : rg_registry_list(&registry);
 
+    rg_jobs_say_remarks(&registry.remarks);
     for (size_t i = 0; r == 0 && i < registry.count; i++) {
         if (!is_submitted(&registry.jobs[i], submitted))
             r = rg_jobs_add(table, &registry.jobs[i]);
@@ -278,7 +286,7 @@ static int add_submitted(struct rg_jobs_table *table, const struct rg_submitted_
 
 static int fill(struct rg_jobs_table *table, bool all)
 {
-    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list submitted = { NULL, 0 };
+    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list submitted = { .count = 0 };
     int r = rg_jobs_list_submitted(&submitted);
 
     for (int ended = all; r == 0 && ended >= 0; ended--) {

@@ -89,6 +89,8 @@ int rg_jobs_ask_place(const struct rg_driver_ops *driver, const struct rg_jobs_p
  * there. 0, and the driver or NULL; or the exit code, after the error was told. */
 int rg_jobs_find_at(const char *command, const char *id, const struct rg_jobs_place *place,
                     struct rg_submitted_job *ret_job, const struct rg_driver_ops **ret_driver);
+/* About files that are passed over, as they were listed. */
+void rg_jobs_say_remarks(const struct rg_strv *remarks);
 /* Append all that were submitted, with what their platforms say; of those that do not answer, it is
  * told. 0 or -ENOMEM. */
 int rg_jobs_list_submitted(struct rg_submitted_list *list);

@@ -124,6 +124,7 @@ int rg_jobs_clean_all(void)
 
     if (rg_registry_list(&registry) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "doctor");
+    rg_jobs_say_remarks(&registry.remarks);
     for (size_t i = 0; i < registry.count; i++) {
         struct rg_error err = RG_ERROR_INIT;
         if (rg_registry_state(&registry.jobs[i]) != RG_JOB_DEAD)
@@ -250,7 +251,7 @@ static int stop_one(const char *id, const struct rg_jobs_place *place)
 /* Those that a platform runs, or will, too. */
 static int stop_all_submitted(void)
 {
-    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list list = { NULL, 0 };
+    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list list = { .count = 0 };
     int code = 0;
 
     if (rg_jobs_list_submitted(&list) < 0)
@@ -288,6 +289,7 @@ int rg_cmd_stop(int argc, char **argv)
                                      "--pai-server and --pai-user out");
     if (rg_registry_list(&registry) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "stop");
+    rg_jobs_say_remarks(&registry.remarks);
     int code = stop_all(&registry, &err) < 0 ? rg_fail(&err, "stop") : 0;
     int submitted = stop_all_submitted();
     return code ? code : submitted;

@@ -121,7 +121,8 @@ int rg_trace_open(const char *path, const char *label, struct rg_trace **ret_tra
     if (trace->fd < 0) {
         r = trace->fd;
         free(trace);
-        return rg_error_set(err, -r, "the timeline %s cannot be written: %s", path, strerror(-r));
+        return rg_error_set(err, -r, "the timeline %s cannot be written: %s", path,
+                            rg_open_to_write_why(r));
     }
     trace->start_ns = rg_now_ns();
     rg_buf_printf(&trace->text, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":"

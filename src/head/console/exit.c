@@ -89,6 +89,6 @@ int rg_print_to(const char *path, const struct rg_buf *text, const char *command
     if (r == 0)
         return 0;
     rg_error_set(&err, -r, "%s: cannot write it: %s", path,
-                 fd == -EPERM ? RG_TRUST_NOT_OURS : strerror(-r));
+                 fd < 0 ? rg_open_to_write_why(fd) : strerror(-r));
     return rg_fail(&err, command);
 }

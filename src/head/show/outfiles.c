@@ -40,7 +40,7 @@ static int open_file(struct rg_outfiles *files, int rank, int stream, bool appen
     if (fd < 0) {
         int e = -fd;
         return rg_error_set_exit(err, e, exit_code_of(e), "--output-dir: cannot create %s: %s%s",
-                                 path, e == EPERM ? RG_TRUST_NOT_OURS : strerror(e),
+                                 path, rg_open_to_write_why(fd),
                                  e == EMFILE ? "; raise ulimit -n" : "");
     }
     *fd_of(files, rank, stream) = fd;

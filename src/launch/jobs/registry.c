@@ -356,7 +356,8 @@ int rg_registry_parse(const char *text, struct rg_registry_job *ret_job)
     return r;
 }
 
-static int read_job(const char *dir, const char *id, struct rg_registry_job *ret_job)
+static int read_job(const char *dir, const char *id, struct rg_registry_job *ret_job,
+                    struct rg_error *err)
 {
     rg_autofree char *path = rg_strf("%s/%s", dir, id), *text = NULL;
     struct stat st;
@@ -365,9 +366,9 @@ static int read_job(const char *dir, const char *id, struct rg_registry_job *ret
         return -ENOMEM;
     /* It names programs that are run to end the job. */
     int r = rg_read_trusted("the job's file", path, RG_TRUST_UNCHANGED, RG_REGISTRY_FILE_MAX, &text,
-                            NULL, NULL);
-    if (r == 0)
-        r = rg_registry_parse(text, ret_job);
+                            NULL, err);
+    if (r == 0 && (r = rg_registry_parse(text, ret_job)) == -EINVAL)
+        rg_error_set(err, EINVAL, "the job's file %s: it names no launcher", path);
     if (r < 0)
         return r;
     ret_job->id = strdup(id);
@@ -395,17 +396,20 @@ static int list_in(const char *name, struct rg_registry *ret_registry)
 {
     rg_autofree char *path = jobs_folder(name);
     DIR *dir = path ? opendir(path) : NULL;
-    struct rg_registry list = { calloc(RG_REGISTRY_JOBS_MAX, sizeof(*list.jobs)), 0 };
+    struct rg_registry list = { .jobs = calloc(RG_REGISTRY_JOBS_MAX, sizeof(*list.jobs)) };
     int r = list.jobs ? 0 : -ENOMEM;
 
     for (struct dirent *entry; r == 0 && dir && (entry = readdir(dir));) {
         const char *id = entry->d_name;
         if (!jobs_is_id(id) || list.count == RG_REGISTRY_JOBS_MAX)
             continue;
-        r = read_job(path, id, &list.jobs[list.count]);
+        struct rg_error err = RG_ERROR_INIT;
+        r = read_job(path, id, &list.jobs[list.count], &err);
         list.jobs[list.count].ended = strcmp(name, ENDED) == 0;
         list.count += r == 0;
-        r = r == -ENOMEM ? r : 0; /* a job that has just ended, or a file that is not ours */
+        if (r < 0 && r != -ENOMEM && r != -ENOENT)
+            r = rg_strv_add(&list.remarks, err.text);
+        r = r == -ENOMEM ? r : 0; /* or a job that has just ended */
     }
     if (dir)
         closedir(dir);
@@ -433,6 +437,7 @@ void rg_registry_fini(struct rg_registry *registry)
     for (size_t i = 0; i < registry->count; i++)
         rg_registry_job_fini(&registry->jobs[i]);
     free(registry->jobs);
+    rg_strv_fini(&registry->remarks);
     *registry = (struct rg_registry){ 0 };
 }
 
@@ -558,7 +563,7 @@ size_t rg_registry_sweep(void)
     for (struct dirent *entry; dir && rg_now_ns() < deadline_ns && (entry = readdir(dir));) {
         struct rg_registry_job job = { 0 };
         const char *id = entry->d_name;
-        if (!jobs_is_id(id) || read_job(path, id, &job) < 0)
+        if (!jobs_is_id(id) || read_job(path, id, &job, NULL) < 0)
             continue;
         if (!job.image && job.kernel && rg_registry_state(&job) == RG_JOB_DEAD) {
             rg_registry_forget(&job);

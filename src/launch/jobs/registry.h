@@ -79,6 +79,7 @@ struct rg_registry_job {
 struct rg_registry {
     struct rg_registry_job *jobs; /* what began, or ended, first comes first */
     size_t count;
+    struct rg_strv remarks; /* about files that are passed over: which, and why */
 };
 
 /* A job's own file. */

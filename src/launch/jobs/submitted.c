@@ -169,8 +169,8 @@ static void take_line(struct rg_submitted_job *job, const char *line)
         job->exit_code = (int) code;
 }
 
-int rg_submitted_read(const struct rg_platform *platform, const char *id,
-                      struct rg_submitted_job *ret_job)
+static int read_job(const struct rg_platform *platform, const char *id,
+                    struct rg_submitted_job *ret_job, struct rg_error *err)
 {
     struct rg_submitted_job job = { .platform = platform, .exit_code = -1 };
     rg_autofree char *path = jobs_path(platform->name, id), *text = NULL;
@@ -178,7 +178,7 @@ int rg_submitted_read(const struct rg_platform *platform, const char *id,
     if (!rg_submitted_is_id(id))
         return -EINVAL;
     int r = path ? rg_read_trusted("the job's file", path, RG_TRUST_UNCHANGED, FILE_MAX, &text,
-                                   NULL, NULL) : -ENOENT;
+                                   NULL, err) : -ENOENT;
     if (r < 0)
         return r;
     for (char *line, *rest = text; (line = strsep(&rest, "\n"));)
@@ -190,6 +190,12 @@ int rg_submitted_read(const struct rg_platform *platform, const char *id,
     snprintf(job.id, sizeof(job.id), "%s", id);
     *ret_job = job;
     return 0;
+}
+
+int rg_submitted_read(const struct rg_platform *platform, const char *id,
+                      struct rg_submitted_job *ret_job)
+{
+    return read_job(platform, id, ret_job, NULL);
 }
 
 void rg_submitted_end(const struct rg_submitted_job *submitted)
@@ -234,8 +240,13 @@ int rg_submitted_list(const struct rg_platform *platform, struct rg_submitted_li
     list->jobs = more;
     if (ids.count)
         qsort(ids.v, ids.count, sizeof(*ids.v), by_number);
-    for (size_t i = 0; i < ids.count; i++)
-        list->count += rg_submitted_read(platform, ids.v[i], &list->jobs[list->count]) == 0;
+    for (size_t i = 0; i < ids.count; i++) {
+        struct rg_error err = RG_ERROR_INIT;
+        r = read_job(platform, ids.v[i], &list->jobs[list->count], &err);
+        list->count += r == 0;
+        if (r < 0 && r != -ENOENT && rg_strv_add(&list->remarks, err.text) < 0)
+            return -ENOMEM;
+    }
     return 0;
 }
 
@@ -255,5 +266,6 @@ void rg_submitted_list_fini(struct rg_submitted_list *list)
     for (size_t i = 0; i < list->count; i++)
         rg_submitted_fini(&list->jobs[i]);
     free(list->jobs);
-    *list = (struct rg_submitted_list){ NULL, 0 };
+    rg_strv_fini(&list->remarks);
+    *list = (struct rg_submitted_list){ .count = 0 };
 }

@@ -52,6 +52,7 @@ struct rg_submitted_job {
 struct rg_submitted_list {
     struct rg_submitted_job *jobs;
     size_t count;
+    struct rg_strv remarks; /* about files that are passed over: which, and why */
 };
 
 /* Whether its exit code is the last that its file will have. One that the platform's own doing may

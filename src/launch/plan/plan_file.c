@@ -577,7 +577,7 @@ int rg_planned_write(const struct rg_planned *planned, const char *path, struct 
         r = rg_write_all(fd, rg_buf_bytes(&buf), rg_buf_nbytes(&buf));
     if (r < 0)
         return rg_error_set_exit(err, -r, RG_EXIT_USAGE, "cannot write the plan %s: %s", path,
-                                 fd == -EPERM ? RG_TRUST_NOT_OURS : strerror(-r));
+                                 fd < 0 ? rg_open_to_write_why(fd) : strerror(-r));
     return 0;
 }
 

@@ -110,6 +110,12 @@ static void what_is_written_goes_where_it_was_meant_to(void **state)
     write_file(path, 0600);
     assert_int_equal(try_to_write(other), 0);
     assert_int_equal(size_of(path), 3);
+    assert_int_equal(chmod(dir, 0777), 0); /* where others could exchange the link meanwhile */
+    write_file(path, 0600);
+    assert_int_equal(try_to_write(other), -EPERM);
+    assert_int_equal(size_of(path), 4);
+    assert_int_equal(try_to_write(path), 0);
+    assert_int_equal(chmod(dir, 01777), 0);
     unlink(other);
     assert_int_equal(link(path, other), 0);
     write_file(path, 0600);
@@ -119,6 +125,9 @@ static void what_is_written_goes_where_it_was_meant_to(void **state)
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(try_to_write(path), -ENXIO); /* nobody reads it: no wait */
+    assert_contains(rg_open_to_write_why(-ENXIO), "fifo");
+    assert_contains(rg_open_to_write_why(-EPERM), "somebody else");
+    assert_string_equal(rg_open_to_write_why(-ENOENT), strerror(ENOENT));
     unlink(path);
     assert_int_equal(try_to_write("/rg-not-there/file"), -ENOENT);
     assert_int_equal(try_to_write("/dev/null"), 0);
