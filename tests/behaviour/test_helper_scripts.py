@@ -144,6 +144,19 @@ def test_sshconfig_writes_through_a_link_and_not_over_one(made, tmp_path):
     assert real.stat().st_mode & 0o777 == 0o644
 
 
+@pytest.mark.parametrize('name', ['id_rsa_mpi', 'id_rsa_mpi.pub'])
+def test_sshconfig_makes_no_key_in_the_place_of_a_link(made, tmp_path, name):
+    """It may lead to a volume that is not mounted now."""
+    copy_keys(made, tmp_path)
+    for key in (tmp_path / 'user').iterdir():
+        key.unlink()
+    link = tmp_path / 'user' / name
+    link.symlink_to('/rg-not-there/key')
+    done = sshconfig(tmp_path, '--hosts=a')
+    assert done.returncode == 2 and f'{link} is a link, and there is no key' in done.stderr, done
+    assert link.is_symlink() and [p.name for p in link.parent.iterdir()] == [name]
+
+
 def test_sshconfig_neither_replaces_nor_closes_what_is_no_file(made, tmp_path):
     copy_keys(made, tmp_path)
     null, known = tmp_path / 'null', tmp_path / 'server/known_hosts'

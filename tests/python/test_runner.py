@@ -17,7 +17,7 @@ sys.path.insert(0, str(jobs.ROOT / 'bindings/python'))
 os.environ.setdefault('REIGEN_LIBRARY', jobs.library() or '')
 
 from horovod import _other  # noqa: E402
-from horovod.runner import launch  # noqa: E402
+from horovod.runner import _call, launch  # noqa: E402
 from horovod.runner.common.util import (codec, config_parser, env, hosts,  # noqa: E402
                                         safe_shell_exec, secret, timeout)
 from horovod.runner.elastic import discovery  # noqa: E402
@@ -261,6 +261,27 @@ def test_hosts_that_come_and_go_keep_their_order(tmp_path):
     assert manager.current_hosts.host_assignment_order == ['c']
     assert manager.is_blacklisted('b')
     assert manager.update_available_hosts() == 0
+
+
+def test_a_private_file_replaces_neither_a_link_nor_what_is_no_file(tmp_path):
+    """TfDataServiceConfig.write() writes so where its user says."""
+    link, real, fifo = tmp_path / 'link', tmp_path / 'real', tmp_path / 'fifo'
+    link.symlink_to('real')
+    for data in (b'one', b'two'):
+        _call.write_private(str(link), data)
+        assert link.is_symlink() and real.read_bytes() == data
+    assert real.stat().st_mode & 0o777 == 0o600
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    _call.write_private(str(fifo), b'three')
+    assert fifo.is_fifo() and os.read(reader, 9) == b'three'
+    os.close(reader)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ['fifo', 'link', 'real']
+    if os.geteuid() == 0:
+        os.lchown(link, 54321, 54321)
+        with pytest.raises(PermissionError, match='somebody else'):
+            _call.write_private(str(link), b'four')
+        assert real.read_bytes() == b'two'
 
 
 def test_a_real_horovod_is_noticed_and_named(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +54,19 @@ int rg_keys_run(const char *what, char *const *argv, struct rg_error *err)
                         rg_status_code(status));
 }
 
+/* A name where no key is: what is there, if anything, must not be replaced. A link leads to a place
+ * that somebody has chosen, such as a volume that is not mounted. */
+static int check_free(const char *what, const char *path, struct rg_error *err)
+{
+    struct stat st;
+
+    if (lstat(path, &st) < 0 || S_ISREG(st.st_mode))
+        return 0;
+    return rg_error_set(err, EINVAL, "%s: %s is %s, and there is no key yet; remove it, or put the "
+                        "key there", what, path,
+                        S_ISLNK(st.st_mode) ? "a link" : "no ordinary file");
+}
+
 int rg_keys_make(const char *what, const char *keygen, const char *type, const char *bits,
                  const char *path, struct rg_error *err)
 {
@@ -64,8 +78,13 @@ int rg_keys_make(const char *what, const char *keygen, const char *type, const c
 
     if (!fresh || !fresh_public || !public)
         return no_memory(what, err);
+    int rc = check_free(what, path, err);
+
+    rc = rc < 0 ? rc : check_free(what, public, err);
+    if (rc < 0)
+        return rc;
     unlink(fresh);
-    int rc = rg_keys_run(what, argv, err);
+    rc = rg_keys_run(what, argv, err);
     /* Where the key is there, it is whole, and so is its other half. */
     if (rc == 0 && (rename(fresh_public, public) || rename(fresh, path)))
         rc = rg_error_set(err, errno, "%s: cannot write %s: %s", what, path, strerror(errno));

@@ -23,7 +23,8 @@ int rg_keys_run(const char *what, char *const *argv, struct rg_error *err);
 
 /* Make a key of a type (ed25519, ecdsa, rsa) in path, for the user alone, and path.pub beside it.
  * bits: "4096", or NULL for ssh-keygen's default. keygen: ssh-keygen's path. Both appear
- * whole, path last, or neither. 0 or -errno; -EIO: ssh-keygen said why. */
+ * whole, path last, or neither. 0 or -errno; -EIO: ssh-keygen said why; -EINVAL: one of the two is
+ * a link, or no file, and nothing is made. */
 int rg_keys_make(const char *what, const char *keygen, const char *type, const char *bits,
                  const char *path, struct rg_error *err);
 

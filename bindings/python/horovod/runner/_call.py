@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a function reaches the ranks, and how their results come back: through a directory that only
 this user can enter, and which is removed again."""
+import errno
 import os
 import pickle
 import shutil
@@ -22,11 +23,18 @@ def result_file(directory: str, rank: int) -> str:
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Write a file that only its owner can read; it has its name when it is complete."""
-    handle = os.open(path + '.new', os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, 'wb') as out:
+    """Write a file that only its owner can read; it has its name when it is complete. A link stays
+    one, and what is no file, as a pipe or a device, is written to and not replaced."""
+    if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EPERM, 'it is a link of somebody else', path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, 'wb') as out:
+            out.write(data)
+        return
+    folder, name = os.path.split(os.path.realpath(path))
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=name, delete=False) as out:
         out.write(data)
-    os.rename(path + '.new', path)
+    os.replace(out.name, os.path.join(folder, name))
 
 
 def dumps(value: Any) -> bytes:

@@ -13,13 +13,13 @@ import contextlib
 import dataclasses
 import json
 import os
-import tempfile
 import time
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from horovod.runner._call import write_private
 from horovod.runner.util.network import get_driver_ip
 from horovod.tensorflow.data._registry import ComputeClient
 
@@ -57,10 +57,7 @@ class TfDataServiceConfig:
     def write(self, filename: str) -> None:
         """Write it to a file, which is whole from the moment it is there. Only its owner can read
         it: it holds the key."""
-        folder, name = os.path.split(os.path.abspath(filename))
-        with tempfile.NamedTemporaryFile('w', dir=folder, prefix=name, delete=False) as file:
-            json.dump(self.to_dict(), file)
-        os.rename(file.name, filename)
+        write_private(filename, json.dumps(self.to_dict()).encode())
 
     @staticmethod
     def read(filename: str, wait_for_file_creation: bool = False) -> 'TfDataServiceConfig':
