@@ -72,6 +72,25 @@ def check_a_gradient_may_come_first_in_a_later_batch():
             np.testing.assert_allclose(found[1], [1. if batch < 5 else 0.])
 
 
+def check_a_later_batch_may_train_other_variables():
+    """As where layers are frozen or not any more: a variable keeps its sum in whatever place."""
+    front, back = tf.Variable([0., 0.]), tf.Variable([0., 0.])
+    for number, graph in enumerate((tf.function, lambda function: function)):
+        helper = LocalGradientAggregationHelperEager(
+            2, GradientReducer(f'more{number}', op=hvd.Sum), False, False)
+        one = graph(lambda: helper.compute_gradients([tf.fill([2], 10.)], [back]))
+        both = graph(lambda: helper.compute_gradients([tf.ones([2]), tf.fill([2], 10.)],
+                                                      [front, back]))
+        for batch in (one, one, both, both, one, both, both, both, one, one):
+            found = batch()
+            assert len(found) == (1 if batch is one else 2)
+            if int(helper.counter) == 0:
+                np.testing.assert_allclose(found[-1], [20. * hvd.size()] * 2)
+        for before, ones in ((both, 2), (one, 1), (both, 2)):
+            before()
+            np.testing.assert_allclose(both()[0], [ones * hvd.size()] * 2)
+
+
 def check_adasum_combines_the_same_variables_on_all_ranks():
     first, second = tf.Variable([1., 2.]), tf.Variable([1., 2.])
     optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.),

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """backward_passes_per_step: gradients of several batches are added up on each rank before the ranks
 reduce them. This file is for graphs of TensorFlow 1; gradient_aggregation_eager.py for the rest."""
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.gradients import LocalVariables
+from horovod.tensorflow.util import variable_key
 
 _SPARSE = ('IndexedSlices are not supported when `backward_passes_per_step` > 1 and '
            '`sparse_as_dense` is False.')
@@ -22,7 +23,8 @@ def get_not_none_from_list(tensor_list):
 
 
 class Aggregation:
-    """The rule: a counter of batches and one sum per gradient, in variables."""
+    """The rule: a counter of batches and one sum per gradient, in variables. A model may train
+    other variables in a later batch than in the first one, as when layers are frozen meanwhile."""
 
     def __init__(self, backward_passes_per_step: int, allreduce_func: Callable,
                  sparse_as_dense: bool, average_aggregated_gradients: bool,
@@ -37,7 +39,9 @@ class Aggregation:
         self.average_aggregated_gradients = average_aggregated_gradients
         self.local = LocalVariables(scale_local_gradients, process_set)
         self.counter: Any = None
+        #: Of the variables that are trained now, in their order; None: there was no gradient.
         self.sums: List[Any] = []
+        self._kept: Dict[Any, Any] = {}
 
     def register_local_var(self, var: Any) -> None:
         """This variable is of this rank only: its gradient is not reduced."""
@@ -53,12 +57,21 @@ class Aggregation:
         return apply_op_to_not_none_tensors(tf.convert_to_tensor, grads)
 
     def prepare(self, grads: Sequence[Any], variables: Sequence[Any]) -> None:
-        """Make the variables, once. A gradient has the shape of its variable."""
-        if self.counter is not None:
-            return
-        self.counter = self._new((), tf.int32, 'aggregation_counter')
-        self.sums = [None if g is None else self._new(v.shape, g.dtype, f'aggregation_{i}')
-                     for i, (g, v) in enumerate(zip(grads, variables))]
+        """Make the variables that are not there yet. A gradient has the shape of its variable."""
+        if self.counter is None:
+            self.counter = self._new((), tf.int32, 'aggregation_counter')
+        keys = [variable_key(v) for v in variables]
+        numbers = {key: i for i, key in enumerate({**self._kept, **dict.fromkeys(keys)})}
+        for key, grad, variable in zip(keys, grads, variables):
+            total = self._kept.get(key)
+            if total is None and grad is not None:
+                total = self._new(variable.shape, grad.dtype, f'aggregation_{numbers[key]}')
+            self._kept[key] = total
+        self.sums = [self._kept[key] for key in keys]
+
+    def totals(self) -> List[Any]:
+        """All sums there are, also those of variables that are not trained now."""
+        return get_not_none_from_list(self._kept.values())
 
     def reduced(self, variables: Sequence[Any]) -> List[Any]:
         """The sums, or their averages over the batches, reduced over the ranks."""
@@ -72,7 +85,7 @@ class Aggregation:
         """What is reduced of those that are there; the sums start anew."""
         reduced = get_not_none_from_list(self.reduced(variables))
         with tf.control_dependencies(reduced):
-            again = [s.assign(tf.zeros_like(s)) for s in get_not_none_from_list(self.sums)]
+            again = [s.assign(tf.zeros_like(s)) for s in self.totals()]
             again.append(self.counter.assign(0))
             with tf.control_dependencies(again):
                 return [tf.identity(r) for r in reduced]

@@ -38,16 +38,13 @@ class LocalGradientAggregationHelperEager(Aggregation):
 
     def _eagerly(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
         """A gradient may come in a later batch for the first time, and on other ranks only."""
-        for i, (grad, variable) in enumerate(zip(grads, variables)):
-            if grad is None:
-                continue
-            if self.sums[i] is None:
-                self.sums[i] = self._new(variable.shape, grad.dtype, f'aggregation_{i}')
-            self.sums[i].assign_add(grad)
+        for total, grad in zip(self.sums, grads):
+            if grad is not None:
+                total.assign_add(grad)
         if self.counter.assign_add(1) < self.backward_passes_per_step:
             return apply_op_to_not_none_tensors(tf.convert_to_tensor, self.sums)
         found = self.reduced(variables)
-        for total in [self.counter, *get_not_none_from_list(self.sums)]:
+        for total in [self.counter, *self.totals()]:
             total.assign(tf.zeros_like(total))
         return found
 
