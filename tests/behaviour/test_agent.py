@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -201,6 +202,37 @@ def test_agent_as_pid_1_reaps_and_leaves_nothing(start, programs, tmp_path, proc
     assert child.returncode == 3, err
     assert {line.split()[-1] for line in out.splitlines()} == {'1'}
     assert not processes.with_word(word)
+
+
+TOLD = '''
+import os, signal as s, sys
+s.pthread_sigmask(s.SIG_BLOCK, {s.SIGTERM})
+with open(sys.argv[1] + os.environ["RANK"], "w", buffering=1) as heard:
+    print("here", file=heard)
+    got = s.sigwaitinfo({s.SIGTERM})
+    while got:
+        print("got", file=heard)
+        got = s.sigtimedwait({s.SIGTERM}, 1)
+    print("end", file=heard)
+'''
+
+
+def test_ranks_have_their_time_where_slurm_kills_their_launcher(start, programs, tmp_path):
+    """As a batch script without exec has it: Slurm has told the agent, by its parent."""
+    wrapper = tmp_path / 'agent'
+    wrapper.write_text(f'#!/bin/sh\nsed "1a tracked on\n/^\\$/q" >{tmp_path}/boot\n'
+                       f'exec {programs.agent} agent <{tmp_path}/boot\n')
+    wrapper.chmod(0o755)
+    word = processes.mark()
+    child = start(programs.reigen, 'run', '-np', 2, '--', programs.python, '-c', TOLD,
+                  tmp_path / 'heard-', word, env=built.environment(REIGEN_AGENT=wrapper))
+    heard = [tmp_path / 'heard-0', tmp_path / 'heard-1']
+    processes.wait_for(lambda: all(f.exists() and f.read_text() for f in heard), 'the ranks')
+    guard, = processes.children(child.pid)
+    os.kill(guard, signal.SIGTERM)
+    child.kill()
+    processes.wait_for(lambda: not processes.with_word(word), 'the end of the ranks')
+    assert [f.read_text() for f in heard] == ['here\ngot\nend\n'] * 2
 
 
 def test_it_knows_whether_it_is_the_program_that_is_meant(programs, tmp_path):

@@ -242,34 +242,41 @@ def test_a_signal_for_the_job_reaches_its_ranks_and_nothing_else(tracked, way):
 
 
 # Says which signals it gets, and ends a while after the first.
-LISTENING = ('import signal as s\n'
+LISTENING = ('import os, signal as s, sys\n'
              'known = {s.SIGTERM, s.SIGUSR1}\n'
              's.pthread_sigmask(s.SIG_BLOCK, known)\n'
              'print("here", flush=True)\n'
+             'heard = open(sys.argv[1] + os.environ["RANK"], "w", buffering=1)\n'
              'got = s.sigwaitinfo(known)\n'
              'while got:\n'
-             '    print("got", got.si_signo, flush=True)\n'
-             '    got = s.sigtimedwait(known, 1.5)\n')
+             '    print("got", got.si_signo, file=heard)\n'
+             '    got = s.sigtimedwait(known, 1.5)\n'
+             'print("end", file=heard)\n')
 
 
-@pytest.mark.parametrize('signal, number', [('USR1', 10), (None, 15)])
-def test_each_rank_gets_each_signal_once(tracked, signal, number):
+@pytest.mark.parametrize('signal, number, how', [
+    ('USR1', 10, 'exec'), (None, 15, 'exec'), (None, 15, '')])
+def test_each_rank_gets_each_signal_once(tracked, signal, number, how):
     """Slurm tells the batch script, the step's first processes or all of them, by its way to know
-    processes; the launcher hands on what it gets."""
-    out = tracked.head.path(f'heard-{number}')
-    out.unlink(missing_ok=True)
+    processes; the launcher hands on what it gets. A script without exec ends by its signal, and
+    Slurm then kills the launcher, whose ranks have their time all the same."""
+    name = f'heard-{number}-{how}-'
+    out, files = tracked.head.path(name), [tracked.head.path(f'{name}{rank}') for rank in (0, 1)]
+    for file in (out, *files):
+        file.unlink(missing_ok=True)
     tracked.head.write('listen.py', LISTENING)
-    job = on_slurm(command=['python3', tracked.head.home() + '/listen.py'])[3:]
-    tracked.head.write('listen.sh', '#!/bin/sh\nexec ' + shlex.join(map(str, job)) + '\n',
+    home = tracked.head.home()
+    job = on_slurm(command=['python3', f'{home}/listen.py', f'{home}/{name}'])[3:]
+    tracked.head.write('listen.sh', f'#!/bin/sh\n{how} {shlex.join(map(str, job))}\necho over\n',
                        mode=0o755)
     told = tracked.head.run(['sbatch', '--parsable', '-N2', '-n2', '-o', out.name, 'listen.sh'],
                             check=True).stdout.strip()
     try:
-        wait_for(lambda: out.exists() and out.read_text().count('here') == 2, 'ranks')
+        wait_for(lambda: all(file.exists() for file in files), 'ranks')
         tracked.ask('scancel', *(['--full', f'--signal={signal}'] if signal else []), told)
         wait_for(lambda: not tracked.squeue(), 'the end')
-        heard = [line.split('] ')[1] for line in out.read_text().splitlines() if 'got' in line]
-        assert heard == [f'got {number}'] * 2, out.read_text()
+        heard = [file.read_text() for file in files]
+        assert heard == [f'got {number}\nend\n'] * 2, (heard, out.read_text())
         tracked.wait_idle()
     except BaseException:
         clean_up(tracked)

@@ -18,6 +18,7 @@
 #define RG_AGENT_RANKS_AGENT_H
 
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -175,6 +176,14 @@ void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *ob
 void rg_agent_note(struct rg_agent *agent, const char *fmt, ...) rg_printf(2, 3);
 /* The launcher is gone: kill all, wait for them (at most 4 s), leave the process. */
 _Noreturn void rg_agent_abandon(struct rg_agent *agent);
+/* The launcher is gone: as rg_agent_abandon, but under Slurm ranks that it tells to end have their
+ * time before. */
+_Noreturn void rg_agent_lose_launcher(struct rg_agent *agent);
+/* Whether who keeps this process is gone: its guard, or what runs it in a container. */
+bool rg_agent_is_orphan(const struct rg_agent *agent);
+/* By signal: whether the last one was from a root process that is not our parent, as Slurm's are;
+ * and whether SIGTERM has come at all. The handler sets them. */
+extern volatile sig_atomic_t rg_agent_directly[NSIG], rg_agent_told_to_end;
 /* SIGKILL to everything that descends from us. Returns how many processes there were. */
 size_t rg_agent_kill(struct rg_agent *agent);
 
@@ -239,6 +248,8 @@ void rg_inspect_stop(struct rg_agent *agent);
  * another way already, nor where Slurm has sent it to the ranks itself (once.h); to find that out
  * it may be sent a little later. */
 void rg_agent_signal(struct rg_agent *agent, int signo, enum rg_signal_way way);
+/* Send it now, whatever has come. */
+void rg_agent_deliver(const struct rg_agent *agent, int signo);
 /* SIGSTOP or SIGCONT, and the lease's clock with it. */
 void rg_agent_pause(struct rg_agent *agent, bool pause);
 /* Watch children, from now to rg_reaper_stop. */

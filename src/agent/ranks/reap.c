@@ -20,7 +20,7 @@ static bool stops_by_default(int signo)
 
 /* What a dead rank left in its session; its group's number may belong to others by now, so only our
  * own descendants count. */
-static void signal_left_behind(struct rg_agent *agent, int signo)
+static void signal_left_behind(const struct rg_agent *agent, int signo)
 {
     rg_autofree struct rg_process *list = NULL;
     size_t count = 0;
@@ -35,7 +35,7 @@ static void signal_left_behind(struct rg_agent *agent, int signo)
     }
 }
 
-static void send_signal(struct rg_agent *agent, int signo)
+static void send_signal(const struct rg_agent *agent, int signo)
 {
     bool some_ended = false;
 
@@ -50,7 +50,7 @@ static void send_signal(struct rg_agent *agent, int signo)
 }
 
 /* Their ends will be taken for consequences of it. */
-static void note_signalled(struct rg_agent *agent, int signo)
+static void note_signalled(const struct rg_agent *agent, int signo)
 {
     for (size_t i = 0; i < agent->ntasks; i++) {
         if (!agent->tasks[i]->ended)
@@ -58,7 +58,7 @@ static void note_signalled(struct rg_agent *agent, int signo)
     }
 }
 
-static void deliver(struct rg_agent *agent, int signo)
+void rg_agent_deliver(const struct rg_agent *agent, int signo)
 {
     note_signalled(agent, signo);
     send_signal(agent, signo);
@@ -73,7 +73,7 @@ static void on_late(void *arg)
     struct rg_agent *agent = arg;
 
     rg_timer_stop(&agent->late);
-    deliver(agent, agent->late_signo);
+    rg_agent_deliver(agent, agent->late_signo);
 }
 
 const int rg_agent_signals[RG_AGENT_SIGNALS] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
@@ -100,7 +100,7 @@ void rg_agent_signal(struct rg_agent *agent, int signo, enum rg_signal_way way)
     if (agent->boot.tracked && slurms)
         rg_timer_start(&agent->late, agent->loop, RG_SIGNAL_WAIT_MS, 0, on_late, agent);
     else
-        deliver(agent, signo);
+        rg_agent_deliver(agent, signo);
 }
 
 void rg_agent_pause(struct rg_agent *agent, bool pause)

@@ -314,7 +314,7 @@ static void on_close(void *arg, const struct rg_error *err)
     if (agent->boot.waits && agent->state == RG_AGENT_WAITING && err->errnum != EBADMSG)
         agent->exit_code = RG_AGENT_UNSTARTED;
     else if (agent->state != RG_AGENT_DONE)
-        rg_agent_abandon(agent);
+        rg_agent_lose_launcher(agent);
     rg_loop_stop(agent->loop);
 }
 
@@ -328,14 +328,6 @@ static void on_drain(void *arg)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static bool keeper_is_gone(const struct rg_agent *agent)
-{
-    struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
-
-    return (agent->boot.guard_pid && getppid() != agent->boot.guard_pid) ||
-           (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
-}
-
 /* Whoever kills all of a job's processes on the host, as Slurm does, does not reach those in a
  * container: its end is ours to bring about. */
 static void on_keeper(void *arg, int events)
@@ -343,7 +335,7 @@ static void on_keeper(void *arg, int events)
     struct rg_agent *agent = arg;
 
     (void) events;
-    if (!keeper_is_gone(agent))
+    if (!rg_agent_is_orphan(agent))
         return;
     agent->exit_code = RG_EXIT_HOST_LOST;
     rg_agent_abandon(agent);
@@ -353,12 +345,12 @@ static void on_keeper(void *arg, int events)
  * signal. */
 static void (*loops_handler)(int signo);
 static pid_t parent;
-static volatile sig_atomic_t directly[NSIG];
 
 static void note_sender(int signo, siginfo_t *info, void *context)
 {
     (void) context;
-    directly[signo] = info->si_code <= 0 && info->si_uid == 0 && info->si_pid != parent;
+    rg_agent_directly[signo] = info->si_code <= 0 && info->si_uid == 0 && info->si_pid != parent;
+    rg_agent_told_to_end |= signo == SIGTERM;
     loops_handler(signo);
 }
 
@@ -376,7 +368,7 @@ static void watch_sender(int signo)
 
 static bool is_direct(const struct rg_agent *agent, int signo)
 {
-    return agent->boot.tracked && directly[signo];
+    return agent->boot.tracked && rg_agent_directly[signo];
 }
 
 /* Somebody wants the agent itself to end: as PID 1 of a container that is being stopped, or by
@@ -386,7 +378,7 @@ static void on_signal(void *arg, int signo)
     struct rg_agent *agent = arg;
 
     /* So it is, too, when `contain` or the guard has been killed: nobody has asked for that end. */
-    if (keeper_is_gone(agent)) {
+    if (rg_agent_is_orphan(agent)) {
         agent->exit_code = RG_EXIT_HOST_LOST;
         rg_agent_abandon(agent);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the agent says to its launcher, and what it does when nobody is there to hear it. */
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,12 +10,16 @@
 #include "base/proctree.h"
 #include "base/time.h"
 
+#define LAST_MS 30000 /* for ranks whose launcher Slurm has killed */
+
+volatile sig_atomic_t rg_agent_directly[NSIG], rg_agent_told_to_end;
+
 void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object)
 {
     uint32_t host = agent->has_setup ? agent->setup.host_index : RG_MSG_ANY_HOST;
 
     if (rg_msg_send(agent->channel, host, type, object) < 0 && agent->state != RG_AGENT_DONE)
-        rg_agent_abandon(agent);
+        rg_agent_lose_launcher(agent);
 }
 
 void rg_agent_note(struct rg_agent *agent, const char *fmt, ...)
@@ -61,4 +66,52 @@ void rg_agent_abandon(struct rg_agent *agent)
     } while (rg_now_ns() < deadline_ns);
     rg_jobdir_remove(&agent->jobdir);
     _exit(agent->exit_code);
+}
+
+bool rg_agent_is_orphan(const struct rg_agent *agent)
+{
+    struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
+
+    return (agent->boot.guard_pid && getppid() != agent->boot.guard_pid) ||
+           (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
+}
+
+static bool ranks_live(const struct rg_agent *agent)
+{
+    bool live = false;
+
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        const struct rg_task *task = agent->tasks[i];
+        live |= task->pid && !task->ended && kill(task->pid, 0) == 0;
+    }
+    return live;
+}
+
+/* On scancel Slurm tells a job's script and the agents at the same time. A script that is a shell
+ * ends by that, and Slurm kills what it has started, the launcher too: nobody hands the word on
+ * any more. The ranks have their time nevertheless, which Slurm ends. */
+static void let_end(const struct rg_agent *agent)
+{
+    uint64_t begin_ns = rg_now_ns(), ms = 0;
+    bool sent = agent->heard[0].ways && !rg_timer_active(&agent->late);
+
+    while (ms < (rg_agent_told_to_end ? LAST_MS : RG_SIGNAL_WAIT_MS) && ranks_live(agent) &&
+           !rg_agent_is_orphan(agent)) {
+        sent |= rg_agent_directly[SIGTERM];
+        if (!sent && ms >= RG_SIGNAL_WAIT_MS) {
+            rg_agent_deliver(agent, SIGTERM);
+            sent = true;
+        }
+        rg_sleep_ms(20);
+        ms = (rg_now_ns() - begin_ns) / RG_NS_PER_MS;
+    }
+}
+
+void rg_agent_lose_launcher(struct rg_agent *agent)
+{
+    if (agent->boot.tracked && agent->state == RG_AGENT_RUNNING)
+        let_end(agent);
+    rg_agent_abandon(agent);
 }
