@@ -127,6 +127,22 @@ def test_workers_stay_when_the_head_is_lost_and_run_again_with_the_next_one(job)
     assert 'the pod of its head was lost 4 times' in late.words['cause']
 
 
+def test_a_head_that_does_not_know_of_the_starts_before_it_is_told_that_they_were_enough(job):
+    pods = started(job)
+    for n in range(3):
+        pods[1].signal(signal.SIGKILL)
+        pods[0].saw(f'the job is started again: restart {n + 1} of 3')
+        pods[1] = job.pod(1)
+        saw_start(pods, n + 1)
+    pods[0].signal(signal.SIGKILL)
+    pods[0].wait()
+    job.pod(0, REIGEN_POD_FAILURES='1')
+    assert pods[2].wait() == 1, pods[2].out
+    assert pods[2].words == {
+        'exit_code': LOST, 'fault': True, 'cause':
+        'the job is not started again: it was started 4 times, and pods were lost each time'}
+
+
 @pytest.mark.sanitize
 def test_a_pod_that_is_told_to_stop_is_replaced_and_one_more_meanwhile(job):
     """As the kubelet tells it: a signal from without the pod."""

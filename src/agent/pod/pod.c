@@ -83,9 +83,8 @@ static bool is_masked(const struct rg_pod *pod, int code, bool stopped)
 
 static int give_up(const struct rg_pod *pod, struct rg_error *err)
 {
-    rg_error_set_exit(err, EIO, RG_EXIT_HOST_LOST, "the job is not started again: the pod of its "
-                      "head was lost %d times", pod->nstarts);
-    return rg_pod_fail(pod, err);
+    return rg_error_set_exit(err, EIO, RG_EXIT_HOST_LOST, "the job is not started again: the pod "
+                             "of its head was lost %d times", pod->nstarts);
 }
 
 static int lead(const struct rg_pod *pod, struct rg_planned *planned, struct rg_error *err)
@@ -115,10 +114,10 @@ static int run(struct rg_pod *pod, struct rg_error *err)
     if (!pod->planned)
         return rg_pod_wait(pod, err);
     r = pod->plan(&planned, err);
-    if (r < 0) {
+    if (r < 0 && !err->exit_code)
         err->exit_code = RG_EXIT_USAGE;
+    if (r < 0)
         return r;
-    }
     return pod->leads ? lead(pod, &planned, err) : rg_pod_work(pod, &planned, err);
 }
 
@@ -152,5 +151,7 @@ int rg_pod_main(void)
     rg_pod_obey();
     signal(SIGPIPE, SIG_IGN);
     int r = run(&pod, &err);
-    return r < 0 ? rg_pod_fail(&pod, &err) : r;
+    int code = r < 0 ? rg_pod_fail(&pod, &err) : r;
+    /* Who does not go on says the last word, and is not to be replaced. */
+    return r < 0 && code == RG_EXIT_HOST_LOST && pod.backoff_ms ? RG_POD_FAILED : code;
 }
