@@ -4,6 +4,7 @@ a test wants it to: streams that are cut in the middle, an API server that is aw
 never come. tests/kubernetes has the same with a real one."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -96,13 +97,22 @@ class Played:
         self.env = environment(PATH=f'{folder}:{os.environ["PATH"]}', PLAYS=folder,
                                XDG_STATE_HOME=folder / 'state')
 
-    def run(self, *words, **plays):
+    def start(self, *words, **plays):
         plays = {'create': ['say("uid")'], 'config view': ['say("space@ctx")'],
                  **{name.replace('_', ' '): play for name, play in plays.items()}}
         (self.folder / 'plays').write_text(json.dumps(plays))
-        return subprocess.run(
-            [*RUN, *words, '--', 'true'], env=self.env, capture_output=True, text=True,
-            timeout=LIMIT, check=False, stdin=subprocess.DEVNULL)
+        return subprocess.Popen([*RUN, *words, '--', 'true'], env=self.env, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
+    def run(self, *words, **plays):
+        with self.start(*words, **plays) as child:
+            try:
+                out, err = child.communicate(timeout=LIMIT)
+            except BaseException:
+                child.kill()
+                raise
+        return subprocess.CompletedProcess(child.args, child.returncode, out, err)
 
     def asked(self):
         asked = self.folder / 'asked'
@@ -641,6 +651,31 @@ def test_a_worker_that_is_lost_once_too_often_is_named_with_its_devices(played):
     assert done.returncode == 76, done
     assert 'Kubernetes has lost pod job-1-a on node1: Error: its container' in done.stderr, done
     assert 'Kubernetes says of pod job-1-a on node1: x/gpu 7 is Unhealthy' in done.stderr, done
+
+
+def test_pods_that_are_up_are_counted_and_why_the_last_one_cannot_be_is_told(played):
+    """Its Service was deleted: the others run, and what they have reached nobody outside knows."""
+    cause = 'JOB_SERVICE_HOST is not set'
+    fault = ('pod(index=1, name="%s", containerStatuses=container(terminated={"exitCode": %d, '
+             f'"message": json.dumps({{"fault": True, "cause": "{cause}"}})}}))\n')
+    with played.start(
+            '-np', '2', get_pods=[RUNS + 'pod(index=1, containerStatuses=container(running={}))\n'
+                                  'wait_for("read")\n' + fault % ('a', 75) + 'wait_for("told")\n' +
+                                  fault % ('b', 69) + ENDS % 75 + 'time.sleep(100)'],
+            get_job=[f'say({failed("PodFailurePolicy")!r})'], logs=['mark("read")']) as child:
+        try:
+            told = []
+            while not re.fullmatch(rf'reigen: 1 of 2 hosts up after \d+ s; job-1 pending '
+                                   rf'\({cause}\)\n', told[-1] if told else ''):
+                told.append(child.stderr.readline())
+                assert told[-1], told
+            (played.folder / 'told').touch()
+            _, err = child.communicate(timeout=LIMIT)
+        finally:
+            child.kill()
+    assert f'reigen: pod job-1-a on node1 has ended: {cause}; Kubernetes waits 10 s before it ' \
+        'makes another one\n' in told, told
+    assert child.returncode == 69 and f'pod job-1-b on node1: {cause}' in err, err
 
 
 def test_a_pod_without_memory_is_not_tried_again(played):

@@ -273,6 +273,11 @@ def test_strangers_get_nothing_and_keep_no_pod_out(job):
 @pytest.mark.parametrize('index, change, code, said', [
     (1, {'REIGEN_POD_SERVICE': None}, 2, 'REIGEN_POD_SERVICE is not set'),
     (1, {'MY_JOB_SERVICE_HOST': None}, 75, 'MY_JOB_SERVICE_HOST is not set'),
+    (1, {'MY_JOB_SERVICE_HOST': None, 'REIGEN_POD_DISRUPTIONS': '1'}, 75, 'my-job was deleted'),
+    # It was there long ago, and will not come back by itself: the Job is over.
+    (1, {'MY_JOB_SERVICE_HOST': None, 'REIGEN_POD_FAILURES': '2'}, 69, 'my-job was deleted'),
+    (0, {'MY_JOB_SERVICE_HOST': None, 'REIGEN_POD_FAILURES': '1'}, 75, 'my-job was deleted'),
+    (0, {'MY_JOB_SERVICE_HOST': None, 'REIGEN_POD_FAILURES': '2'}, 69, 'my-job was deleted'),
     (1, {'REIGEN_POD_PORT': '70000'}, 2, 'REIGEN_POD_PORT 70000'),
     (1, {'JOB_COMPLETION_INDEX': None}, 2, 'JOB_COMPLETION_INDEX'),
 ])

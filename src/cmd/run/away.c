@@ -174,6 +174,7 @@ static int show_start(struct away *away)
     rg_status_fini(&away->status);
     int r = rg_status_start(&away->status, away->loop, &away->planned->plan, isatty(2) && !quiet,
                             say, away);
+    away->status.outside = true;
     if (r == 0 && quiet)
         rg_status_stop(&away->status);
     return r;

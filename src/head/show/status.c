@@ -30,9 +30,16 @@ static void put_fitting(struct rg_buf *text, struct rg_buf *line)
     rg_put_cut(text, rg_buf_text(line), width, width / 2);
 }
 
-static bool is_ready(const struct rg_status_host *host)
+static bool is_ready(const struct rg_status *status, const struct rg_status_host *host)
 {
-    return host->phase >= RG_PHASE_READY && host->phase != RG_PHASE_LOST;
+    bool up = status->outside && host->phase == RG_PHASE_CONNECTING && !*host->reason;
+
+    return up || (host->phase >= RG_PHASE_READY && host->phase != RG_PHASE_LOST);
+}
+
+static const char *ready_word(const struct rg_status *status)
+{
+    return status->outside ? "up" : "ready";
 }
 
 static void put_heading(const struct rg_status *status, struct rg_buf *line)
@@ -40,20 +47,22 @@ static void put_heading(const struct rg_status *status, struct rg_buf *line)
     int ready = 0, nhosts = status->plan->nhosts;
 
     for (int h = 0; h < nhosts; h++)
-        ready += is_ready(&status->hosts[h]);
-    rg_shown_printf(line, "reigen: %d of %d host%s ready after %.0f s", ready, nhosts,
-                    nhosts == 1 ? "" : "s", (double) (rg_now_ns() - status->since_ns) / 1e9);
+        ready += is_ready(status, &status->hosts[h]);
+    rg_shown_printf(line, "reigen: %d of %d host%s %s after %.0f s", ready, nhosts,
+                    nhosts == 1 ? "" : "s", ready_word(status),
+                    (double) (rg_now_ns() - status->since_ns) / 1e9);
 }
 
-/* "ready in 1.2 s", "pulling base: 40 %", "sending the agent" */
-static void put_state(const struct rg_status_host *host, struct rg_buf *line)
+/* "ready in 1.2 s", "up in 1.2 s", "pulling base: 40 %", "sending the agent" */
+static void put_state(const struct rg_status *status, const struct rg_status_host *host,
+                      struct rg_buf *line)
 {
     bool pulling = host->phase == RG_PHASE_PULLING;
 
     if (host->phase == RG_PHASE_LOST)
         rg_shown_printf(line, "lost%s%s", *host->reason ? ": " : "", host->reason);
-    else if (is_ready(host))
-        rg_buf_printf(line, "ready in %.1f s", (double) host->ready_ns / 1e9);
+    else if (is_ready(status, host))
+        rg_shown_printf(line, "%s in %.1f s", ready_word(status), (double) host->ready_ns / 1e9);
     else if (*host->reason)
         rg_shown_printf(line, "%s%s", pulling ? "pulling " : "", host->reason);
     else
@@ -65,7 +74,7 @@ static void put_row(const struct rg_status *status, int h, int width, struct rg_
     rg_autobuf struct rg_buf line = RG_BUF_INIT;
 
     rg_shown_printf(&line, "  %-*s  ", width, status->plan->hosts[h].name);
-    put_state(&status->hosts[h], &line);
+    put_state(status, &status->hosts[h], &line);
     rg_buf_printf(text, "\033[K");
     put_fitting(text, &line);
     rg_buf_printf(text, "\n");
@@ -86,7 +95,7 @@ static int put_rows(const struct rg_status *status, struct rg_buf *text)
     }
     width = width > NAME_WIDTH_MAX ? NAME_WIDTH_MAX : width;
     for (int h = 0; h < nhosts && shown < (all ? room : room - 1); h++) {
-        if (!all && is_ready(&status->hosts[h]))
+        if (!all && is_ready(status, &status->hosts[h]))
             continue;
         put_row(status, h, width, text);
         shown++;
@@ -124,7 +133,7 @@ static void show_line(struct rg_status *status)
     put_heading(status, &line);
     for (int h = 0; h < status->plan->nhosts && named < NAMED_MAX; h++) {
         const struct rg_status_host *host = &status->hosts[h];
-        if (is_ready(host))
+        if (is_ready(status, host))
             continue;
         rg_shown_printf(&line, "%s %s %s%s%s%s", named++ ? "," : ";", status->plan->hosts[h].name,
                         rg_phase_name(host->phase), *host->reason ? " (" : "", host->reason,
@@ -184,9 +193,9 @@ void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phas
     struct rg_status_host *h = &status->hosts[host];
 
     h->phase = phase;
-    if (is_ready(h) && !h->ready_ns)
-        h->ready_ns = rg_now_ns() - status->since_ns;
     snprintf(h->reason, sizeof h->reason, "%s", reason ? reason : "");
+    if (is_ready(status, h) && !h->ready_ns)
+        h->ready_ns = rg_now_ns() - status->since_ns;
 }
 
 void rg_status_wipe(struct rg_status *status)

@@ -27,6 +27,10 @@ struct rg_status {
     const struct rg_plan *plan;
     struct rg_status_host *hosts;
     bool tty, shown, over;
+    /* Set after rg_status_start by who sees the hosts from outside, as their platform does: those
+     * that run, and have no reason not to, are counted: "up". Whether they have reached the head
+     * only that knows. */
+    bool outside;
     int nlines; /* that stand above the cursor */
     uint64_t since_ns, told_ns; /* it began; it was last shown, or 0 */
     void (*say)(void *arg, const char *text);

@@ -13,6 +13,7 @@
 #define WORDS "/dev/termination-log"
 #define INDEX "JOB_COMPLETION_INDEX"
 #define SERVICE_MAX 63 /* characters of a Service's name */
+#define UNHEARD_MAX 2 /* pods, one after the other, for which a Service may be too young */
 
 /* The Service's address with the port: Kubernetes gives it to each pod that starts later than the
  * Service, as a variable. */
@@ -32,9 +33,10 @@ static int find_head(char ret_address[RG_POD_ADDRESS_MAX], struct rg_error *err)
         name[i] = service[i] == '-' ? '_' : (char) toupper((unsigned char) service[i]);
     strcpy(name + n, "_SERVICE_HOST");
     const char *host = getenv(name);
-    /* A busy node may start a pod before it has heard of the Service; the next pod has it. */
+    /* A busy node may start a pod before it has heard of the Service; one of the next has it. */
+    bool again = rg_kubernetes_losses() < UNHEARD_MAX;
     if (!host || !*host)
-        return rg_error_set_exit(err, ENOENT, RG_EXIT_PREEMPTED,
+        return rg_error_set_exit(err, ENOENT, again ? RG_EXIT_PREEMPTED : RG_EXIT_UNAVAILABLE,
                                  "%s is not set, so the head's address is not known: the Service "
                                  "%s was deleted, or was not there yet when the pod was started, "
                                  "or the pod has enableServiceLinks: false", name, service);
@@ -55,9 +57,15 @@ static int find_place(struct rg_pod *pod, struct rg_error *err)
                : 0;
 }
 
+/* In the place of a head that was lost, the others are there, and can call this one only where the
+ * Service is. */
 static int read_plan(struct rg_planned *planned, struct rg_error *err)
 {
-    return rg_planned_read(PLAN, planned, err);
+    char address[RG_POD_ADDRESS_MAX];
+    int r = rg_planned_read(PLAN, planned, err);
+
+    return r == 0 && planned->plan.nhosts > 1 && rg_kubernetes_losses() ? find_head(address, err)
+                                                                        : r;
 }
 
 static bool here(void)

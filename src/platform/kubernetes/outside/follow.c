@@ -438,26 +438,35 @@ static void begin_start_timer(struct follow *f)
     }
 }
 
+/* In the place of one that has ended there is to be another one. */
+static void tell_phase(struct follow *f, int i)
+{
+    const struct kube_pod *pod = &f->hosts[i].pod;
+
+    if (pod->ended)
+        f->o.on_phase(f->o.arg, i, RG_PHASE_PENDING, pod->fault ? pod->why : "");
+    else
+        f->o.on_phase(f->o.arg, i, (int) pod->phase, pod->reason);
+}
+
 /* Kubernetes is to start the job once more: that is a start like the first one. */
 static void begin_again(struct follow *f)
 {
     if (!f->running)
         return;
     f->running = false;
-    for (int i = 0; i < f->o.nhosts; i++) {
-        struct kube_pod *pod = &f->hosts[i].pod;
-        bool gone = pod->ended;
-        bool stays = kube_host_is_up(&f->hosts[i]);
-        f->o.on_phase(f->o.arg, i, gone ? RG_PHASE_PENDING
-                                   : stays ? RG_PHASE_READY : (int) pod->phase,
-                      gone ? "" : pod->reason);
-    }
+    for (int i = 0; i < f->o.nhosts; i++)
+        tell_phase(f, i);
     begin_start_timer(f);
 }
 
 static void say_lost(struct follow *f)
 {
     f->lost_ms = kube_host_say_lost(f->hosts, f->o.nhosts, f->o.on_say, f->o.arg);
+    for (int i = 0; i < f->o.nhosts && !f->running; i++) {
+        if (kube_pod_is_lost(&f->hosts[i].pod))
+            tell_phase(f, i);
+    }
     if (f->lost_ms)
         begin_again(f);
 }

@@ -132,6 +132,25 @@ static void what_is_said_besides_has_a_line_of_its_own(void **state)
     end(&status, &shown);
 }
 
+static void hosts_that_run_are_counted_where_nobody_can_see_whether_they_are_ready(void **state)
+{
+    struct rg_status status;
+    struct shown shown;
+    struct screen *screen = &shown.screen;
+
+    (void) state;
+    start(&status, &shown, true, 3, "");
+    status.outside = true;
+    rg_status_phase(&status, 0, RG_PHASE_CONNECTING, "");
+    rg_status_phase(&status, 1, RG_PHASE_CONNECTING, "its node does not answer");
+    rg_status_phase(&status, 2, RG_PHASE_STARTING, "");
+    rg_loop_run(shown.loop);
+    assert_int_equal(strncmp(screen->line[0], "reigen: 1 of 3 hosts up after", 29), 0);
+    assert_int_equal(strncmp(screen->line[1], "  node1  up in ", 15), 0);
+    assert_string_equal(screen->line[2], "  node2  its node does not answer");
+    end(&status, &shown);
+}
+
 static void several_hosts_have_rows_that_change_in_place(void **state)
 {
     struct rg_status status;
@@ -196,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_fits_into_the_terminal_that_it_is_wiped_from),
+        cmocka_unit_test(hosts_that_run_are_counted_where_nobody_can_see_whether_they_are_ready),
         cmocka_unit_test(several_hosts_have_rows_that_change_in_place),
         cmocka_unit_test(of_more_hosts_than_lines_those_that_are_awaited_are_shown),
         cmocka_unit_test(a_terminal_without_a_cursor_gets_lines),
