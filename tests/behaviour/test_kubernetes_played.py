@@ -699,6 +699,17 @@ def test_the_heads_word_is_the_code_where_the_job_must_not_see_it(played):
     assert done.returncode == 137 and 'Kubernetes' not in done.stderr, done
 
 
+def test_a_pod_that_knows_of_more_starts_than_its_new_head_has_the_last_word(played):
+    said = json.dumps({'exit_code': 76, 'fault': True, 'cause': 'it was started 4 times'})
+    done = played.run(
+        '-np', '2', get_pods=[RUNS + 'wait_for("read")\npod(index=1, containerStatuses=container('
+                              f'terminated={{"exitCode": 1, "message": {said!r}}}))\n' +
+                              ENDS % 75 + 'time.sleep(100)'],
+        get_job=[f'say({failed("PodFailurePolicy")!r})'], logs=['mark("read")'])
+    assert done.returncode == 76, done
+    assert 'reigen: said by pod job-1-a on node1: it was started 4 times\n' in done.stderr, done
+
+
 def test_a_container_that_cannot_be_started_is_told_at_once(played):
     done = played.run(get_pods=[
         'pod(containerStatuses=container(terminated={"exitCode": 128, "reason": "StartError", '

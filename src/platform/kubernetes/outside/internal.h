@@ -161,7 +161,7 @@ struct kube_pod {
     int why_code;              /* the exit code for that: 75, 76, or 0 */
     bool killed;               /* its container was, as a whole, and not as Kubernetes wanted: */
     bool no_memory;            /* for its memory; else why_code is 76 */
-    bool final;                /* its head has said that it is not to be tried again */
+    bool final;                /* it has said that the job is not to be tried again */
     bool fault;                /* why is what our program says, that could not do its part */
     uint64_t log_nbytes, log_nlines; /* of the head: all that it has written; 0: it did not say */
     int nlost;                 /* how often pods of its index were lost before it */

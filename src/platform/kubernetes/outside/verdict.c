@@ -32,7 +32,8 @@ void kube_pod_explain(const struct kube_pod *pod, struct rg_error *err)
     bool begun = pod->running || !*pod->reason;
 
     rg_error_set(err, EIO, "%s pod %s%s%s: %s%s",
-                 pod->fault   ? "there is a fault in"
+                 pod->fault && pod->final ? "said by"
+                 : pod->fault ? "there is a fault in"
                  : is_lost(pod) ? "Kubernetes has lost"
                  : begun      ? "Kubernetes ended" : "Kubernetes could not start",
                  pod->name, *pod->node ? " on " : "", pod->node, pod->why,
