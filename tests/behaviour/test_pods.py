@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens inside the pods of a job on Kubernetes: the head in the one of index 0, the agents
 that call it, and what each of them ends with when another one is lost."""
+import contextlib
 import os
 import signal
 import socket
@@ -74,6 +75,38 @@ def test_a_failed_rank_is_the_jobs_end_and_the_others_are_to_run_again_with_it(j
     assert 'rank 1 on job-1 failed first: exit code 3' in pods[0].out
     assert (pods[0].words['exit_code'], pods[0].words['first']) == (3, 1)
     assert pods[1].words['exit_code'] == LEFT
+
+
+def unanswered(port):
+    """{local port: how often the kernel has repeated its call}"""
+    with open('/proc/net/tcp') as lines:
+        calls = [line.split() for line in lines]
+    return {call[1]: int(call[6], 16) for call in calls[1:]
+            if call[3] == '02' and int(call[2].rpartition(':')[2], 16) == port}
+
+
+def test_a_call_that_nobody_answers_is_made_anew_before_the_kernel_repeats_it(job):
+    """A Service without a pod refuses some calls and keeps silent then, and a kernel repeats its
+    own after a second."""
+    with socket.socket() as full, contextlib.ExitStack() as stack:
+        full.bind(('127.0.0.1', job.port))
+        full.listen(0)
+        while not unanswered(job.port):
+            call = stack.enter_context(socket.socket())
+            call.setblocking(False)
+            call.connect_ex(('127.0.0.1', job.port))
+        own = set(unanswered(job.port))
+        job.plan(2, '--no-inject-runtime', '--', 'true')
+        pod, repeated = job.pod(1), {}
+
+        def is_given_up():
+            now = {name: n for name, n in unanswered(job.port).items() if name not in own}
+            over = [name for name in repeated if name not in now]
+            repeated.update(now)
+            return len(repeated) > 1 and [name for name in over if repeated[name] == 0]
+        wait_for(is_given_up, 'a call in the place of one that was never repeated')
+        pod.signal(signal.SIGTERM)
+        assert pod.wait() == LEFT, pod.out
 
 
 def saw_start(pods, n, head=0):

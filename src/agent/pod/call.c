@@ -16,6 +16,10 @@
 
 #define PAUSE_MIN_MS 20  /* between calls: a 30th of the time that was waited so far, */
 #define PAUSE_MAX_MS 1000 /* between these */
+/* A Service whose pod is not there yet refuses some calls, and then says nothing, as kernels refuse
+ * no more than one a second. A call that is given up is made anew; one that is waited for, a second
+ * later: so do not wait for long at first. */
+#define CALL_MIN_MS 100  /* for a connection: an 8th of the time that was waited so far */
 #define SAID_MAX 10      /* causes that the log tells at once, and then only after */
 #define SAID_PAUSE_MS 60000 /* each: a pod may wait for days */
 #define SILENT_S 30    /* then the kernel asks whether the head's is still there, */
@@ -49,6 +53,14 @@ static void say(const struct rg_pod *pod, struct said *said, const char *why)
     said->count++;
 }
 
+static unsigned call_ms(uint64_t waited_ms)
+{
+    uint64_t ms = waited_ms / 8;
+
+    return (unsigned) (ms < CALL_MIN_MS          ? CALL_MIN_MS
+                       : ms > RG_DIAL_CONNECT_MS ? RG_DIAL_CONNECT_MS : ms);
+}
+
 static bool rest(uint64_t waited_ms, int watched_fd)
 {
     struct pollfd watched = { .fd = watched_fd, .events = POLLIN };
@@ -61,18 +73,25 @@ static bool rest(uint64_t waited_ms, int watched_fd)
 int rg_pod_call(const struct rg_pod *pod, uint8_t key[RG_KEY_NBYTES], uint64_t begin_ns,
                 uint64_t limit_ms, int watched_fd, struct rg_error *err)
 {
-    char why[RG_DIAL_WHY_MAX] = "it hangs up at once, as if this one were not of its job";
+    char now[RG_DIAL_WHY_MAX],
+        why[RG_DIAL_WHY_MAX] = "it hangs up at once, as if this one were not of its job";
     struct said said = { .count = 0 };
+    bool answered = false;
 
     for (;;) {
         uint64_t waited_ms = (rg_now_ns() - begin_ns) / RG_NS_PER_MS;
         if (limit_ms && waited_ms >= limit_ms)
             break;
-        int fd = rg_agent_dial_once(pod->address, pod->place, key, why);
+        unsigned ms = call_ms(waited_ms);
+        int fd = rg_agent_dial_once(pod->address, pod->place, key, ms, now);
         if (fd >= 0) {
             watch_peer(fd);
             return fd;
         }
+        /* A short silence says less than what was said before. */
+        if (fd != -ETIMEDOUT || !answered || ms == RG_DIAL_CONNECT_MS)
+            strcpy(why, now);
+        answered |= fd != -ETIMEDOUT;
         if (watched_fd < 0 && (!limit_ms || fd == -EACCES))
             say(pod, &said, why);
         if (!rest(waited_ms, watched_fd))

@@ -67,7 +67,7 @@ static socklen_t parse(const char *text, size_t length, union address *address)
     return inet_pton(AF_INET6, buf, &address->in6.sin6_addr) == 1 ? sizeof(address->in6) : 0;
 }
 
-static int connect_to(const union address *address, socklen_t nbytes)
+static int connect_to(const union address *address, socklen_t nbytes, unsigned ms)
 {
     rg_autoclose int fd = socket(address->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
                                  0);
@@ -80,7 +80,7 @@ static int connect_to(const union address *address, socklen_t nbytes)
     if (connect(fd, &address->sa, nbytes) < 0) {
         if (errno != EINPROGRESS)
             return -errno;
-        if (poll(&pfd, 1, RG_DIAL_CONNECT_MS) <= 0)
+        if (poll(&pfd, 1, (int) ms) <= 0)
             return -ETIMEDOUT;
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &size);
         if (errnum)
@@ -126,14 +126,15 @@ static int prove(int fd, const char *place, const uint8_t *key)
     return r;
 }
 
-static int try_one(const char *text, size_t length, const char *place, const uint8_t *key)
+static int try_one(const char *text, size_t length, const char *place, const uint8_t *key,
+                   unsigned connect_ms)
 {
     union address address;
     socklen_t nbytes = parse(text, length, &address);
 
     if (!nbytes)
         return -EINVAL;
-    rg_autoclose int fd = connect_to(&address, nbytes);
+    rg_autoclose int fd = connect_to(&address, nbytes, connect_ms);
     if (fd < 0)
         return fd;
     rg_fd_set_nonblock(fd, false);
@@ -158,23 +159,23 @@ static size_t describe(const char *text, size_t length, int errnum, char *buf, s
                              errnum == EACCES ? "it has another key" : strerror(errnum));
 }
 
-int rg_agent_dial_once(const char *addresses, const char *name,
-                       const uint8_t key[RG_KEY_NBYTES], char why[RG_DIAL_WHY_MAX])
+int rg_agent_dial_once(const char *addresses, const char *name, const uint8_t key[RG_KEY_NBYTES],
+                       unsigned connect_ms, char why[RG_DIAL_WHY_MAX])
 {
     size_t n = 0;
-    int r = -EHOSTUNREACH;
+    int r = *addresses ? -ETIMEDOUT : -EHOSTUNREACH;
 
     strcpy(why, "no address");
     for (const char *p = addresses; *p; p += *p == ',') {
         size_t length = strcspn(p, ",");
-        int fd = try_one(p, length, name, key);
+        int fd = try_one(p, length, name, key, connect_ms);
         if (fd >= 0)
             return fd;
         if (n && n + 2 < RG_DIAL_WHY_MAX)
             n += (size_t) snprintf(why + n, RG_DIAL_WHY_MAX - n, ", ");
         if (n < RG_DIAL_WHY_MAX)
             n += describe(p, length, -fd, why + n, RG_DIAL_WHY_MAX - n);
-        r = fd == -EACCES ? fd : r;
+        r = fd == -EACCES || r == -EACCES ? -EACCES : fd == -ETIMEDOUT ? r : -EHOSTUNREACH;
         p += length;
     }
     return r;
@@ -191,7 +192,7 @@ int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG
     for (int round = 0; round < RG_DIAL_ROUNDS && rg_now_ns() < deadline_ns; round++) {
         if (round)
             rg_sleep_ms(1000);
-        int fd = rg_agent_dial_once(addresses, name, key, why);
+        int fd = rg_agent_dial_once(addresses, name, key, RG_DIAL_CONNECT_MS, why);
         if (fd >= 0)
             return fd;
     }

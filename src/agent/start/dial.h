@@ -36,11 +36,12 @@ const char *rg_dial_expand(const char *text, char *buf, size_t nbytes);
 int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG_KEY_NBYTES],
                   struct rg_error *err);
 
-/* The same, each address once. name is text. The socket; -EACCES, one that answers has another key;
- * or -EHOSTUNREACH: why tells of every address. */
+/* The same, each address once, for connect_ms until there is a connection. name is text. The
+ * socket; -EACCES, one that answers has another key; -ETIMEDOUT, nobody has said anything; or
+ * -EHOSTUNREACH: why tells of every address. */
 #define RG_DIAL_WHY_MAX 512
-int rg_agent_dial_once(const char *addresses, const char *name,
-                       const uint8_t key[RG_KEY_NBYTES], char why[RG_DIAL_WHY_MAX]);
+int rg_agent_dial_once(const char *addresses, const char *name, const uint8_t key[RG_KEY_NBYTES],
+                       unsigned connect_ms, char why[RG_DIAL_WHY_MAX]);
 
 /* Hold the abstract unix socket of this name, so that others of this host see us come and go: they
  * connect, are not answered, and lose the connection when we end. The descriptor, close-on-exec, to
