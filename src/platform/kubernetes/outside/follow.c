@@ -16,6 +16,9 @@
 #include "platform/kubernetes/outside/follow.h"
 
 #define EVENTS_MS 3000    /* a start that takes longer wants reasons */
+/* A job that was just handed over has no news yet, and a kubectl that begins takes a tenth of a
+ * second of a core, for which pods would wait where the cluster is this computer. */
+#define FRESH_MS 200
 #define RETRY_MS 500      /* after a cut, and */
 #define RETRY_MAX_MS 5000 /* later */
 #define ASK_MS 10000      /* an answer about the Job */
@@ -713,9 +716,12 @@ int kube_follow(const struct rg_follow_options *options, void **ret_state, struc
         options->on_phase(options->arg, i, RG_PHASE_PENDING, "");
     if (options->job && !kube_local_queue(options->job))
         begin_start_timer(f);
-    start_pods(f);
-    if (!options->job)
+    if (options->job) {
+        rg_timer_start(&f->pods.timer, f->o.loop, FRESH_MS, 0, start_pods, f);
+    } else {
+        start_pods(f);
         rg_timer_start(&f->job.timer, f->o.loop, 0, 0, ask_job, f);
+    }
     *ret_state = f;
     return 0;
 }
