@@ -114,6 +114,10 @@ def test_sshconfig_keeps_what_others_wrote(made, tmp_path):
         assert f'port {port}' in told and 'serveraliveinterval 7' in told, told
     assert len((user / 'authorized_keys').read_text().splitlines()) == 2
     assert (server / 'sshd_config.old').read_text() == 'mine\n'
+    (server / 'sshd_config').write_text('mine again\n')
+    assert sshconfig(tmp_path, '--hosts=n*', '--port=7002').returncode == 0
+    assert (server / 'sshd_config.old').read_text() == 'mine\n'
+    assert (server / 'sshd_config.old.2').read_text() == 'mine again\n'
     assert {line.split()[0] for line in (server / 'known_hosts').read_text().splitlines()} == \
         {'[*]:7001', '[*]:7002'}
 

@@ -73,6 +73,19 @@ static int write_file(const char *path, const char *text, mode_t mode, struct rg
                    : rg_error_set(err, -rc, WHAT ": cannot write %s: %s", path, strerror(-rc));
 }
 
+/* A name beside path where nothing is: what was moved there before is kept. NULL: no memory. */
+static char *free_name(const char *path)
+{
+    char *name = rg_strf("%s.old", path);
+    struct stat st;
+
+    for (int n = 2; name && lstat(name, &st) == 0; n++) {
+        free(name);
+        name = rg_strf("%s.old.%d", path, n);
+    }
+    return name;
+}
+
 /* Make a file be this text; one of somebody else's is kept beside it. */
 static int put_file(const struct rg_sshconfig *config, const char *name, const char *text,
                     struct rg_error *err)
@@ -91,7 +104,7 @@ static int put_file(const struct rg_sshconfig *config, const char *name, const c
     if (rc < 0 && rc != -ENOENT)
         return rg_error_set(err, -rc, WHAT ": cannot read %s: %s", path, strerror(-rc));
     if (rc >= 0 && !rg_str_starts(old, HEADER)) {
-        aside = rg_strf("%s.old", path);
+        aside = free_name(path);
         if (!aside)
             return no_memory(err);
         if (!config->dry_run && rename(path, aside))
