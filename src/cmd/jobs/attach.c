@@ -130,13 +130,13 @@ static int start(struct attach *attach, int nlast, struct rg_error *err)
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < rg_array_len(leaving); i++)
         rg_signal_start(&attach->signals[i], attach->loop, leaving[i], on_signal, attach);
-    return attach->driver->follow(&options, &attach->followed, err);
+    return attach->driver->away->follow(&options, &attach->followed, err);
 }
 
 static void release(struct attach *attach)
 {
     if (attach->followed)
-        attach->driver->unfollow(attach->followed);
+        attach->driver->away->unfollow(attach->followed);
     for (size_t i = 0; i < rg_array_len(leaving); i++)
         rg_signal_stop(&attach->signals[i]);
     rg_status_stop(&attach->status);
@@ -213,7 +213,7 @@ int rg_cmd_attach(int argc, char **argv)
         return n;
     if (!attach.driver)
         attach.driver = rg_jobs_find_submitted(argv[1], &attach.job);
-    if (attach.driver && attach.driver->find) {
+    if (attach.driver && attach.driver->away) {
         attach.job.platform = &attach.driver->platform;
         snprintf(attach.job.id, sizeof(attach.job.id), "%s", argv[1]);
         n = follow(&attach, (int) nlast, &place);

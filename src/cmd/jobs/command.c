@@ -129,7 +129,7 @@ int rg_jobs_choose_finder(const char *command, const struct rg_jobs_place *place
     for (size_t i = 0; rg_drivers[i]; i++) {
         const char *const *names = rg_drivers[i]->platform.places;
         bool named = place_value(place, names[0]) || place_value(place, names[1]);
-        if (!rg_drivers[i]->find || !named)
+        if (!rg_drivers[i]->away || !named)
             continue;
         if (found)
             return rg_fail_usage(command, "%s --%s: a job is on %s or on %s, not on both; leave "
@@ -146,8 +146,8 @@ int rg_jobs_ask_place(const struct rg_driver_ops *driver, const struct rg_jobs_p
 {
     const char *const *names = driver->platform.places;
 
-    return driver->find(job, place_value(place, names[0]), place_value(place, names[1]), hosts,
-                        err);
+    return driver->away->find(job, place_value(place, names[0]), place_value(place, names[1]),
+                              hosts, err);
 }
 
 int rg_jobs_find_at(const char *command, const char *id, const struct rg_jobs_place *place,
@@ -198,7 +198,7 @@ int rg_jobs_list_submitted(struct rg_submitted_list *list)
                 list->jobs[k].state = RG_SUBMITTED_ENDED;
         }
         if (r == 0 && list->count > first &&
-            rg_drivers[i]->status(&list->jobs[first], list->count - first, &err) < 0)
+            rg_drivers[i]->queue->status(&list->jobs[first], list->count - first, &err) < 0)
             rg_say("%s does not answer (%s): of jobs that were submitted it is unknown whether "
                    "they run", platform->title, err.text);
     }
@@ -237,7 +237,7 @@ static int print_submitted(const struct rg_driver_ops *driver, struct rg_submitt
 
     if (json && rg_submitted_is_over(job))
         job->state = RG_SUBMITTED_ENDED;
-    int r = driver->status(job, 1, &err);
+    int r = driver->queue->status(job, 1, &err);
     if (json)
         return rg_jobs_print_json(rg_jobs_submitted_json(job));
     if (r < 0 && job->exit_code < 0)

@@ -241,7 +241,7 @@ static bool is_submitted_over(void *arg)
         return true;
     if (now.exit_code < 0 && rg_now_ns() < submitted->ask_ns)
         return false;
-    int r = submitted->driver->status(&now, 1, NULL);
+    int r = submitted->driver->queue->status(&now, 1, NULL);
     submitted->pause_ms = submitted->pause_ms * 2 < LOOK_MAX_MS ? submitted->pause_ms * 2
                                                                 : LOOK_MAX_MS;
     submitted->ask_ns = rg_now_ns() + submitted->pause_ms * RG_NS_PER_MS;
@@ -261,8 +261,8 @@ static int show_submitted(const struct rg_driver_ops *driver, const struct rg_su
     struct submitted submitted = { driver, job, 0, 0, LOOK_MS };
     struct rg_error err = RG_ERROR_INIT;
 
-    if (driver->logs)
-        return driver->logs(job, keep, 1, on_say, &err) < 0
+    if (driver->queue->logs)
+        return driver->queue->logs(job, keep, 1, on_say, &err) < 0
                    ? rg_jobs_fail_submitted("logs", job, &err) : 0;
     int r = add(&logs, strdup(job->log), 1, 0, ""), code = check(&logs, job->id, NULL, keep);
     if (code)

@@ -222,7 +222,7 @@ static int stop_submitted(const struct rg_driver_ops *driver, struct rg_submitte
 {
     struct rg_error err = RG_ERROR_INIT;
 
-    return driver->cancel(job, &err) < 0 ? rg_jobs_fail_submitted("stop", job, &err)
+    return driver->queue->cancel(job, &err) < 0 ? rg_jobs_fail_submitted("stop", job, &err)
                                          : say_stopped(job->id);
 }
 

@@ -80,7 +80,7 @@ int rg_away_submit(const struct rg_driver_ops *driver, const struct rg_planned *
     int r = path ? rg_planned_write(planned, path, err) : -err->errnum;
 
     if (r == 0)
-        r = driver->submit(&planned->job, argv, job, err);
+        r = driver->queue->submit(&planned->job, argv, job, err);
     if (r < 0 && path)
         unlink(path);
     if (r < 0) {
@@ -105,7 +105,7 @@ int rg_away_describe(const struct rg_driver_ops *driver, struct rg_planned *plan
     if (r == 0 && planned->job.json)
         rg_event_plan(&text, "plan", &planned->job, &planned->plan);
     else if (r == 0)
-        r = driver->describe(planned, &text, &err);
+        r = driver->away->describe(planned, &text, &err);
     if (r == 0)
         rg_away_say_notes(planned);
     return r < 0 ? rg_fail(&err, command) : rg_print_exact(rg_buf_text(&text));
@@ -143,7 +143,7 @@ static void leave(struct away *away, int exit_code)
 static void end(struct away *away)
 {
     if (away->followed) /* else begin() does it */
-        away->driver->end(away->followed);
+        away->driver->away->end(away->followed);
 }
 
 /* Where the reader has gone away, the job is not to run for nobody, as it would not here either. A
@@ -286,7 +286,7 @@ static int begin(struct away *away, struct rg_error *err)
     rg_away_say_remarks(planned, &away->submitted);
     if (planned->job.verbose)
         sayf(away, "job %s; it goes on if this reigen goes away", away->submitted.id);
-    r = away->driver->follow(&options, &away->followed, err);
+    r = away->driver->away->follow(&options, &away->followed, err);
     if (r == 0 && away->output_lost && !away->left)
         end(away);
     return r;
@@ -317,7 +317,7 @@ int rg_away_run(const struct rg_driver_ops *driver, struct rg_planned *planned,
     else if (r < 0)
         away.exit_code = rg_fail(&err, command);
     if (away.followed)
-        driver->unfollow(away.followed);
+        driver->away->unfollow(away.followed);
     for (size_t i = 0; i < rg_array_len(ending); i++)
         rg_signal_stop(&away.signals[i]);
     rg_status_stop(&away.status);

@@ -185,7 +185,7 @@ static int look_ahead(struct rg_request *request, const struct rg_driver_ops *dr
     planned.job.json = false;
     int r = rg_away_plan(driver, &planned, &err);
     if (r == 0)
-        r = driver->outlook(&planned, &outlook, &err);
+        r = driver->away->outlook(&planned, &outlook, &err);
     if (r < 0)
         return rg_fail(&err, "plan");
     if (json)
@@ -209,7 +209,7 @@ int rg_cmd_plan(int argc, char **argv)
     if (request.help)
         return RG_COMMAND_HELP;
     const struct rg_driver_ops *driver = rg_driver_choose(&request.job);
-    if (driver->outlook)
+    if (driver->away && driver->away->outlook)
         return look_ahead(&request, driver);
     request.job.dry_run = true;
     return rg_run_request(&request, "plan", false, open[0]);

@@ -101,8 +101,8 @@ struct rg_follow_options {
     void *arg;
 };
 
-/* A part of the vtable of a driver that reigen-agent has too (drivers_agent.c), but for which its
- * head has no use and no room. */
+/* A part of a driver that reigen-agent has too (drivers_agent.c), but for which its head has no use
+ * and no room; and one for which only the agent has use. */
 #ifdef RG_AGENT
 #define RG_LAUNCHER_ONLY(part) NULL
 #define RG_AGENT_ONLY(part) part
@@ -110,6 +110,55 @@ struct rg_follow_options {
 #define RG_LAUNCHER_ONLY(part) part
 #define RG_AGENT_ONLY(part) NULL
 #endif
+
+/* The queue of a platform that has one (platform.queues): jobs that it runs when it can. They need
+ * no session and no state. They block while the platform's programs answer, for at most some 10 s
+ * each. An error that has no exit code counts as 69. */
+struct rg_queue_ops {
+    /* Hand `reigen ARGV...` over, ARGV being "head", "--plan" and a file: it, or `reigen-agent
+     * ARGV...` where that has this driver, is to run, and to add `exit CODE` to its file, and
+     * `begin` before where a job may run again (launch/jobs/submitted.h). ret_job has its platform;
+     * set its id, log (allocated) and, if need be, cluster and remarks. 0 or -errno. Where nobody
+     * can say whether the platform has the job, that is an error, too, with all of these set. */
+    int (*submit)(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
+                  struct rg_error *err);
+    /* Fill in what the platform says of those whose state is RG_SUBMITTED_UNKNOWN, with as few
+     * questions as it takes. 0; -errno: of some it is still unknown, and err says why. */
+    int (*status)(struct rg_submitted_job *jobs, size_t count, struct rg_error *err);
+    /* NULL: the output is the file `log`, which is there or will be. Or: write what there is of the
+     * output to fd, with `follow` also what comes until the job's end. on_say: as follow's, for
+     * what the output does not have, also why the platform has ended the job. 0 or -errno. */
+    int (*logs)(const struct rg_submitted_job *job, bool follow, int fd,
+                void (*on_say)(void *arg, const char *text), struct rg_error *err);
+    /* End it, and wait until it has ended, for at most a minute. 0 or -errno. */
+    int (*cancel)(struct rg_submitted_job *job, struct rg_error *err);
+};
+
+/* Of a platform that is away (platform.away), where reigen run submits the job and stays with it.
+ * The plan has its hosts already, by discover. */
+struct rg_away_ops {
+    /* What submit would hand over, as the platform's own program takes it, for --dry-run: appended
+     * to text. No secret is in it. What the user is to know of it is added to planned->notes. 0 or
+     * -errno. */
+    int (*describe)(struct rg_planned *planned, struct rg_buf *text, struct rg_error *err);
+    /* What would become of the job if it were submitted now, for `reigen plan`. Nothing is made.
+     * outlook is zeroed at first. Blocks while the platform's programs answer. 0; -errno with err:
+     * nobody could be asked. */
+    int (*outlook)(const struct rg_planned *planned, struct rg_outlook *outlook,
+                   struct rg_error *err);
+    /* Look a job up that may have been submitted from another computer. job has its platform and
+     * id; its cluster, log and command are set, unless it has them. where, which: what the caller
+     * has said by the two options of platform.places; NULL: the default. The names of its hosts
+     * are appended. 0; -ENOENT: there is no such job; other -errno; with err. */
+    int (*find)(struct rg_submitted_job *job, const char *where, const char *which,
+                struct rg_strv *hosts, struct rg_error *err);
+    /* Begin to stay with a job. Does not block. 0 and what the next two take, or -errno. */
+    int (*follow)(const struct rg_follow_options *options, void **ret_state, struct rg_error *err);
+    /* Begin to end the job; on_done follows when it is gone. Twice is fine. */
+    void (*end)(void *state);
+    /* Let go of it, whatever it does. No event follows. Frees state. */
+    void (*unfollow)(void *state);
+};
 
 struct rg_driver_ops {
     const struct rg_platform platform; /* its name, its options, and what is true of it */
@@ -156,53 +205,9 @@ struct rg_driver_ops {
     /* NULL, or: whether there is something to say of a job that is not this platform's, but could
      * be: into buf, of RG_DRIVER_REMARK_MAX bytes. Main thread; does not block. */
     bool (*remark)(const struct rg_job *job, char *buf, size_t nbytes);
-
-    /* Jobs that the platform runs when it can; all of them NULL where platform.queues is false.
-     * They need no session and no state. They block while the platform's programs answer, for at
-     * most some 10 s each. An error that has no exit code counts as 69. */
-
-    /* Hand `reigen ARGV...` over, ARGV being "head", "--plan" and a file: it, or `reigen-agent
-     * ARGV...` where that has this driver, is to run, and to add `exit CODE` to its file, and
-     * `begin` before where a job may run again (launch/jobs/submitted.h). ret_job has its platform;
-     * set its id, log (allocated) and, if need be, cluster and remarks. 0 or -errno. Where nobody
-     * can say whether the platform has the job, that is an error, too, with all of these set. */
-    int (*submit)(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
-                  struct rg_error *err);
-    /* Fill in what the platform says of those whose state is RG_SUBMITTED_UNKNOWN, with as few
-     * questions as it takes. 0; -errno: of some it is still unknown, and err says why. */
-    int (*status)(struct rg_submitted_job *jobs, size_t count, struct rg_error *err);
-    /* NULL: the output is the file `log`, which is there or will be. Or: write what there is of the
-     * output to fd, with `follow` also what comes until the job's end. on_say: as follow's, for
-     * what the output does not have, also why the platform has ended the job. 0 or -errno. */
-    int (*logs)(const struct rg_submitted_job *job, bool follow, int fd,
-                void (*on_say)(void *arg, const char *text), struct rg_error *err);
-    /* End it, and wait until it has ended, for at most a minute. 0 or -errno. */
-    int (*cancel)(struct rg_submitted_job *job, struct rg_error *err);
-
-    /* Of a platform that is away (platform.away), where reigen run submits the job and stays with
-     * it; all of them NULL elsewhere. The plan has its hosts already, by discover. */
-
-    /* What submit would hand over, as the platform's own program takes it, for --dry-run: appended
-     * to text. No secret is in it. What the user is to know of it is added to planned->notes. 0 or
-     * -errno. */
-    int (*describe)(struct rg_planned *planned, struct rg_buf *text, struct rg_error *err);
-    /* What would become of the job if it were submitted now, for `reigen plan`. Nothing is made.
-     * outlook is zeroed at first. Blocks while the platform's programs answer. 0; -errno with err:
-     * nobody could be asked. */
-    int (*outlook)(const struct rg_planned *planned, struct rg_outlook *outlook,
-                   struct rg_error *err);
-    /* Look a job up that may have been submitted from another computer. job has its platform and
-     * id; its cluster, log and command are set, unless it has them. where, which: what the caller
-     * has said by the two options of platform.places; NULL: the default. The names of its hosts
-     * are appended. 0; -ENOENT: there is no such job; other -errno; with err. */
-    int (*find)(struct rg_submitted_job *job, const char *where, const char *which,
-                struct rg_strv *hosts, struct rg_error *err);
-    /* Begin to stay with a job. Does not block. 0 and what the next two take, or -errno. */
-    int (*follow)(const struct rg_follow_options *options, void **ret_state, struct rg_error *err);
-    /* Begin to end the job; on_done follows when it is gone. Twice is fine. */
-    void (*end)(void *state);
-    /* Let go of it, whatever it does. No event follows. Frees state. */
-    void (*unfollow)(void *state);
+    /* NULL where platform.queues, and platform.away, is false, and in the agent. */
+    const struct rg_queue_ops *queue;
+    const struct rg_away_ops *away;
 };
 
 #endif

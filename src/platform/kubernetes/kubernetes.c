@@ -17,6 +17,24 @@ static int kube_discover(void *held, struct rg_job *job, struct rg_error *err)
 }
 #endif
 
+#ifndef RG_AGENT
+static const struct rg_queue_ops queue_ops = {
+    .submit = kube_submit,
+    .status = kube_status,
+    .logs = kube_logs,
+    .cancel = kube_cancel,
+};
+
+static const struct rg_away_ops away_ops = {
+    .describe = kube_describe,
+    .outlook = kube_outlook,
+    .find = kube_find,
+    .follow = kube_follow,
+    .end = kube_end,
+    .unfollow = kube_unfollow,
+};
+#endif
+
 const struct rg_driver_ops rg_driver_kubernetes = {
     .platform = {
         .name = "kubernetes",
@@ -38,14 +56,6 @@ const struct rg_driver_ops rg_driver_kubernetes = {
     .unseen = rg_pods_unseen,
     .stop = rg_pods_stop,
     .destroy = rg_pods_destroy,
-    .submit = RG_LAUNCHER_ONLY(kube_submit),
-    .status = RG_LAUNCHER_ONLY(kube_status),
-    .logs = RG_LAUNCHER_ONLY(kube_logs),
-    .cancel = RG_LAUNCHER_ONLY(kube_cancel),
-    .describe = RG_LAUNCHER_ONLY(kube_describe),
-    .outlook = RG_LAUNCHER_ONLY(kube_outlook),
-    .find = RG_LAUNCHER_ONLY(kube_find),
-    .follow = RG_LAUNCHER_ONLY(kube_follow),
-    .end = RG_LAUNCHER_ONLY(kube_end),
-    .unfollow = RG_LAUNCHER_ONLY(kube_unfollow),
+    .queue = RG_LAUNCHER_ONLY(&queue_ops),
+    .away = RG_LAUNCHER_ONLY(&away_ops),
 };

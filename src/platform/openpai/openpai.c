@@ -4,6 +4,21 @@
 
 #include "platform/openpai/outside/user.h"
 
+static const struct rg_queue_ops queue_ops = {
+    .submit = pai_submit,
+    .status = pai_status,
+    .logs = pai_logs,
+    .cancel = pai_cancel,
+};
+
+static const struct rg_away_ops away_ops = {
+    .describe = pai_describe,
+    .find = pai_find,
+    .follow = pai_follow,
+    .end = pai_end,
+    .unfollow = pai_unfollow,
+};
+
 const struct rg_driver_ops rg_driver_openpai = {
     .platform = {
         .name = "openpai",
@@ -20,13 +35,6 @@ const struct rg_driver_ops rg_driver_openpai = {
         .takes_files = true,
     },
     .discover = pai_discover,
-    .submit = pai_submit,
-    .status = pai_status,
-    .logs = pai_logs,
-    .cancel = pai_cancel,
-    .describe = pai_describe,
-    .find = pai_find,
-    .follow = pai_follow,
-    .end = pai_end,
-    .unfollow = pai_unfollow,
+    .queue = &queue_ops,
+    .away = &away_ops,
 };

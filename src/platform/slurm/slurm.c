@@ -412,6 +412,14 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     return 0;
 }
 
+#ifndef RG_AGENT
+static const struct rg_queue_ops queue_ops = {
+    .submit = slurm_submit,
+    .status = slurm_status,
+    .cancel = slurm_cancel,
+};
+#endif
+
 const struct rg_driver_ops rg_driver_slurm = {
     .platform = {
         .name = "slurm",
@@ -437,7 +445,5 @@ const struct rg_driver_ops rg_driver_slurm = {
     .stop = stop,
     .destroy = destroy,
     .remark = RG_LAUNCHER_ONLY(slurm_remark),
-    .submit = RG_LAUNCHER_ONLY(slurm_submit),
-    .status = RG_LAUNCHER_ONLY(slurm_status),
-    .cancel = RG_LAUNCHER_ONLY(slurm_cancel),
+    .queue = RG_LAUNCHER_ONLY(&queue_ops),
 };

@@ -183,6 +183,13 @@ static int cancel(struct rg_submitted_job *job, struct rg_error *err)
     return 0;
 }
 
+static const struct rg_queue_ops queue_ops = {
+    .submit = submit,
+    .status = status,
+    .logs = logs,
+    .cancel = cancel,
+};
+
 const struct rg_driver_ops rg_driver_dummy = {
     .platform = {
         .name = "dummy",
@@ -200,8 +207,5 @@ const struct rg_driver_ops rg_driver_dummy = {
     .stop = stop,
     .destroy = destroy,
     .remark = remark,
-    .submit = submit,
-    .status = status,
-    .logs = logs,
-    .cancel = cancel,
+    .queue = &queue_ops,
 };
