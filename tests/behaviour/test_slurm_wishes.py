@@ -112,8 +112,7 @@ def test_what_the_queue_says_is_told_whatever_the_jobs_name(tmp_path):
     told = done.stderr.splitlines()
     assert told[0] == ('reigen: waiting for Slurm: job 12 is pending: PartitionNodeLimit '
                        '(the partition allows fewer nodes, or some are down: see sinfo); it will '
-                       'not start as things are: Ctrl-C takes the request back, then ask for '
-                       'fewer --nodes')
+                       'not start as things are: press Ctrl-C, and ask for fewer --nodes')
     assert told[1] == 'reigen: waiting for Slurm: job 12 has nodes, which are not up yet'
     assert 'has been revoked; somebody has cancelled it' in told[2]
     asked = (tmp_path / 'asked').read_text().splitlines()
@@ -131,8 +130,8 @@ def test_who_waits_no_longer_is_told_that_the_request_was_taken_back(tmp_path, s
                            text=True, stderr=subprocess.PIPE)
     try:
         assert job.stderr.readline().endswith(
-            'AssocMaxNodePerJobLimit; it will not start as things are: Ctrl-C takes the request '
-            'back, then ask for fewer --nodes\n')
+            'AssocMaxNodePerJobLimit; it will not start as things are: press Ctrl-C, and ask for '
+            'fewer --nodes\n')
         job.send_signal(signo)
         _, err = job.communicate(timeout=LIMIT_S)
         # As before: a shell ends a script whose program SIGINT has ended.

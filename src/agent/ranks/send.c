@@ -11,6 +11,7 @@
 #include "base/time.h"
 
 #define LAST_MS 30000 /* for ranks whose launcher Slurm has killed */
+#define LOOK_MS 20    /* between two looks at them; a part of RG_SIGNAL_WAIT_MS */
 
 volatile sig_atomic_t rg_agent_directly[NSIG], rg_agent_told_to_end;
 
@@ -94,18 +95,14 @@ static bool ranks_live(const struct rg_agent *agent)
  * any more. The ranks have their time nevertheless, which Slurm ends. */
 static void let_end(const struct rg_agent *agent)
 {
-    uint64_t begin_ns = rg_now_ns(), ms = 0;
     bool sent = agent->heard[0].ways && !rg_timer_active(&agent->late);
 
-    while (ms < (rg_agent_told_to_end ? LAST_MS : RG_SIGNAL_WAIT_MS) && ranks_live(agent) &&
-           !rg_agent_is_orphan(agent)) {
+    for (unsigned ms = 0; ms < (rg_agent_told_to_end ? LAST_MS : RG_SIGNAL_WAIT_MS) &&
+                          ranks_live(agent) && !rg_agent_is_orphan(agent); ms += LOOK_MS) {
         sent |= rg_agent_directly[SIGTERM];
-        if (!sent && ms >= RG_SIGNAL_WAIT_MS) {
+        if (!sent && ms == RG_SIGNAL_WAIT_MS)
             rg_agent_deliver(agent, SIGTERM);
-            sent = true;
-        }
-        rg_sleep_ms(20);
-        ms = (rg_now_ns() - begin_ns) / RG_NS_PER_MS;
+        rg_sleep_ms(LOOK_MS);
     }
 }
 

@@ -51,7 +51,7 @@ struct slurm_held {
 
 /* --- the queue -------------------------------------------------------------------------------- */
 
-#define NEVER "; it will not start as things are: Ctrl-C takes the request back, then ask for "
+#define NEVER "; it will not start as things are: press Ctrl-C, and ask for "
 
 /* Limits on what one job may have, by the end of their names: QOSMaxNodePerUserLimit and the like.
  * Those on what all jobs of somebody have together (AssocGrpNodeLimit) pass with time. */
@@ -72,7 +72,7 @@ static const char *limit_hint(const char *reason)
         return "";
     if (strstr(reason, "PerUser") || strstr(reason, "PerAccount"))
         return " (jobs of yours that run count, too: see squeue --me; if there are none, it will "
-               "not start as things are: Ctrl-C takes the request back, then ask for less)";
+               "not start as things are: press Ctrl-C, and ask for less)";
     return slurm_find_remedy(limits, reason);
 }
 
