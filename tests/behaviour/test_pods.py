@@ -157,7 +157,7 @@ def test_workers_stay_when_the_head_is_lost_and_run_again_with_the_next_one(job)
     assert [pod.wait() for pod in pods] == [LEFT] * 3, pods[0].out
     late = job.pod(0, REIGEN_POD_FAILURES='1', REIGEN_POD_DISRUPTIONS='3')
     assert late.wait() == 1 and late.words['exit_code'] == LOST
-    assert 'the pod of its head was lost 4 times' in late.words['cause']
+    assert 'pods of it were lost 4 times' in late.words['cause']
 
 
 def test_a_head_that_does_not_know_of_the_starts_before_it_is_told_that_they_were_enough(job):
@@ -172,8 +172,8 @@ def test_a_head_that_does_not_know_of_the_starts_before_it_is_told_that_they_wer
     job.pod(0, REIGEN_POD_FAILURES='1')
     assert pods[2].wait() == 1, pods[2].out
     assert pods[2].words == {
-        'exit_code': LOST, 'fault': True, 'cause':
-        'the job is not started again: it was started 4 times, and pods were lost each time'}
+        'exit_code': LOST, 'fault': True,
+        'cause': 'the job is not started again: pods of it were lost 4 times'}
 
 
 @pytest.mark.sanitize

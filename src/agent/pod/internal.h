@@ -19,6 +19,8 @@
 void rg_pod_leave_words(const struct rg_pod *pod, int code, bool fault, const char *text);
 /* Tell err, in the log and in words. Its exit code. */
 int rg_pod_fail(const struct rg_pod *pod, const struct rg_error *err);
+/* It is started no more, as pods were lost so often: -errno with exit code 76. */
+int rg_pod_give_up(int nlost, struct rg_error *err);
 
 /* Until the head answers, for limit_ms from begin_ns on (0: there is no limit, and the log says
  * what is in the way), or until watched_fd (-1: none) has something to read. The socket; -ETIMEDOUT

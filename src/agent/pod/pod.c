@@ -81,10 +81,10 @@ static bool is_masked(const struct rg_pod *pod, int code, bool stopped)
                           (pod->backoff_ms && retried && !stopped));
 }
 
-static int give_up(const struct rg_pod *pod, struct rg_error *err)
+int rg_pod_give_up(int nlost, struct rg_error *err)
 {
-    return rg_error_set_exit(err, EIO, RG_EXIT_HOST_LOST, "the job is not started again: the pod "
-                             "of its head was lost %d times", pod->nstarts);
+    return rg_error_set_exit(err, EIO, RG_EXIT_HOST_LOST, "the job is not started again: pods of "
+                             "it were lost %d times", nlost);
 }
 
 static int lead(const struct rg_pod *pod, struct rg_planned *planned, struct rg_error *err)
@@ -97,7 +97,7 @@ static int lead(const struct rg_pod *pod, struct rg_planned *planned, struct rg_
 
     set_restarts(pod, &planned->job, &as);
     if (r == 0)
-        r = pod->nstarts > planned->job.max_restarts ? give_up(pod, err)
+        r = pod->nstarts > planned->job.max_restarts ? rg_pod_give_up(pod->nstarts, err)
                                                      : rg_head_run(planned, &as);
     rg_key_drop(key);
     return is_masked(pod, r, stopped) ? RG_POD_FAILED : r;

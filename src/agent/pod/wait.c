@@ -260,22 +260,16 @@ static bool is_over(const struct waiting *w)
     return w->code != RG_AGENT_UNSTARTED && !(again && w->pod->backoff_ms);
 }
 
-/* A head that has taken a lost one's place does not know what was lost before; who has been there
- * since then does. */
-static int give_up(const struct waiting *w, int take_fd, struct rg_error *err)
-{
-    close(take_fd);
-    return rg_error_set_exit(err, EIO, RG_EXIT_HOST_LOST, "the job is not started again: it was "
-                             "started %d times, and pods were lost each time", w->nstarts);
-}
-
 /* As call_once. */
 static int do_job(struct waiting *w, int fd, char *line, struct rg_error *err)
 {
     const struct rg_pod *pod = w->pod;
 
-    if (pod->planned && pod->backoff_ms && w->nstarts > RG_POD_RESTARTS)
-        return give_up(w, fd, err);
+    /* A head that has taken a lost one's place does not know what was lost before. */
+    if (pod->planned && pod->backoff_ms && w->nstarts > RG_POD_RESTARTS) {
+        close(fd);
+        return rg_pod_give_up(w->nstarts, err);
+    }
     if (pod->planned)
         rg_pod_leave_words(pod, RG_EXIT_PREEMPTED, false, w->words);
     w->code = serve_once(w, fd, line);

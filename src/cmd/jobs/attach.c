@@ -44,7 +44,7 @@ static void on_phase(void *arg, int host, int phase, const char *reason)
 {
     struct attach *attach = arg;
 
-    rg_status_phase(&attach->status, host, phase, reason);
+    rg_status_seen(&attach->status, host, phase, reason);
 }
 
 static void on_running(void *arg)
@@ -126,7 +126,6 @@ static int start(struct attach *attach, int nlast, struct rg_error *err)
 
     if (rg_status_start(&attach->status, attach->loop, &attach->plan, isatty(2), say, attach) < 0)
         return rg_error_memory(err);
-    attach->status.outside = true;
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < rg_array_len(leaving); i++)
         rg_signal_start(&attach->signals[i], attach->loop, leaving[i], on_signal, attach);

@@ -174,7 +174,6 @@ static int show_start(struct away *away)
     rg_status_fini(&away->status);
     int r = rg_status_start(&away->status, away->loop, &away->planned->plan, isatty(2) && !quiet,
                             say, away);
-    away->status.outside = true;
     if (r == 0 && quiet)
         rg_status_stop(&away->status);
     return r;
@@ -188,7 +187,7 @@ static void on_phase(void *arg, int host, int phase, const char *reason)
 
     if (away->status.over && show_start(away) < 0) /* it is started again */
         return;
-    rg_status_phase(&away->status, host, phase, reason);
+    rg_status_seen(&away->status, host, phase, reason);
     if (away->planned->job.json) {
         rg_event_host(&event, name, phase, reason);
         put(away, rg_buf_bytes(&event), rg_buf_nbytes(&event));

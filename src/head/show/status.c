@@ -30,16 +30,9 @@ static void put_fitting(struct rg_buf *text, struct rg_buf *line)
     rg_put_cut(text, rg_buf_text(line), width, width / 2);
 }
 
-static bool is_ready(const struct rg_status *status, const struct rg_status_host *host)
+static bool is_ready(const struct rg_status_host *host)
 {
-    bool up = status->outside && host->phase == RG_PHASE_CONNECTING && !*host->reason;
-
-    return up || (host->phase >= RG_PHASE_READY && host->phase != RG_PHASE_LOST);
-}
-
-static const char *ready_word(const struct rg_status *status)
-{
-    return status->outside ? "up" : "ready";
+    return host->phase >= RG_PHASE_READY && host->phase != RG_PHASE_LOST;
 }
 
 static void put_heading(const struct rg_status *status, struct rg_buf *line)
@@ -47,9 +40,9 @@ static void put_heading(const struct rg_status *status, struct rg_buf *line)
     int ready = 0, nhosts = status->plan->nhosts;
 
     for (int h = 0; h < nhosts; h++)
-        ready += is_ready(status, &status->hosts[h]);
+        ready += is_ready(&status->hosts[h]);
     rg_shown_printf(line, "reigen: %d of %d host%s %s after %.0f s", ready, nhosts,
-                    nhosts == 1 ? "" : "s", ready_word(status),
+                    nhosts == 1 ? "" : "s", status->word,
                     (double) (rg_now_ns() - status->since_ns) / 1e9);
 }
 
@@ -61,8 +54,8 @@ static void put_state(const struct rg_status *status, const struct rg_status_hos
 
     if (host->phase == RG_PHASE_LOST)
         rg_shown_printf(line, "lost%s%s", *host->reason ? ": " : "", host->reason);
-    else if (is_ready(status, host))
-        rg_shown_printf(line, "%s in %.1f s", ready_word(status), (double) host->ready_ns / 1e9);
+    else if (is_ready(host))
+        rg_shown_printf(line, "%s in %.1f s", status->word, (double) host->ready_ns / 1e9);
     else if (*host->reason)
         rg_shown_printf(line, "%s%s", pulling ? "pulling " : "", host->reason);
     else
@@ -95,7 +88,7 @@ static int put_rows(const struct rg_status *status, struct rg_buf *text)
     }
     width = width > NAME_WIDTH_MAX ? NAME_WIDTH_MAX : width;
     for (int h = 0; h < nhosts && shown < (all ? room : room - 1); h++) {
-        if (!all && is_ready(status, &status->hosts[h]))
+        if (!all && is_ready(&status->hosts[h]))
             continue;
         put_row(status, h, width, text);
         shown++;
@@ -133,7 +126,7 @@ static void show_line(struct rg_status *status)
     put_heading(status, &line);
     for (int h = 0; h < status->plan->nhosts && named < NAMED_MAX; h++) {
         const struct rg_status_host *host = &status->hosts[h];
-        if (is_ready(status, host))
+        if (is_ready(host))
             continue;
         rg_shown_printf(&line, "%s %s %s%s%s%s", named++ ? "," : ";", status->plan->hosts[h].name,
                         rg_phase_name(host->phase), *host->reason ? " (" : "", host->reason,
@@ -177,7 +170,8 @@ int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct
                     bool tty, void (*say)(void *arg, const char *text), void *arg)
 {
     tty = tty && is_smart();
-    *status = (struct rg_status){ .plan = plan, .tty = tty, .say = say, .arg = arg };
+    *status = (struct rg_status){ .plan = plan, .tty = tty, .word = "ready", .say = say,
+                                  .arg = arg };
     status->hosts = calloc((size_t) plan->nhosts + 1, sizeof *status->hosts);
     if (!status->hosts)
         return -ENOMEM;
@@ -194,8 +188,17 @@ void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phas
 
     h->phase = phase;
     snprintf(h->reason, sizeof h->reason, "%s", reason ? reason : "");
-    if (is_ready(status, h) && !h->ready_ns)
+    if (is_ready(h) && !h->ready_ns)
         h->ready_ns = rg_now_ns() - status->since_ns;
+}
+
+void rg_status_seen(struct rg_status *status, int host, enum rg_host_phase phase,
+                    const char *reason)
+{
+    bool up = phase == RG_PHASE_CONNECTING && !*reason;
+
+    status->word = "up";
+    rg_status_phase(status, host, up ? RG_PHASE_READY : phase, reason);
 }
 
 void rg_status_wipe(struct rg_status *status)

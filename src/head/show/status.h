@@ -27,10 +27,7 @@ struct rg_status {
     const struct rg_plan *plan;
     struct rg_status_host *hosts;
     bool tty, shown, over;
-    /* Set after rg_status_start by who sees the hosts from outside, as their platform does: those
-     * that run, and have no reason not to, are counted: "up". Whether they have reached the head
-     * only that knows. */
-    bool outside;
+    const char *word; /* for those that are ready */
     int nlines; /* that stand above the cursor */
     uint64_t since_ns, told_ns; /* it began; it was last shown, or 0 */
     void (*say)(void *arg, const char *text);
@@ -42,6 +39,10 @@ int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct
                     bool tty, void (*say)(void *arg, const char *text), void *arg);
 void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phase,
                      const char *reason);
+/* The same by who sees the hosts from outside, as their platform does: those that run, and have no
+ * reason not to, are counted, as "up". Whether they have reached the head only that knows. */
+void rg_status_seen(struct rg_status *status, int host, enum rg_host_phase phase,
+                    const char *reason);
 /* Wipe the lines: something else is to be said. The next one comes when it is time for it. */
 void rg_status_wipe(struct rg_status *status);
 /* The start is over, well or not: wipe the lines, show nothing more. Twice is fine. */

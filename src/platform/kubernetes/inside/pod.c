@@ -61,7 +61,7 @@ static int find_place(struct rg_pod *pod, struct rg_error *err)
  * Service is. */
 static int read_plan(struct rg_planned *planned, struct rg_error *err)
 {
-    char address[RG_POD_ADDRESS_MAX];
+    static char address[RG_POD_ADDRESS_MAX]; /* for nobody */
     int r = rg_planned_read(PLAN, planned, err);
 
     return r == 0 && planned->plan.nhosts > 1 && rg_kubernetes_losses() ? find_head(address, err)
