@@ -14,22 +14,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from wait import patience
 
 # Where a person's PATH has no tools of administrators, such as chroot and ip: tests mean them.
 os.environ['PATH'] = os.pathsep.join([os.environ.get('PATH', '/usr/bin:/bin'), '/usr/local/sbin',
                                       '/usr/sbin', '/sbin'])
 
-#: What even a quiet machine grants, and what no machine is granted.
-LEAST, MOST = 3, 20
 #: No process and no test is given more seconds than these, or than it asks for itself: one that
 #: hangs has to be named before the time of its part is over (tools/check.py).
 PROCESS_LIMIT_S, TEST_LIMIT_S = 600, 1200
-
-
-def patience():
-    """How many times longer than written a limit is now."""
-    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
-    return min(max(LEAST, LEAST * busy), MOST)
 
 
 class Patient(subprocess.Popen):

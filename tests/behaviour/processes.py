@@ -4,6 +4,8 @@ import os
 import time
 import uuid
 
+from wait import until as wait_for
+
 GONE_S = 20.0
 
 
@@ -60,17 +62,6 @@ def peak_kib(pid):
         if line.startswith('VmHWM:'):
             return int(line.split()[1])
     return 0
-
-
-def wait_for(condition, what, seconds=20.0):
-    """What condition() returns, once that is true."""
-    deadline = time.monotonic() + seconds
-    while True:
-        result = condition()
-        if result:
-            return result
-        assert time.monotonic() < deadline, f'{what} did not come within {seconds} s'
-        time.sleep(0.01)
 
 
 def wait_count(word, count, seconds=20.0):

@@ -7,11 +7,11 @@ import pty
 import re
 import signal
 import subprocess
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from wait import until
 
 from built import PROGRAMS, environment
 
@@ -57,10 +57,7 @@ class Home:
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(condition, 'the job', LIMIT)
 
 
 @pytest.fixture

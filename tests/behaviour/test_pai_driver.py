@@ -9,12 +9,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 import yaml
+from wait import until
 
 from built import PROGRAMS, environment
 
@@ -118,10 +118,7 @@ def read_own(run):
 
 
 def wait_until(what, seconds=LIMIT):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(what, 'the job', seconds)
 
 
 # ---------------------------------------------------------------------------- the file

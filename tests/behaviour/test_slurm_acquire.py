@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import pytest
+from wait import until
 
 import built
 
@@ -62,10 +63,7 @@ def start(folder, srun, salloc=SALLOC, command=('run', '-np', '1', 'true')):
 
 
 def wait_for(*paths):
-    deadline = time.monotonic() + LIMIT_S
-    while not any(path.exists() for path in paths):
-        assert time.monotonic() < deadline, paths
-        time.sleep(0.02)
+    until(lambda: any(path.exists() for path in paths), f'one of {paths}', LIMIT_S)
 
 
 def test_sallocs_command_outlives_a_killed_launcher_for_a_while(tmp_path):

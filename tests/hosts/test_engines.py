@@ -9,11 +9,11 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 from bed import Cluster
 from firewall import closed
+from wait import until
 
 import mpis
 from built import PROGRAMS, ROOT
@@ -114,11 +114,7 @@ def begin(node, name, *arguments):
 
 
 def wait_until(done, limit=LIMIT):
-    deadline = time.monotonic() + limit
-    while not (found := done()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
+    return until(done, 'the end of it', limit)
 
 
 def pids_of(node, word):

@@ -7,11 +7,11 @@ import json
 import os
 import re
 import subprocess
-import time
 
 import older
 import originals
 import pytest
+import wait
 import yaml
 from built import ROOT
 from test_run import read_line
@@ -38,10 +38,7 @@ def helm(kube, program, *words, values=None, fails=False):
 
 
 def until(true, what, timeout=PATIENCE):
-    end = time.monotonic() + timeout
-    while not true():
-        assert time.monotonic() < end, what() if callable(what) else what
-        time.sleep(0.2)
+    wait.until(true, what, timeout)
 
 
 def log(kube, container='horovod-master'):

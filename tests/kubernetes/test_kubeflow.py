@@ -4,10 +4,10 @@ which a job of it begins and ends. What it renders is in tests/behaviour/test_re
 """
 import re
 import secrets
-import time
 
 import originals
 import pytest
+import wait
 from built import PROGRAMS, ROOT
 
 pytestmark = pytest.mark.timeout(400)
@@ -27,10 +27,7 @@ esac
 
 
 def until(true, what, timeout=PATIENCE):
-    end = time.monotonic() + timeout
-    while not true():
-        assert time.monotonic() < end, what() if callable(what) else what
-        time.sleep(0.2)
+    wait.until(true, what, timeout)
 
 
 class Job:

@@ -4,6 +4,7 @@ import subprocess
 import time
 
 from bed.node import finish
+from wait import until
 from built import PROGRAMS
 
 READY = 60  # s, for whatever comes soon on an idle machine
@@ -47,13 +48,7 @@ def end(job, timeout=READY):
 
 def wait_for(done, what, timeout=READY):
     """Poll until done() is true; what it came to."""
-    deadline = time.monotonic() + timeout
-    while True:
-        found = done()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f'{what}: not within {timeout} s'
-        time.sleep(0.05)
+    return until(done, what, timeout)
 
 
 def left_on(nodes):
