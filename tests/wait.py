@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a test waits: for a condition, never for a time. A limit says what a quiet machine needs,
-with room; it is multiplied by what this machine gives at that moment."""
+"""Waiting for a condition, for every test that is written in Python.
+
+A test waits for what happened and never for a time: until() looks often, and gives up when even a
+busy machine would have been done. Its text then says what was waited for and what was seen last.
+"""
 import os
 import time
 
 #: What even a quiet machine grants, and what no machine is granted.
 LEAST, MOST = 3, 20
-#: What a test waits for on a quiet machine, where it says nothing else.
-LIMIT_S = 20.0
-LOOK_S = 0.01
+#: Seconds between two looks, at first and at most: a look may cost a process.
+FINE_S, COARSE_S = 0.005, 0.05
 
 
 def patience():
@@ -17,11 +19,16 @@ def patience():
     return min(max(LEAST, LEAST * busy), MOST)
 
 
-def until(condition, what='what is waited for', seconds=LIMIT_S):
-    """What condition() returns, once that is true. what: for the message when it does not become
-    true within so many seconds of a quiet machine; a text, or a function that makes one then."""
-    end = time.monotonic() + seconds * patience()
-    while not (found := condition()):
-        assert time.monotonic() < end, what() if callable(what) else f'{what}: it did not come'
-        time.sleep(LOOK_S)
-    return found
+def until(condition, what, seconds=20.0, seen=None, error=AssertionError):
+    """What condition() returns, once that is true; else `error` after `seconds`, which say what a
+    quiet machine needs. `what` was waited for; seen(), or the last answer, is shown then."""
+    began, nap = time.monotonic(), FINE_S
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() - began >= seconds * patience():
+            last = seen() if seen else found
+            raise error(f'{what}: not within {time.monotonic() - began:.1f} s; last seen: {last}')
+        time.sleep(nap)
+        nap = min(nap * 1.5, COARSE_S)

@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from wait import until
+
 USER = 'alice'
 USER_ID = 2001
 PATHS = {'root': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'}
@@ -51,11 +53,7 @@ class BedError(Exception):
 
 def wait_until(done, timeout, what):
     """Poll done() until it is true; BedError naming `what` after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while not done():
-        if time.monotonic() > deadline:
-            raise BedError(f'{what}: not within {timeout} s')
-        time.sleep(0.02)
+    until(done, what, timeout, error=BedError)
 
 
 class Process(subprocess.Popen):

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from ranks import DEADLINE, SLOWER, assert_rank_1_left_first, program
+from wait import until
 
 
 class Output:
@@ -25,10 +26,8 @@ class Output:
             self.text += line
 
     def until(self, pattern, count, timeout):
-        deadline = time.monotonic() + timeout
-        while len(re.findall(pattern, self.text)) < count:
-            assert time.monotonic() < deadline, self.text
-            time.sleep(0.02)
+        until(lambda: len(re.findall(pattern, self.text)) >= count,
+              f'{count} times {pattern!r}', timeout, seen=lambda: self.text)
         return re.findall(pattern, self.text)
 
 

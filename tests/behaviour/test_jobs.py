@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from wait import until
 
 from built import PROGRAMS, environment
+from wait import until
 
 LIMIT = 60
 
@@ -57,7 +57,7 @@ class Home:
 
 
 def wait_until(condition):
-    until(condition, 'the job', LIMIT)
+    until(condition, "this state of the user's jobs", LIMIT)
 
 
 @pytest.fixture

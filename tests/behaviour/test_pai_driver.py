@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from wait import until
 
 from built import PROGRAMS, environment
+from wait import until
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -118,7 +118,7 @@ def read_own(run):
 
 
 def wait_until(what, seconds=LIMIT):
-    until(what, 'the job', seconds)
+    until(what, 'this state of the job', seconds)
 
 
 # ---------------------------------------------------------------------------- the file

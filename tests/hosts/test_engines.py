@@ -13,10 +13,10 @@ import subprocess
 import pytest
 from bed import Cluster
 from firewall import closed
-from wait import until
 
 import mpis
 from built import PROGRAMS, ROOT
+from wait import until
 
 SOURCE = ROOT / 'tests/hosts/ranks/allreduce.c'
 BUILT = ROOT / 'build/engines'
@@ -114,7 +114,7 @@ def begin(node, name, *arguments):
 
 
 def wait_until(done, limit=LIMIT):
-    return until(done, 'the end of it', limit)
+    return until(done, 'this state of the processes', limit)
 
 
 def pids_of(node, word):

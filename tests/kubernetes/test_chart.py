@@ -38,7 +38,8 @@ def helm(kube, program, *words, values=None, fails=False):
 
 
 def until(true, what, timeout=PATIENCE):
-    wait.until(true, what, timeout)
+    seen = what if callable(what) else None
+    wait.until(true, 'this state' if seen else what, timeout, seen)
 
 
 def log(kube, container='horovod-master'):

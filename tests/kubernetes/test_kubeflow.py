@@ -27,7 +27,8 @@ esac
 
 
 def until(true, what, timeout=PATIENCE):
-    wait.until(true, what, timeout)
+    seen = what if callable(what) else None
+    wait.until(true, 'this state' if seen else what, timeout, seen)
 
 
 class Job:

@@ -4,8 +4,8 @@ import subprocess
 import time
 
 from bed.node import finish
-from wait import until
 from built import PROGRAMS
+from wait import until
 
 READY = 60  # s, for whatever comes soon on an idle machine
 # Seconds that Slurm leaves a job from SIGTERM to SIGKILL, as it does by itself: so many that what
