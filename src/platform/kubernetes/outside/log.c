@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A log that streams through the API server is cut now and then, and no line may be lost or come
- * twice for that. And reigen logs, for who was not there, or looks on again. */
+ * twice for that. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/exitcode.h"
-#include "base/fd.h"
 #include "base/time.h"
 #include "platform/kubernetes/outside/internal.h"
-#include "launch/host/showlog.h"
 
-#define LOG_MS 60000                /* a log that is not followed */
-#define ASK_MS 10000                /* how many pods there are */
 #define LINE_MAX_NBYTES (1u << 20) /* what is longer is told in pieces */
 #define NS_PER_S ((int64_t) RG_NS_PER_S)
 
@@ -304,89 +299,4 @@ void kube_log_fini(struct kube_log *log)
     rg_buf_fini(&log->held);
     rg_buf_fini(&log->torn);
     *log = (struct kube_log){ .newest_ns = 0 };
-}
-
-/* --- reigen logs ------------------------------------------------------------------------------ */
-
-struct shown {
-    int fd;
-    int r; /* 0, or why nothing more can be written */
-};
-
-static void show_bytes(void *arg, const void *bytes, size_t nbytes)
-{
-    struct shown *shown = arg;
-
-    if (shown->r == 0)
-        shown->r = rg_write_all(shown->fd, bytes, nbytes);
-}
-
-/* Of one pod, as a List has it. */
-static int show_pod(const struct kube_place *place, const json_t *pod, int fd,
-                    struct rg_error *err)
-{
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    struct kube_log log = { .once = true };
-    struct shown shown = { .fd = fd };
-    const struct kube_request request = { .verb = KUBE_LOG, .container = KUBE_CONTAINER,
-                                          .name = kube_text(pod, "metadata.name"),
-                                          .stamps = true };
-    int r = kube_ask(place, &request, LOG_MS, &text, err);
-
-    if (r < 0 || !rg_buf_nbytes(&text))
-        return r;
-    kube_log_take(&log, (const char *) rg_buf_bytes(&text), rg_buf_nbytes(&text), show_bytes,
-                  &shown);
-    kube_log_end(&log, show_bytes, &shown);
-    kube_log_fini(&log);
-    return shown.r == 0 ? 0 : rg_error_set_exit(err, -shown.r, RG_EXIT_OUTPUT_LOST,
-                                                "standard output was lost");
-}
-
-static int show_all(const struct rg_submitted_job *job, int fd, struct rg_error *err)
-{
-    char text[KUBE_TEXT_MAX];
-    struct kube_place place = kube_place_submitted(job, text);
-    rg_autofree char *selector = rg_strf(KUBE_JOB_PODS
-                                         ",batch.kubernetes.io/job-completion-index=0", job->id);
-    const struct kube_request request = { .verb = KUBE_GET, .kind = "pods",
-                                          .selector = selector };
-    KUBE_AUTO_JSON json_t *pods = NULL;
-    const json_t *pod;
-    size_t i;
-
-    if (!selector)
-        return rg_error_memory(err);
-    int r = kube_get(&place, &request, LOG_MS, &pods, err);
-    if (r == 0 && json_array_size(json_object_get(pods, "items")) == 0)
-        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
-                                 "it has no pods there: it waits, or was removed after its end");
-    json_array_foreach(json_object_get(pods, "items"), i, pod) {
-        r = r < 0 ? r : show_pod(&place, pod, fd, err);
-    }
-    return r;
-}
-
-/* How many pods the job has, so that others than the head's are looked at; 0: nobody knows. */
-static int count_pods(const struct rg_submitted_job *job)
-{
-    char text[KUBE_TEXT_MAX];
-    struct kube_place place = kube_place_submitted(job, text);
-    const struct kube_request request = { .verb = KUBE_GET, .kind = "jobs", .name = job->id,
-                                          .ms = ASK_MS };
-    KUBE_AUTO_JSON json_t *object = NULL;
-
-    kube_get(&place, &request, ASK_MS, &object, NULL);
-    json_int_t n = json_integer_value(kube_at(object, "spec.completions"));
-    return n > 0 && n <= RG_JOB_HOSTS_MAX ? (int) n : 0;
-}
-
-int kube_logs(const struct rg_submitted_job *job, bool follow, int fd,
-              void (*on_say)(void *arg, const char *text), struct rg_error *err)
-{
-    const struct rg_show_log show = { .follow = kube_follow, .unfollow = kube_unfollow,
-                                      .nhosts = follow ? count_pods(job) : 0, .fd = fd,
-                                      .on_say = on_say };
-
-    return follow ? rg_show_log(&show, job, err) : show_all(job, fd, err);
 }
