@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "platform/openpai/server/call.h"
+#include "platform/openpai/server/message.h"
 
 #define TRIES_MAX 4      /* of a request that may be repeated */
 #define PAUSE_MS 200     /* before the second; twice that before each more */
@@ -406,6 +406,20 @@ static bool looks_again(struct pai_call *call)
     return looks;
 }
 
+static void on_log(struct pai_call *call, long status)
+{
+    bool again = false;
+    const char *text = "";
+    enum pai_refused why = pai_call_take_log(call, status, &again, &text);
+
+    if (why != PAI_FINE)
+        refuse(call, why, text);
+    else if (again)
+        go_on(call, PAI_STEP_ASK);
+    else
+        succeed(call);
+}
+
 /* Take what was asked for. */
 static void on_asked(struct pai_call *call, const struct rg_http_reply *reply)
 {
@@ -414,7 +428,7 @@ static void on_asked(struct pai_call *call, const struct rg_http_reply *reply)
     if (status == 401 && logs_in_again(call))
         return;
     if (call->q.verb == PAI_LOG && (status < 300 || status == 416)) {
-        pai_call_take_log(call, status);
+        on_log(call, status);
         return;
     }
     if (status >= 300) {
@@ -494,21 +508,6 @@ static void on_end(void *arg)
     } else {
         on_failure(call, reply);
     }
-}
-
-void pai_call_refuse(struct pai_call *call, enum pai_refused why, const char *text)
-{
-    refuse(call, why, text);
-}
-
-void pai_call_succeed(struct pai_call *call)
-{
-    succeed(call);
-}
-
-void pai_call_again(struct pai_call *call)
-{
-    go_on(call, PAI_STEP_ASK);
 }
 
 /* --- its life --------------------------------------------------------------------------------- */

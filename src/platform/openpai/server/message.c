@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "platform/openpai/server/call.h"
+#include "platform/openpai/server/message.h"
 
 /* Nobody has such a job. */
 #define NOBODYS "/api/v2/jobs/reigen~none"
@@ -251,8 +251,15 @@ int pai_call_take(struct pai_call *call)
     return 0;
 }
 
+static enum pai_refused no_memory(const char **ret_text)
+{
+    *ret_text = strerror(ENOMEM);
+    return PAI_REFUSED;
+}
+
 /* What the log has now. What does not go with what was told is looked for in all of it. */
-static void take_text(struct pai_call *call, const char *text, size_t nbytes, bool whole)
+static enum pai_refused take_text(struct pai_call *call, const char *text, size_t nbytes,
+                                  bool whole, bool *ret_again, const char **ret_text)
 {
     struct pai_log *log = call->q.log, before = *log;
     struct pai_answer *answer = &call->answer;
@@ -262,63 +269,63 @@ static void take_text(struct pai_call *call, const char *text, size_t nbytes, bo
     size_t told = fits ? log->ntail : 0;
 
     if (pai_log_take(log, text + told, nbytes - told, whole && !fits, &answer->text,
-                     &answer->skipped) < 0) {
-        pai_call_refuse(call, PAI_REFUSED, strerror(ENOMEM));
-    } else if (answer->skipped && has_more && !call->all && !log->too_long) {
+                     &answer->skipped) < 0)
+        return no_memory(ret_text);
+    *ret_again = answer->skipped && has_more && !call->all && !log->too_long;
+    if (*ret_again) {
         *log = before;
         rg_buf_clear(&answer->text);
         call->all = true;
-        pai_call_again(call);
-    } else {
-        pai_call_succeed(call);
     }
+    return PAI_FINE;
 }
 
 /* A page that leads to the log, or that shows it. */
-static void take_page(struct pai_call *call, const char *html, size_t nbytes)
+static enum pai_refused take_page(struct pai_call *call, const char *html, size_t nbytes,
+                                  bool *ret_again, const char **ret_text)
 {
     rg_autobuf struct rg_buf shown = RG_BUF_INIT;
     struct pai_log *log = call->q.log;
     char *link = call->npages < PAGES_MAX ? pai_log_link(rg_buf_text(&call->url), html, nbytes)
                                           : NULL;
 
-    if (link && (!log->file || strcmp(link, log->file) != 0)) {
+    *ret_again = link && (!log->file || strcmp(link, log->file) != 0);
+    if (*ret_again) {
         free(log->file);
         log->file = link;
         call->npages++;
-        pai_call_again(call);
-        return;
+        return PAI_FINE;
     }
     free(link);
-    if (!pai_log_shown(html, nbytes, &shown))
-        pai_call_refuse(call, PAI_FOREIGN, "a page in HTML without a log");
-    else if (rg_buf_status(&shown) < 0)
-        pai_call_refuse(call, PAI_REFUSED, strerror(ENOMEM));
-    else
-        take_text(call, rg_buf_text(&shown), rg_buf_nbytes(&shown), true);
+    if (!pai_log_shown(html, nbytes, &shown)) {
+        *ret_text = "a page in HTML without a log";
+        return PAI_FOREIGN;
+    }
+    if (rg_buf_status(&shown) < 0)
+        return no_memory(ret_text);
+    return take_text(call, rg_buf_text(&shown), rg_buf_nbytes(&shown), true, ret_again, ret_text);
 }
 
-void pai_call_take_log(struct pai_call *call, long status)
+enum pai_refused pai_call_take_log(struct pai_call *call, long status, bool *ret_again,
+                                   const char **ret_text)
 {
     rg_autobuf struct rg_buf clean = RG_BUF_INIT;
     size_t nbytes;
     const char *text = pai_call_body(call, &nbytes);
 
-    if (status == 416) { /* nothing is there yet behind what was told */
-        pai_call_succeed(call);
-        return;
-    }
-    if (pai_is_page(call)) {
-        take_page(call, text, nbytes);
-        return;
-    }
+    *ret_again = false;
+    if (status == 416) /* nothing is there yet behind what was told */
+        return PAI_FINE;
+    if (pai_is_page(call))
+        return take_page(call, text, nbytes, ret_again, ret_text);
     int r = pai_log_clean(rg_buf_text(&call->url), text, nbytes, call->q.once, &clean);
     if (r == -ENOENT) {
         free(rg_steal_ptr(&call->q.log->file));
-        pai_call_refuse(call, PAI_MISSING, "No such file!");
-    } else if (r < 0) {
-        pai_call_refuse(call, PAI_REFUSED, strerror(ENOMEM));
-    } else {
-        take_text(call, rg_buf_text(&clean), rg_buf_nbytes(&clean), status != 206);
+        *ret_text = "No such file!";
+        return PAI_MISSING;
     }
+    if (r < 0)
+        return no_memory(ret_text);
+    return take_text(call, rg_buf_text(&clean), rg_buf_nbytes(&clean), status != 206, ret_again,
+                     ret_text);
 }

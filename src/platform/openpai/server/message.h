@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call as its files share it: call.c has the steps, message.c what is sent and what is taken of
+/* A call, as message.c has it for call.c, which has the steps: what is sent, and what is taken of
  * the answers. Thread rule: as server.h. */
-#ifndef RG_PLATFORM_OPENPAI_SERVER_CALL_H
-#define RG_PLATFORM_OPENPAI_SERVER_CALL_H
+#ifndef RG_PLATFORM_OPENPAI_SERVER_MESSAGE_H
+#define RG_PLATFORM_OPENPAI_SERVER_MESSAGE_H
 
 #include "platform/openpai/server/server_internal.h"
 #include "platform/common/http/http.h"
@@ -58,18 +58,15 @@ const char *pai_call_user(const struct pai_call *call);
 int pai_call_take(struct pai_call *call);
 /* A job's file, as the answer has it, appended. 0, -EPROTO, -ENOMEM. */
 int pai_call_config(const struct pai_call *call, struct rg_buf *text);
-/* The same of a log, which may lead to another request, or to the end of the call. */
-void pai_call_take_log(struct pai_call *call, long status);
+/* The same of a log. PAI_FINE: it is taken, or, where *ret_again is set, led to another request;
+ * otherwise what is wrong, with the words for it in *ret_text, which are static. */
+enum pai_refused pai_call_take_log(struct pai_call *call, long status, bool *ret_again,
+                                   const char **ret_text);
 /* Whether the answer's body is JSON, or a page. */
 bool pai_is_json(const struct pai_call *call);
 bool pai_is_page(const struct pai_call *call);
 
 /* The answer's body. */
 const char *pai_call_body(const struct pai_call *call, size_t *ret_nbytes);
-
-/* For message.c: end the call, or ask once more. */
-void pai_call_refuse(struct pai_call *call, enum pai_refused why, const char *text);
-void pai_call_succeed(struct pai_call *call);
-void pai_call_again(struct pai_call *call);
 
 #endif
