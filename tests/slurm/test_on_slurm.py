@@ -362,7 +362,7 @@ def test_a_request_that_never_starts_is_told_so(slurm):
                                  'true'])
     try:
         # It is PartitionConfig or PartitionNodeLimit, perhaps after None or Priority.
-        assert any(re.search(r'not start as things are: Ctrl-C .* fewer --nodes', line)
+        assert any(re.search(r'not start as things are: press Ctrl-C, .* fewer --nodes', line)
                    for line in iter(waiting.stderr.readline, ''))
         pids = [pid for pid, line in slurm.head.processes().items() if ' run --on slurm ' in line]
         slurm.head.run(['kill', '-TERM', *map(str, pids)], check=True)
