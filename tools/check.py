@@ -26,6 +26,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -87,6 +88,8 @@ class Result:
 def run(part, argv, env=None):
     """Run a command with its output in the part's log. Its exit status, 124 when out of time."""
     log = LOGS / f'{part}.log'
+    if STOPPING:
+        raise InterruptedError('the run was ended')
     with open(log, 'ab') as out:
         out.write(f'$ {" ".join(map(str, argv))}\n'.encode())
         out.flush()
@@ -121,6 +124,8 @@ def wait_for(child, part, limit):
 #: The parts that this run has, and what each has taken of the processors.
 ASKED = set()
 CPU_SECONDS = {}
+#: Not empty: nothing is started any more.
+STOPPING = []
 #: The commands that run, each the leader of its process group.
 CHILDREN = set()
 
@@ -612,7 +617,11 @@ def whole_part(part):
         os.unlink(old)
     (LOGS / f'{part.name}.log').touch()
     start = time.monotonic()
-    result = run_part(part.name, part.run)
+    try:
+        result = run_part(part.name, part.run)
+    except Exception:  # pylint: disable=broad-except  # the other parts go on, and are reported
+        result = Result()
+        result.failures.append(f'{part.name}: {traceback.format_exc()}')
     result.seconds = time.monotonic() - start
     result.cpu_seconds = CPU_SECONDS.get(part.name, 0)
     if not result.passed and not result.failures and not result.skips:
@@ -644,6 +653,7 @@ def run_parts(parts, cores):
                 results.append((running.pop(done).name, done.result()))
                 report_part(*results[-1])
     except BaseException:
+        STOPPING.append(True)
         pool.shutdown(wait=False, cancel_futures=True)
         for pid in list(CHILDREN):
             kill_group(pid)
@@ -661,6 +671,10 @@ def main(argv):
     names = words or known
     ASKED.update(names)
     if not known or any(n not in known for n in names):
+        for other, parts in PARTS.items():
+            strays = [p.name for p in parts + ALONE.get(other, []) if p.name in names]
+            if other != stage and strays:
+                print(f'{", ".join(strays)}: belongs to make {other}', file=sys.stderr)
         print(f'usage: check.py check|check-all [PART...] | soak [TIME] [PART...]; parts: '
               f'{", ".join(known)}', file=sys.stderr)
         return 2
@@ -676,12 +690,14 @@ def main(argv):
     start = time.monotonic()
     early = begin_build(names)
     cores = len(os.sched_getaffinity(0)) + SPARE_CORES
-    results = run_parts([part for part in together if part.name in names], cores)
-    for part in alone:
-        results += run_parts([part] if part.name in names else [], cores)
-    if early:
-        kill_group(early.pid)
-        early.wait()
+    try:
+        results = run_parts([part for part in together if part.name in names], cores)
+        for part in alone:
+            results += run_parts([part] if part.name in names else [], cores)
+    finally:
+        if early:
+            kill_group(early.pid)
+            early.wait()
     return 1 if report_all(results, time.monotonic() - start) else 0
 
 

@@ -487,10 +487,12 @@ def test_the_pod_of_a_master_that_failed_stays_with_its_log(one_helm, values, li
     job = objects['Job', NAME]['spec']
     spec = job['template']['spec']
     assert spec['restartPolicy'] == 'Never' and job['backoffLimit'] == limit
-    rules = job['podFailurePolicy']['rules']
+    evicted, *rules = job['podFailurePolicy']['rules']
+    assert evicted == {'action': 'Ignore',
+                       'onPodConditions': [{'type': 'DisruptionTarget', 'status': 'True'}]}
     assert all(rule == {'action': 'FailJob', 'onExitCodes': {
         'containerName': rule['onExitCodes']['containerName'], 'operator': 'NotIn',
-        'values': [137, 143, 255]}} for rule in rules)
+        'values': [128, 137, 143, 255]}} for rule in rules)
     assert {rule['onExitCodes']['containerName'] for rule in rules} == containers
     again = str(next(iter(values.values())).get('backoffLimit', 6))
     for container in [*spec.get('initContainers', []), *spec['containers']]:

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The master: its arguments are a command line for the image's shell. Without any it waits until
-# somebody types commands in it. Its exit code is the command's.
+# somebody types commands in it. Its exit code is the command's, but for those that the Job would
+# take for those of a pod that was killed.
 # Where the workers call the master (REIGEN_POD_HEAD), there is no ssh.
 # REIGEN_CHART_AGAIN: how often a command that fails is run again, here, so that one log has all
 # tries and stays with the pod: the Job ends with this container, unless that was killed from
@@ -83,9 +84,9 @@ run_command() {
     if [ $# -eq 0 ]; then
         sleep infinity &
     elif command -v bash >/dev/null; then
-        bash -c "$*" &
+        $own bash -c "$*" &
     else
-        sh -c "$*" &
+        $own sh -c "$*" &
     fi
     wait_child
 }
@@ -109,10 +110,21 @@ if [ -n "${REIGEN_CHART_PORTS:-}" ]; then
     export OMPI_MCA_if_base_do_not_resolve=1
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# A try has a session of its own where that is possible: what it leaves running can be ended.
+own=
+! command -v setsid >/dev/null || own=setsid
 child=
 trap '[ -z "$child" ] || kill -TERM "$child"; stopped=1' TERM INT
 again=${REIGEN_CHART_AGAIN:-0} lost=0
-[ -z "${REIGEN_CHART_AGAIN:-}" ] || lost=$(count_lost)
+if [ -e $state/late ]; then
+    echo 'reigen: the workers did not come, so the job ends; the log of wait-workers says why' >&2
+    end_workers
+    exit 1
+fi
+if [ -n "${REIGEN_CHART_AGAIN:-}" ]; then
+    lost=$(count_lost)
+    fail_code=255 # what fails before the command may be better in another pod
+fi
 if [ "$lost" -gt "$again" ]; then
     # One pod more than the limit: the last one was killed, so it could not end the workers.
     echo "reigen: Kubernetes has killed or lost the master $lost times" \
@@ -143,15 +155,18 @@ while :; do
     [ $code != 0 ] && [ $count -le "$again" ] || break
     echo "reigen: try $count of $((again + 1)) ended with code $code; the next one begins in" \
         "$pause s (master.backoffLimit: $again)" >&2
+    group=$child kept=$code
+    [ -z "$own" ] || kill -TERM -$group 2>/dev/null
     sleep $pause &
-    kept=$code
     wait_child
+    [ -z "$own" ] || kill -KILL -$group 2>/dev/null
     code=$kept pause=$((pause < 150 ? pause * 2 : 300))
     [ -z "${stopped:-}" ] || break
 done
 if [ -n "${stopped:-}" ]; then
-    # Kubernetes makes another pod in the place of one that it has told to stop.
-    [ $code = 0 ] || [ -z "${REIGEN_CHART_AGAIN:-}" ] || code=143
+    # Kubernetes makes another pod in the place of one that it has told to stop, whatever the
+    # command makes of that.
+    [ -z "${REIGEN_CHART_AGAIN:-}" ] || code=143
     exit $code
 fi
 # Without REIGEN_CHART_AGAIN the Job starts a master that fails again in the same pod.
@@ -159,7 +174,7 @@ if [ $code = 0 ] || [ "$tries" -ge "$limit" ]; then
     end_workers
 fi
 case ${REIGEN_CHART_AGAIN:+$code} in
-137 | 143 | 255)
+128 | 137 | 143 | 255)
     # The Job would take these for a pod that was killed, and make another one.
     echo "reigen: the command ended with code $code; the pod ends with 1" >&2
     code=1

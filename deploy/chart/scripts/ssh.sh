@@ -8,7 +8,7 @@ home=${HOME:-/root}
 
 fail() {
     echo "reigen: $*" >&2
-    exit 1
+    exit "${fail_code:-1}"
 }
 
 hosts() {

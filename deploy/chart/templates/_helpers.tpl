@@ -539,6 +539,10 @@ spec:
     args: [/horovod/generated/hostfile]
     volumeMounts:
     {{- include "reigen.mounts" . | nindent 4 }}
+    {{- if .job.keepsPod }}
+    - name: {{ .job.fullname }}-state
+      mountPath: /horovod/state
+    {{- end }}
   {{- end }}
   containers:
   - name: horovod-{{ .job.role }}
