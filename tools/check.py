@@ -511,18 +511,18 @@ class Part(NamedTuple):
 PARTS = {
     'check': [Part('lint', part_lint, 1.0, 10), Part('asan', part_asan, 1.3, 200),
               Part('behaviour', part_behaviour, 1.2, 400), Part('unit', part_unit, 1.0, 5)],
-    'check-all': [Part('hosts', part_hosts, 0.7, 600), Part('slurm', part_slurm, 0.6, 600),
-                  Part('fresh', part_fresh, 0.9, 200),
-                  Part('kubernetes', part_kubernetes, 0.8, 900),
-                  Part('tensorflow', part_tensorflow, 1.0, 400), Part('demo', part_demo, 0.9, 200),
-                  Part('slow', part_slow, 0.8, 200), Part('fuzz', part_fuzz, 1.4, 150),
-                  Part('torch2', part_torch2, 1.0, 300), Part('jax', part_jax, 0.9, 100),
-                  Part('tsan', part_tsan, 1.3, 160), Part('asan-ranks', part_asan_ranks, 1.3, 200),
-                  Part('install', part_install, 0.5, 15)],
+    'check-all': [Part('kubernetes', part_kubernetes, 0.8, 800),
+                  Part('hosts', part_hosts, 0.7, 700), Part('slurm', part_slurm, 0.6, 600),
+                  Part('torch2', part_torch2, 1.3, 360), Part('fresh', part_fresh, 1.0, 370),
+                  Part('tensorflow', part_tensorflow, 1.4, 250),
+                  Part('fuzz', part_fuzz, 0.9, 250), Part('jax', part_jax, 0.7, 150),
+                  Part('tsan', part_tsan, 1.2, 170), Part('demo', part_demo, 1.0, 135),
+                  Part('asan-ranks', part_asan_ranks, 1.4, 115),
+                  Part('slow', part_slow, 0.9, 110), Part('install', part_install, 0.5, 18)],
     'soak': [Part('random', part_random, 1.0, 2), Part('fuzz', part_long_fuzz, 1.0, 1)],
 }
 ALONE = {'check': [Part('serial', part_serial, 1.0, 5)],
-         'check-all': [Part('slow-serial', part_slow_serial, 1.0, 300)]}
+         'check-all': [Part('slow-serial', part_slow_serial, 1.2, 100)]}
 
 
 #: Programs that the tests of a part start, with Debian's packages of them, where the part fails in
