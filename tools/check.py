@@ -39,8 +39,8 @@ SHOWN_LINES = 120
 SECOND_LOOKS_MAX = 10
 #: Failures of a part that are named once more at the end, and characters of each.
 NAMED_FAILURES, NAMED_CHARS = 12, 160
-#: Tests of a part that run at the same time.
-WORKERS = 3
+#: Tests of a part that run at the same time; those of behaviour wait for most of their time.
+WORKERS, BEHAVIOUR_WORKERS = 3, 4
 #: Parts may keep so many more cores busy together than there are: no part does so all the time.
 SPARE_CORES = 0.5
 #: Between looks at a command that runs.
@@ -338,7 +338,7 @@ def part_unit(part):
 
 def behaviour(part, marks):
     # Those of tests/python take longest, so they begin.
-    return pytest(part, ['tests/python', 'tests/behaviour'], '-n', WORKERS,
+    return pytest(part, ['tests/python', 'tests/behaviour'], '-n', BEHAVIOUR_WORKERS,
                   '-m', f'{marks} and not soak and not serial')
 
 
