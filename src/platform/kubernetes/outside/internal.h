@@ -50,6 +50,7 @@ static inline const char *kube_option(const struct rg_job *job, const char *name
 {
     return rg_env_get(&job->settings, name);
 }
+
 struct kube_place kube_place_of(const struct rg_job *job);
 /* Whether objects other than namespaces and Services can have this name. */
 bool kube_is_object_name(const char *name);

@@ -37,11 +37,10 @@ json_t *kube_read_yaml(const char *what, const char *path, struct rg_error *err)
 
 bool kube_is_object_name(const char *name)
 {
-    static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    size_t n = strlen(name), letters = sizeof(first) - 1;
     static const char all[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+    size_t n = strlen(name);
 
-    return n && n <= 253 && !name[strspn(name, all)] && memchr(first, *name, letters);
+    return n && n <= 253 && !name[strspn(name, all)] && *name != '-' && *name != '.';
 }
 
 static int fail_template(struct rg_error *err, const char *fmt, ...) rg_printf(2, 3);

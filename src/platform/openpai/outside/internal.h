@@ -50,6 +50,7 @@ static inline const char *pai_option(const struct rg_job *job, const char *name)
 {
     return rg_env_get(&job->settings, name);
 }
+
 /* What each task is to have, by the options or the defaults. */
 struct pai_wants {
     int64_t cpu, gpu, memory_mb, shm_mb;
