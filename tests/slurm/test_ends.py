@@ -241,7 +241,7 @@ def test_a_signal_for_the_job_reaches_its_ranks_and_nothing_else(tracked, way):
         raise
 
 
-# Says which signals it gets, and ends a while after the first.
+# Says which signals it gets, and ends a while after the first. It writes more than a pipe holds.
 LISTENING = ('import os, signal as s, sys\n'
              'known = {s.SIGTERM, s.SIGUSR1}\n'
              's.pthread_sigmask(s.SIG_BLOCK, known)\n'
@@ -250,6 +250,7 @@ LISTENING = ('import os, signal as s, sys\n'
              'got = s.sigwaitinfo(known)\n'
              'while got:\n'
              '    print("got", got.si_signo, file=heard)\n'
+             '    print("x" * 100000, flush=True)\n'
              '    got = s.sigtimedwait(known, 1.5)\n'
              'print("end", file=heard)\n')
 

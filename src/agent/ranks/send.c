@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "agent/ranks/agent.h"
 #include "base/proctree.h"
@@ -90,6 +91,18 @@ static bool ranks_live(const struct rg_agent *agent)
     return live;
 }
 
+/* Read what the ranks write, or a handler that says much would wait for its pipe. */
+static void drop_output(const struct rg_agent *agent)
+{
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        for (int k = 0; k < 2; k++) {
+            ssize_t ignored =
+                read(agent->tasks[i]->pumps[k].fd, agent->scratch, RG_MSG_CHUNK_MAX);
+            (void) ignored;
+        }
+    }
+}
+
 /* On scancel Slurm tells a job's script and the agents at the same time. A script that is a shell
  * ends by that, and Slurm kills what it has started, the launcher too: nobody hands the word on
  * any more. The ranks have their time nevertheless, which Slurm ends. */
@@ -102,6 +115,7 @@ static void let_end(const struct rg_agent *agent)
         sent |= rg_agent_directly[SIGTERM];
         if (!sent && ms == RG_SIGNAL_WAIT_MS)
             rg_agent_deliver(agent, SIGTERM);
+        drop_output(agent);
         rg_sleep_ms(LOOK_MS);
     }
 }
