@@ -247,7 +247,10 @@ static void read_attrs(struct kernel *kernel, TF_OpKernelConstruction *ctx, TF_S
     kernel->options.process_set = get_int(ctx, "process_set_id", status);
     if (kind == REIGEN_BROADCAST)
         kernel->options.root = get_int(ctx, "root_rank", status);
-    if (kind == REIGEN_ALLREDUCE || kind == REIGEN_REDUCESCATTER) {
+    if (kernel->def->agrees) {
+        kernel->options.op = REIGEN_MAX;
+        kernel->agreement = rg_tf_agree_create(ctx, status);
+    } else if (kind == REIGEN_ALLREDUCE || kind == REIGEN_REDUCESCATTER) {
         kernel->options.op = get_int(ctx, "reduce_op", status);
         get_factors(ctx, &kernel->options, status);
     }
@@ -282,6 +285,7 @@ void rg_tf_kernel_destroy(void *arg)
     if (!kernel)
         return;
     rg_tf_eager_free(kernel);
+    rg_tf_agree_free(kernel->agreement);
     pthread_mutex_destroy(&kernel->lock);
     free(kernel);
 }

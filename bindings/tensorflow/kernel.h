@@ -6,6 +6,7 @@
  *   shapes.c  what is known of their results while a graph is made
  *   kernel.c  a kernel: its attributes, read once; its names
  *   run.c     one run of a kernel that moves data: submit, wait a little or be called back, finish
+ *   agree.c   whether all ranks have the same gradients in their graphs
  *   eager.c   the shorter way of allreduce and broadcast in eager mode
  *   done.cc   TensorFlow's callback
  *
@@ -47,6 +48,7 @@ struct op_def {
     const char *type; /* "HorovodAllreduce" */
     int kind;         /* enum reigen_kind */
     bool grouped;
+    bool agrees; /* it moves votes of its own, see agree.c */
     const char *const *attrs, *const *inputs, *const *outputs; /* each ends with NULL */
     void (*shapes)(TF_ShapeInferenceContext *ctx, TF_Status *status);
     void *(*create)(TF_OpKernelConstruction *ctx);
@@ -58,6 +60,7 @@ struct kernel {
     bool named; /* else by turns; eager only */
     char name[NAME_MAX_NBYTES + 1];
     struct reigen_options options;
+    struct agreement *agreement; /* NULL: it moves the tensors that it is given */
     pthread_mutex_t lock; /* of the requests */
     struct request requests[REQUESTS_MAX];
     unsigned oldest;
@@ -81,6 +84,20 @@ void rg_tf_run_compute(void *kernel, TF_OpKernelContext *ctx, TF_AsyncOpKernelDo
 void rg_tf_run_fail(const struct kernel *kernel, TF_OpKernelContext *ctx, int rc, bool submitted,
                     const char *text);
 
+/* ---- agree.c */
+
+/* From the attributes: "forms" has a letter for each gradient ('d'ense, 's'parse, else there is
+ * none), "names" a line for each. NULL: status says why. */
+struct agreement *rg_tf_agree_create(TF_OpKernelConstruction *ctx, TF_Status *status);
+/* NULL does nothing. */
+void rg_tf_agree_free(struct agreement *agreement);
+/* What this rank sends, *ret_n numbers, to be combined in place by Max; NULL: out of memory. The
+ * caller frees it. */
+int32_t *rg_tf_agree_vote(const struct agreement *agreement, int *ret_n);
+/* Whether the combined votes agree; else ret_text says which gradients differ, and what to do. */
+bool rg_tf_agree_check(const struct agreement *agreement, const int32_t *votes, char *ret_text,
+                       size_t room);
+
 /* ---- eager.c */
 
 /* The whole run of an eager allreduce or broadcast: from `in` to `out`. 0; 1: it cannot be done
@@ -95,6 +112,7 @@ void rg_tf_shapes_same(TF_ShapeInferenceContext *ctx, TF_Status *status);
 void rg_tf_shapes_rows(TF_ShapeInferenceContext *ctx, TF_Status *status);
 void rg_tf_shapes_alltoall(TF_ShapeInferenceContext *ctx, TF_Status *status);
 void rg_tf_shapes_scalar(TF_ShapeInferenceContext *ctx, TF_Status *status);
+void rg_tf_shapes_none(TF_ShapeInferenceContext *ctx, TF_Status *status);
 
 /* ---- for Python, by ctypes */
 

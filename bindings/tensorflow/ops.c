@@ -24,6 +24,7 @@ static const char *const gather_attrs[] = { T_ATTR, COMMON_ATTRS, NULL };
 static const char *const group_gather_attrs[] = { T_ATTR, "num_tensors: int >= 1", COMMON_ATTRS,
                                                   NULL };
 static const char *const broadcast_attrs[] = { T_ATTR, "root_rank: int", COMMON_ATTRS, NULL };
+static const char *const agree_attrs[] = { "forms: string", "names: string", COMMON_ATTRS, NULL };
 static const char *const no_attrs[] = { NULL };
 static const char *const set_attrs[] = { "process_set_id: int = 0", NULL };
 
@@ -48,6 +49,7 @@ static void *create_alltoall(TF_OpKernelConstruction *ctx);
 static void *create_reducescatter(TF_OpKernelConstruction *ctx);
 static void *create_grouped_reducescatter(TF_OpKernelConstruction *ctx);
 static void *create_join(TF_OpKernelConstruction *ctx);
+static void *create_agree(TF_OpKernelConstruction *ctx);
 
 enum def {
     ALLREDUCE,
@@ -59,29 +61,34 @@ enum def {
     REDUCESCATTER,
     GROUPED_REDUCESCATTER,
     JOIN,
+    AGREE,
     NDEFS
 };
 
 static const struct op_def defs[NDEFS] = {
-    [ALLREDUCE] = { "HorovodAllreduce", REIGEN_ALLREDUCE, false, allreduce_attrs, tensor, sum,
-                    rg_tf_shapes_same, create_allreduce },
-    [GROUPED_ALLREDUCE] = { "HorovodGroupedAllreduce", REIGEN_ALLREDUCE, true, group_reduce_attrs,
-                            tensors, sums, rg_tf_shapes_same, create_grouped_allreduce },
-    [ALLGATHER] = { "HorovodAllgather", REIGEN_ALLGATHER, false, gather_attrs, tensor, output,
-                    rg_tf_shapes_rows, create_allgather },
-    [GROUPED_ALLGATHER] = { "HorovodGroupedAllgather", REIGEN_ALLGATHER, true, group_gather_attrs,
-                            tensors, outputs, rg_tf_shapes_rows, create_grouped_allgather },
-    [BROADCAST] = { "HorovodBroadcast", REIGEN_BROADCAST, false, broadcast_attrs, tensor, output,
-                    rg_tf_shapes_same, create_broadcast },
-    [ALLTOALL] = { "HorovodAlltoall", REIGEN_ALLTOALL, false, gather_attrs, tensor_and_splits,
-                   output_and_splits, rg_tf_shapes_alltoall, create_alltoall },
-    [REDUCESCATTER] = { "HorovodReducescatter", REIGEN_REDUCESCATTER, false, allreduce_attrs,
+    [ALLREDUCE] = { "HorovodAllreduce", REIGEN_ALLREDUCE, false, false, allreduce_attrs, tensor,
+                    sum, rg_tf_shapes_same, create_allreduce },
+    [GROUPED_ALLREDUCE] = { "HorovodGroupedAllreduce", REIGEN_ALLREDUCE, true, false,
+                            group_reduce_attrs, tensors, sums, rg_tf_shapes_same,
+                            create_grouped_allreduce },
+    [ALLGATHER] = { "HorovodAllgather", REIGEN_ALLGATHER, false, false, gather_attrs, tensor,
+                    output, rg_tf_shapes_rows, create_allgather },
+    [GROUPED_ALLGATHER] = { "HorovodGroupedAllgather", REIGEN_ALLGATHER, true, false,
+                            group_gather_attrs, tensors, outputs, rg_tf_shapes_rows,
+                            create_grouped_allgather },
+    [BROADCAST] = { "HorovodBroadcast", REIGEN_BROADCAST, false, false, broadcast_attrs, tensor,
+                    output, rg_tf_shapes_same, create_broadcast },
+    [ALLTOALL] = { "HorovodAlltoall", REIGEN_ALLTOALL, false, false, gather_attrs,
+                   tensor_and_splits, output_and_splits, rg_tf_shapes_alltoall, create_alltoall },
+    [REDUCESCATTER] = { "HorovodReducescatter", REIGEN_REDUCESCATTER, false, false, allreduce_attrs,
                         tensor, output, rg_tf_shapes_rows, create_reducescatter },
-    [GROUPED_REDUCESCATTER] = { "HorovodGroupedReducescatter", REIGEN_REDUCESCATTER, true,
+    [GROUPED_REDUCESCATTER] = { "HorovodGroupedReducescatter", REIGEN_REDUCESCATTER, true, false,
                                 group_reduce_attrs, tensors, outputs, rg_tf_shapes_rows,
                                 create_grouped_reducescatter },
-    [JOIN] = { "HorovodJoin", REIGEN_JOIN, false, no_attrs, nothing, last_rank, rg_tf_shapes_scalar,
-               create_join },
+    [JOIN] = { "HorovodJoin", REIGEN_JOIN, false, false, no_attrs, nothing, last_rank,
+               rg_tf_shapes_scalar, create_join },
+    [AGREE] = { "HorovodAgreeOnGradients", REIGEN_ALLREDUCE, false, true, agree_attrs, nothing,
+                nothing, rg_tf_shapes_none, create_agree },
 };
 
 static void *create_allreduce(TF_OpKernelConstruction *ctx)
@@ -127,6 +134,11 @@ static void *create_grouped_reducescatter(TF_OpKernelConstruction *ctx)
 static void *create_join(TF_OpKernelConstruction *ctx)
 {
     return rg_tf_kernel_create(&defs[JOIN], ctx);
+}
+
+static void *create_agree(TF_OpKernelConstruction *ctx)
+{
+    return rg_tf_kernel_create(&defs[AGREE], ctx);
 }
 
 /* ---- what is known of the ranks */

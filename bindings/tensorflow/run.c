@@ -40,6 +40,7 @@ struct run {
     int nsplits;
     const int32_t *splits;
     int nranks;         /* alltoall: in the process set */
+    int32_t *votes;     /* of an agreement; else NULL */
     int n;
     struct tensor tensors[];
 };
@@ -154,6 +155,20 @@ static void read_splits(struct run *run)
     TF_DeleteTensor(tensor);
 }
 
+static void make_votes(struct run *run)
+{
+    struct tensor *t = &run->tensors[0];
+    int n = 0;
+
+    run->votes = rg_tf_agree_vote(run->kernel->agreement, &n);
+    if (!run->votes)
+        TF_SetStatus(run->status, TF_RESOURCE_EXHAUSTED, "out of memory");
+    run->dtype = REIGEN_INT32;
+    t->in = t->out = run->votes;
+    t->ndim = 1;
+    t->shape[0] = n;
+}
+
 static bool has_own_output(int kind)
 {
     return kind == REIGEN_ALLREDUCE || kind == REIGEN_BROADCAST;
@@ -163,6 +178,10 @@ static void prepare(struct run *run)
 {
     int kind = run->kernel->def->kind, set = run->kernel->options.process_set;
 
+    if (run->kernel->agreement) {
+        make_votes(run);
+        return;
+    }
     for (int i = 0; i < run->n && kind != REIGEN_JOIN && good(run); i++) {
         read_input(run, i);
         if (good(run) && has_own_output(kind))
@@ -197,6 +216,7 @@ static void free_run(struct run *run)
             reigen_release(run->tensors[i].handle);
     }
     TF_DeleteStatus(run->status);
+    free(run->votes);
     free(run);
 }
 
@@ -373,6 +393,13 @@ static void finish(struct run *run, int status)
 {
     const char *text = status < 0 ? reigen_handle_error(run->tensors[0].handle) : "";
     int r = status < 0 ? status : put_results(run, status);
+    char words[TEXT_MAX];
+
+    if (r == 0 && run->votes &&
+        !rg_tf_agree_check(run->kernel->agreement, run->votes, words, sizeof(words))) {
+        r = -EINVAL;
+        text = words;
+    }
 
     /* The runtime went away meanwhile, and what it knew of the operation. */
     if (r == -ENOTCONN)
@@ -415,7 +442,7 @@ static bool ran_eagerly(struct run *run)
 {
     const struct tensor *t = &run->tensors[0];
 
-    if (!run->kernel->eager || run->kernel->def->grouped ||
+    if (!run->kernel->eager || run->kernel->def->grouped || run->votes ||
         !has_own_output(run->kernel->def->kind))
         return false;
     rg_tf_eager_run(run->kernel, run->ctx, run->dtype, t->shape, t->ndim, t->in, t->out);

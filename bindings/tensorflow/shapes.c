@@ -76,3 +76,10 @@ void rg_tf_shapes_scalar(TF_ShapeInferenceContext *ctx, TF_Status *status)
     TF_ShapeInferenceContextSetOutput(ctx, 0, scalar, status);
     TF_DeleteShapeHandle(scalar);
 }
+
+/* There is no output. */
+void rg_tf_shapes_none(TF_ShapeInferenceContext *ctx, TF_Status *status)
+{
+    (void) ctx;
+    (void) status;
+}

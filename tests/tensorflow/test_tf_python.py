@@ -7,7 +7,8 @@ pytestmark = pytest.mark.timeout(1500)
 
 
 def test_tapes_and_graphs_train_as_one_rank_with_the_whole_batch_would(ranks):
-    assert 'all good on 2 ranks' in ranks(2, 'python.py', 'tape', 'graph', 'lacking')
+    assert 'all good on 2 ranks' in ranks(2, 'python.py', 'tape', 'graph', 'lacking',
+                                          'lacking_graph')
 
 
 def test_process_sets_train_apart():

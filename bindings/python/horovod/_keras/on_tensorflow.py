@@ -97,7 +97,8 @@ class Combiner:
 
     def compute_gradients(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
         """The gradients, reduced unless reduce_ahead() has done so for this step."""
-        return self._ahead.take(list(grads), lambda own: self._reduce(own, variables))
+        return self._ahead.take(self.local.filled(grads, variables),
+                                lambda own: self._reduce(own, variables))
 
     def reduce_ahead(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
         """The gradients reduced; the next step takes those that it gets as they are."""

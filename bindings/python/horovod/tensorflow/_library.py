@@ -17,8 +17,8 @@ NAME = 'libreigen_tensorflow.so'
 #: would run operations with side effects one after the other.
 _UNORDERED = frozenset(f'Horovod{kind}' for kind in (
     'Allreduce', 'GroupedAllreduce', 'Allgather', 'GroupedAllgather', 'Broadcast',
-    'Reducescatter', 'GroupedReducescatter', 'Alltoall', 'Size', 'LocalSize', 'Rank', 'LocalRank',
-    'ProcessSetIncluded'))
+    'Reducescatter', 'GroupedReducescatter', 'Alltoall', 'AgreeOnGradients', 'Size', 'LocalSize',
+    'Rank', 'LocalRank', 'ProcessSetIncluded'))
 
 
 def _path() -> str:

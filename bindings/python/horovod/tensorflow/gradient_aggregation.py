@@ -121,7 +121,7 @@ class LocalGradientAggregationHelper(Aggregation):
         """Add the gradients up; what the ranks reduced in every n-th batch, else the sums."""
         if self.backward_passes_per_step == 1:
             return self.local.apart(grads, vars, self.allreduce_grads)
-        grads = self._dense(grads)
+        grads = self.local.filled(self._dense(grads), vars)
         with tf.compat.v1.variable_scope(f'aggregation_{self.name}',
                                          reuse=tf.compat.v1.AUTO_REUSE):
             self.prepare(grads, vars)

@@ -22,7 +22,7 @@ class LocalGradientAggregationHelperEager(Aggregation):
         """Add the gradients up; what the ranks reduced in every n-th batch, else the sums."""
         if self.backward_passes_per_step == 1:
             return self.local.apart(grads, vars, self.allreduce_grads)
-        grads = self._dense(grads)
+        grads = self.local.filled(self._dense(grads), vars)
         self.prepare(grads, vars)
         if tf.executing_eagerly():
             return self._eagerly(grads, vars)

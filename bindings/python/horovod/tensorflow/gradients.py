@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reducing gradients: what the tape and all the optimizers have in common."""
+import os
 from typing import Any, List, Optional, Sequence
 
 import tensorflow as tf
@@ -10,7 +11,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
 from horovod.tensorflow.collectives import allreduce, divide, grouped_allreduce
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.mpi_ops import Adasum, Average
+from horovod.tensorflow.mpi_ops import Adasum, Average, agree_on_gradients
 from horovod.tensorflow.util import alone, native, variable_key
 
 __all__ = ['GradientReducer', 'LocalVariables', 'PREDIVIDE_NEEDS_AVERAGE', 'check_groups']
@@ -37,6 +38,27 @@ def _formed(grad: Any, variable: Any, agreed: Optional[Fact]) -> Any:
     return tf.IndexedSlices(grad.values, tf.cast(grad.indices, tf.int64), grad.dense_shape)
 
 
+def _letter(grad: Any) -> str:
+    if grad is None:
+        return '-'
+    return 's' if isinstance(grad, tf.IndexedSlices) else 'd'
+
+
+def _title(variable: Any, place: int) -> str:
+    """What a variable is called in an error."""
+    name = getattr(variable, 'path', None) or getattr(variable, 'name', None)
+    return str(name or f'gradient {place}').replace('\n', ' ')
+
+
+def missing_are_zeros() -> bool:
+    """What REIGEN_MISSING_GRADIENTS says of gradients that a graph lacks: zeros are sent for them
+    (zeros), or they have to be missing on all ranks (error)."""
+    value = os.environ.get('REIGEN_MISSING_GRADIENTS') or 'error'
+    if value not in ('error', 'zeros'):
+        raise ValueError(f'REIGEN_MISSING_GRADIENTS is {value!r}: it must be error or zeros')
+    return value == 'zeros'
+
+
 class GradientReducer:
     """reduce(gradients, variables): gradients combined over the ranks, None where there was none; a
     rank that is not in the process set keeps its own.
@@ -45,7 +67,8 @@ class GradientReducer:
     executed eagerly, where one operation waits for the other, all go in one group. Executed eagerly
     the ranks also tell each other first which gradients they have: one that a rank lacks counts as
     zeros there, and one that is dense anywhere is made dense. What a graph has stands fast before
-    it runs, and the ranks need not trace at the same time: there all of them must have the same.
+    it runs, and the ranks need not trace at the same time: there all of them must have the same,
+    which they compare in each run before they send anything.
     """
 
     def __init__(self, name: str, device_dense: str = '', device_sparse: str = '',
@@ -69,7 +92,7 @@ class GradientReducer:
 
     def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
                  generic_names: bool = False) -> List:
-        """generic_names: call them grad_0, grad_1 and so on, whatever the graph calls them."""
+        """generic_names: call them grad_0, grad_1 and so on, without the names of scopes."""
         grads = list(grads)
         if not self.process_set.included() or alone(self.process_set.size()):
             return grads
@@ -78,10 +101,25 @@ class GradientReducer:
                      for g in grads]
         if not tf.executing_eagerly():
             with tf.name_scope(f'{self.name}_Allreduce'):
-                return self._reduce(grads, variables, None, generic_names)
+                with tf.control_dependencies(self._compared(grads, variables, generic_names)):
+                    return self._reduce(grads, variables, None, generic_names)
         if variables is not None:
             grads = self._agree(grads, variables)
         return self._reduce(grads, variables, f'{self.name}_Allreduce', generic_names)
+
+    def _compared(self, grads: List[Any], variables: Optional[Sequence[Any]],
+                  generic_names: bool) -> List[tf.Operation]:
+        """In a graph: what has to come before anything is sent. It waits for a gradient, since one
+        name must not be in use twice at a time where the graph has a loop."""
+        if not grads:
+            return []
+        present = [g for g in grads if g is not None]
+        first = [g.values if isinstance(g, tf.IndexedSlices) else g for g in present[-1:]]
+        titles = [_title(variable, i)
+                  for i, variable in enumerate(variables or [None] * len(grads))]
+        with tf.control_dependencies(first):
+            return [agree_on_gradients(''.join(map(_letter, grads)), '\n'.join(titles),
+                                       generic_names, self.process_set)]
 
     def _agree(self, grads: List[Any], variables: Sequence[Any]) -> List[Any]:
         """The gradients in the form that all ranks send: None only where nobody has one."""
@@ -95,9 +133,9 @@ class GradientReducer:
         results: List[Any] = [None] * len(grads)
         options = dict(self._options, ignore_name_scope=generic_names)
         for number, positions in enumerate(self._bundles(grads, variables)):
-            own = name and f'{name}.{number}'
-            if generic_names:
-                # By its place: a rank may lack the gradient of another variable.
+            # In a graph, too, not by the tensors' names: ranks may compute them in other ways.
+            own = f'{name}.{number}'
+            if name is None or generic_names:
                 own = f'grad_{number if self._groups else positions[0]}'
             if len(positions) == 1:
                 reduced = [allreduce(grads[positions[0]], name=own, **options)]
@@ -141,10 +179,18 @@ class LocalVariables:
     def __contains__(self, variable: Any) -> bool:
         return bool(self._keys) and variable_key(variable) in self._keys
 
+    def filled(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """In a graph where missing gradients are zeros: with those in the place of None, but for
+        local variables. Else the gradients as they are."""
+        if tf.executing_eagerly() or not missing_are_zeros():
+            return list(grads)
+        return [tf.zeros_like(tf.convert_to_tensor(native(v))) if g is None and v not in self else g
+                for g, v in zip(grads, variables)]
+
     def apart(self, grads: Sequence[Any], variables: Sequence[Any], reduce) -> List[Any]:
         """reduce(gradients, variables) for the shared variables; a local one's gradient is divided
         by the number of ranks when `scale` is set, as averaging would have done with zeros."""
-        grads, variables = list(grads), list(variables)
+        grads, variables = self.filled(grads, variables), list(variables)
         if not self._keys:
             return reduce(grads, variables)
         shared = [i for i, v in enumerate(variables) if v not in self]
