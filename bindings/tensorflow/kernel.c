@@ -139,6 +139,38 @@ static void set_name(struct kernel *kernel, const char *text, size_t nbytes)
              (unsigned long long) h);
 }
 
+/* How many bytes a path's component has that TensorFlow has put in when it took a condition or a
+ * loop apart ("/_79" of "cond/then/_79/x"); 0: this is none. The number is that of a place in the
+ * graph, which may be another one on each rank; without it the path is as unique. */
+static size_t numbered(const char *text, const char *end)
+{
+    const char *at = text + 2;
+
+    if (end - text < 4 || text[0] != '/' || text[1] != '_')
+        return 0;
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at > text + 2 && at < end && *at == '/' ? (size_t) (at - text) : 0;
+}
+
+static void set_name_of_node(struct kernel *kernel, TF_StringView node, TF_Status *status)
+{
+    const char *at = node.data, *end = node.data + node.len;
+    char *text = malloc(node.len + 1);
+    size_t n = 0;
+
+    if (!text) {
+        TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "out of memory");
+        return;
+    }
+    while (at < end) {
+        at += numbered(at, end);
+        text[n++] = *at++;
+    }
+    set_name(kernel, text, n);
+    free(text);
+}
+
 /* In eager mode a node is called as its type is. */
 static void choose_name(struct kernel *kernel, TF_OpKernelConstruction *ctx, TF_Status *status)
 {
@@ -167,7 +199,7 @@ static void choose_name(struct kernel *kernel, TF_OpKernelConstruction *ctx, TF_
             break;
         }
     }
-    set_name(kernel, node.data, node.len);
+    set_name_of_node(kernel, node, status);
 }
 
 /* With the lock held. NULL when out of memory. */
