@@ -12,8 +12,7 @@
 
 #define RG_DRIVERS_MAX 16
 
-/* The table, NULL-terminated: drivers.c's, drivers_agent.c's, or that of a test's
- * program. */
+/* The table, NULL-terminated: this program's part of table.inc, or that of a test's program. */
 extern const struct rg_driver_ops *const rg_drivers[];
 
 /* Tell the layers below of them: rg_platforms_use. Once, before an option is read. */

@@ -54,7 +54,7 @@ def arrows():
         for target in INCLUDE.findall(text):
             if target in sources():
                 found.setdefault((path, target), 'includes it')
-        if not path.endswith('.c'):
+        if path.endswith('.h'):
             continue
         for word in sorted(set(WORD.findall(repo.STRING.sub('""', text)))):
             target = definitions().get(word)
@@ -72,19 +72,31 @@ def folder_edges():
     return found
 
 
+def matches(pattern, folder):
+    return re.fullmatch(pattern.replace('*', '[^/]+'), folder)
+
+
 @functools.lru_cache(maxsize=None)
 def allowed():
     """What folders.txt says: ({folder: its headers}, {folder: the folders it may use})."""
-    headers, uses = {}, {}
+    headers, uses, patterns = {}, {}, {}
     for line in LIST.read_text().splitlines():
         line = line.split('#')[0].strip()
         if not line:
             continue
         name, rest = line.split(':')
         mine, _, others = rest.partition('|')
+        where = patterns if '*' in name else uses
+        where[name.strip()] = others.split()
         headers[name.strip()] = mine.split()
-        uses[name.strip()] = others.split()
-    return headers, uses
+    for folder in {folder_of(path) for path in sources()} - set(uses):
+        for pattern in [p for p in patterns if matches(p, folder)]:
+            name = folder.split('/')[pattern.split('/').index('*')]
+            headers[folder] = headers[pattern]
+            uses[folder] = [other.replace('*', name) for other in patterns[pattern]]
+    return headers, {folder: [name for other in others for name in
+                              ([f for f in uses if matches(other, f)] if '*' in other else [other])]
+                     for folder, others in uses.items()}
 
 
 def cycles(edges):

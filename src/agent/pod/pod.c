@@ -18,14 +18,19 @@
 
 #define WORDS_MAX 600 /* of which each may become six; Kubernetes keeps 4096 bytes */
 
-/* The first driver whose pod this is; where it is nobody's, the last one says what is missing. */
+/* The first driver whose pod this is; where it is nobody's, the first that has pods says what is
+ * missing. */
 static const struct rg_pod_platform *choose(void)
 {
-    const struct rg_pod_platform *platform = NULL;
+    const struct rg_pod_platform *first = NULL;
 
-    for (size_t i = 0; rg_drivers[i] && !(platform && platform->here()); i++)
-        platform = rg_drivers[i]->pod ? rg_drivers[i]->pod : platform;
-    return platform;
+    for (size_t i = 0; rg_drivers[i]; i++) {
+        const struct rg_pod_platform *platform = rg_drivers[i]->pod;
+        if (platform && platform->here())
+            return platform;
+        first = first ? first : platform;
+    }
+    return first;
 }
 
 void rg_pod_leave_words(const struct rg_pod *pod, int code, bool fault, const char *text)

@@ -101,8 +101,8 @@ struct rg_follow_options {
     void *arg;
 };
 
-/* A part of a driver that reigen-agent has too (drivers_agent.c), but for which its head has no use
- * and no room; and one for which only the agent has use. */
+/* A part of a driver that reigen-agent has too (platform/table.inc), but for which its head has no
+ * use and no room; and one for which only the agent has use. */
 #ifdef RG_AGENT
 #define RG_LAUNCHER_ONLY(part) NULL
 #define RG_AGENT_ONLY(part) part
