@@ -32,6 +32,7 @@ struct rg_platform {
     bool own_cpus;         /* its agents may have other cpus than we, on this computer too */
     bool clears_up;        /* it removes by itself what a killed launcher has left on its hosts */
     bool queues;           /* it takes jobs to run them later: --submit */
+    bool contains;         /* it starts ranks in the containers of --image */
     bool own_containers;   /* its hosts are containers also where no --image is named */
     bool away;             /* a job's head is always there: to run is to submit, and to follow */
     bool takes_files;      /* it runs job files of its own kind as they are (job.h: file_text) */

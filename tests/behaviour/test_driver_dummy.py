@@ -44,6 +44,14 @@ def test_a_job_runs_with_an_option_of_the_drivers_own(dummy):
     assert 'DUMMY_GREETING=file' in done.stdout
 
 
+def test_an_image_is_refused_as_it_makes_no_containers(dummy):
+    done = dummy.reigen('run', '--on', 'dummy', '--image', 'busybox', '--', 'true')
+    assert (done.returncode, done.stdout) == (2, ''), done
+    assert '--image busybox: --on dummy starts no containers; leave it out' in done.stderr
+    done = dummy.reigen('run', '--on', 'dummy', '--image', 'none', '--', 'true')
+    assert (done.returncode, done.stderr) == (0, ''), done
+
+
 def test_its_words_are_known_wherever_options_are_told(dummy):
     for refused, said in [
             (('--dummy-slots', '3'), '--dummy-slots is for the dummy; say --on dummy, too'),

@@ -187,6 +187,8 @@ def test_hosts_that_are_no_tasks_and_other_places_are_refused(pai):
     assert head.wait() == 124 and 'worker-0 (pending: its task' in head.out, head.out
     head = pai.start('worker-0', PROGRAMS.reigen, 'run', '--on', 'openpai-tasks', '--', 'true')
     assert head.wait() == 2 and 'the tasks call master-0; run it there' in head.out, head.out
+    head = pai.run('--image', 'busybox', '--', 'true')
+    assert head.wait() == 2 and '--on openpai-tasks starts no containers' in head.out, head.out
     # On a worker, and in a job of one task, ranks are this computer's.
     worker = pai.start('worker-0', PROGRAMS.reigen, 'run', '--no-inject-runtime', '-np', '2', '--',
                        'true')

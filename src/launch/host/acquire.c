@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/exitcode.h"
+
 struct wait {
     struct rg_loop *loop;
     void (*say)(void *arg, const char *text);
@@ -71,6 +73,10 @@ int rg_hold_get(struct rg_hold *hold, const struct rg_driver_ops *driver, struct
     struct wait wait = { .say = say, .arg = arg, .err = err };
     int r = 0;
 
+    if (job->container.image && !driver->platform.contains && !driver->platform.own_containers)
+        return rg_error_set_exit(err, ENOTSUP, RG_EXIT_USAGE,
+                                 "--image %s: --on %s starts no containers; leave it out, or say "
+                                 "--image none", job->container.image, driver->platform.name);
     hold->driver = driver;
     if (driver->acquire) {
         if (rg_loop_create(&wait.loop) < 0)

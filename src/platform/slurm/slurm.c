@@ -431,6 +431,7 @@ const struct rg_driver_ops rg_driver_slurm = {
         .variable = "SLURM_JOB_ID",
         .canceller = "scancel",
         .finds_hosts = true,
+        .contains = true,
         .own_cpus = true,
         .clears_up = true,
         .queues = true,

@@ -111,7 +111,7 @@ const struct rg_driver_ops rg_driver_ssh = {
     .platform = {
         .name = "ssh", .title = "ssh", .about = ", hosts of -H, --hostfile or REIGEN_HOSTS",
         .launchers = "ssh rsh pdsh pdsh-ssh",
-        .any_host = true,
+        .any_host = true, .contains = true,
     },
     .discover = discover,
     .start = start,
