@@ -52,6 +52,11 @@ def test_an_image_is_refused_as_it_makes_no_containers(dummy):
     assert (done.returncode, done.stderr) == (0, ''), done
 
 
+def test_who_takes_jobs_for_later_is_told(dummy):
+    done = dummy.reigen('run', '--on', 'local', '--submit', '--', 'true')
+    assert done.returncode == 2 and '--submit is for --on slurm or --on dummy' in done.stderr, done
+
+
 def test_its_words_are_known_wherever_options_are_told(dummy):
     for refused, said in [
             (('--dummy-slots', '3'), '--dummy-slots is for the dummy; say --on dummy, too'),

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/exitcode.h"
 #include "job/options/apply.h"
 #include "job/options/jobfile.h"
@@ -262,20 +263,27 @@ static int check_options(const struct rg_job *job, const struct rg_platform *oth
     return 0;
 }
 
+static int refuse_submit(struct rg_error *err)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+
+    for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
+        if ((*p)->queues)
+            rg_buf_printf(&names, "%s--on %s", rg_buf_nbytes(&names) ? " or " : "", (*p)->name);
+    }
+    return rg_error_set(err, EINVAL, "--submit is for %s", rg_buf_text(&names));
+}
+
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
 {
     const struct rg_platform *own = rg_platform_of(&request->job);
-    bool submit = request->job.submit && !own->queues;
     int r = 0;
 
     for (const struct rg_platform *const *p = rg_platforms(); r == 0 && *p; p++) {
         if (*p != own)
             r = check_options(&request->job, *p, err);
-        if (r == 0 && submit && (*p)->queues)
-            r = refuse("submit", "--", *p, err);
     }
-    return r == 0 && submit ? rg_error_set(err, EINVAL, "--submit: nothing here runs jobs later")
-                            : r;
+    return r == 0 && request->job.submit && !own->queues ? refuse_submit(err) : r;
 }
 
 /* Hosts that the user has named once, for --on ssh: as for -H, or a host file's path. */
