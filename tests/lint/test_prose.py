@@ -39,9 +39,8 @@ PLACES = {
     ('src/cmd/jobs/jobs_print.c', '"exit "'): 'a colour, by the state that the list shows',
     ('src/head/show/verdict.c', 'says'): "Python's error about a module that is missing",
     ('src/coll/mpi/mpi_shim.c', '"Open MPI"'): "an MPI's own name, as it gives it",
-    ('src/platform/local/local.c', 'head'): "the guard's last word, among what others wrote",
-    ('src/platform/ssh/host.c', '"reigen-guard: "'): 'the same, by way of ssh',
-    ('src/platform/ssh/host.c', '"reigen-agent: "'): "the agent's log",
+    ('src/launch/host/preamble.c', 'mark'): "the guard's last word, among what others wrote",
+    ('src/launch/host/preamble.c', '"reigen-agent: "'): "the agent's log",
     ('src/platform/openpai/jobfile/waits.c', '"tail -f /dev/null"'): "a user's command",
     ('src/launch/verdict/tail.c', '"Traceback'): "Python's",
 }

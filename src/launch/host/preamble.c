@@ -254,3 +254,20 @@ int rg_preamble_feed(struct rg_preamble *preamble, const void *bytes, size_t nby
     }
     return length < nbytes ? end_line(preamble, ret_line) : 0;
 }
+
+bool rg_preamble_is_remark(const char *line)
+{
+    return rg_str_starts(line, "reigen-agent: ");
+}
+
+const char *rg_preamble_guard(const char *text, int *ret_length)
+{
+    static const char mark[] = "reigen-guard: ";
+    const char *word = strstr(text, mark);
+
+    if (!word)
+        return NULL;
+    word += sizeof(mark) - 1;
+    *ret_length = (int) strcspn(word, ";\n");
+    return word;
+}

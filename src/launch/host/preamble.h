@@ -27,6 +27,7 @@
 #ifndef RG_LAUNCH_HOST_PREAMBLE_H
 #define RG_LAUNCH_HOST_PREAMBLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define RG_PREAMBLE_LINE_MAX 4096
@@ -80,5 +81,13 @@ const char *rg_preamble_quote(const struct rg_preamble *preamble, char *buf, siz
 /* The same, but the first lines, the last ones, and a line whose end has not come. Where lines
  * between are lost, "..." stands for them. nbytes: RG_PREAMBLE_QUOTE_MAX holds it all. */
 const char *rg_preamble_quote_all(const struct rg_preamble *preamble, char *buf, size_t nbytes);
+
+/* Of a line that a host with an agent has written to standard error: it is the agent's, for the
+ * user (on_note of driver.h). */
+bool rg_preamble_is_remark(const char *line);
+/* How the agent ended, as its guard says it among what a host has written (agent/start/guard.h):
+ * "its agent (process 7) ended: signal 9 (Killed)", so many characters of text. NULL: it has said
+ * nothing. */
+const char *rg_preamble_guard(const char *text, int *ret_length);
 
 #endif

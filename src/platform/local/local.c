@@ -17,6 +17,7 @@
 #include "launch/host/agentfile.h"
 #include "launch/host/dialogue.h"
 #include "launch/host/leftover.h"
+#include "launch/host/preamble.h"
 #include "base/exitcode.h"
 #include "job/hostlist.h"
 
@@ -111,32 +112,27 @@ static void tell_gone(void *arg)
     agent->local->o.events->on_gone(agent->local->o.arg, agent->host, &agent->err);
 }
 
-/* How the agent was ended, as its guard tells: "its agent (process 7) ended: signal 9 (Killed)".
- * Returns the length, 0: it has said nothing. */
-static size_t read_report(struct local_agent *agent, char *buf, size_t nbytes)
+/* What the agent's guard has told, or "". */
+static void read_report(struct local_agent *agent, char *buf, size_t nbytes)
 {
-    static const char head[] = "reigen-guard: "; /* agent/start/guard.h */
     ssize_t n = agent->report_fd < 0 ? 0 : recv(agent->report_fd, buf, nbytes - 1, MSG_DONTWAIT);
 
     buf[n > 0 ? n : 0] = '\0';
     if (agent->report_fd >= 0)
         close(rg_steal_fd(&agent->report_fd));
-    if (!rg_str_starts(buf, head))
-        return 0;
-    memmove(buf, buf + sizeof(head) - 1, strlen(buf) - sizeof(head) + 2);
-    buf[strcspn(buf, "\n")] = '\0';
-    return strlen(buf);
 }
 
 static void agent_ended(void *arg, pid_t pid, int status)
 {
     struct local_agent *agent = arg;
     char how[64], report[256];
-    bool told = read_report(agent, report, sizeof(report)) > 0;
+    int length = 0;
 
+    read_report(agent, report, sizeof(report));
+    const char *told = rg_preamble_guard(report, &length);
     agent->pid = agent->local->leftover.spared[agent->host] = 0;
     if (told && !agent->stopped)
-        rg_error_set(&agent->err, ECHILD, "%s", report);
+        rg_error_set(&agent->err, ECHILD, "%.*s", length, told);
     else
         rg_error_set(&agent->err, ECHILD, "its agent%s (process %d) ended: %s%s",
                      WIFSIGNALED(status) ? "'s guard" : "", (int) pid,

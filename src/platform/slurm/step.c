@@ -522,7 +522,7 @@ static void take_error_line(void *arg, const char *text)
         slurm_ending_said(step->slurm, text);
     take_launch_failure(step, text);
     take_task_end(step, text);
-    if (host && rg_str_starts(end + 2, "reigen-agent: ") && host->linked && !host->stopped) {
+    if (host && rg_preamble_is_remark(end + 2) && host->linked && !host->stopped) {
         step->slurm->shared.o.events->on_note(step->slurm->shared.o.arg, host->index, end + 2);
         return;
     }

@@ -189,9 +189,10 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
                                                          : "its agent";
 
     rg_preamble_quote(&host->errors.said, said, sizeof(said));
-    const char *guard = strstr(said, "reigen-guard: "); /* agent/start/guard.h */
+    int length = 0;
+    const char *guard = rg_preamble_guard(said, &length);
     if (guard && !host->stopped)
-        rg_error_set(&host->err, ECHILD, "%.*s", (int) strcspn(guard + 14, ";"), guard + 14);
+        rg_error_set(&host->err, ECHILD, "%.*s", length, guard);
     else if (host->direct)
         rg_error_set(&host->err, ECHILD, "%s%s (process %d) ended: %s%s", ours,
                      WIFSIGNALED(status) && !host->contains ? "'s guard" : "",
@@ -473,7 +474,7 @@ static void on_error_line(void *arg, const char *text)
 {
     struct ssh_host *host = arg;
 
-    if (host->state == LINKED && rg_str_starts(text, "reigen-agent: ") && !host->stopped)
+    if (host->state == LINKED && rg_preamble_is_remark(text) && !host->stopped)
         options_of(host)->events->on_note(options_of(host)->arg, host->index, text);
 }
 

@@ -202,6 +202,19 @@ static void the_first_words_and_the_last_ones_are_quoted(void **state)
     assert_null(strstr(strstr(quote, "line 90;") + 1, "line 90;"));
 }
 
+static void what_agents_and_guards_say_is_told_from_the_rest(void **state)
+{
+    int length = 0;
+
+    (void) state;
+    assert_true(rg_preamble_is_remark("reigen-agent: warning: a word"));
+    assert_false(rg_preamble_is_remark("a reigen-agent: warning: no word of ours"));
+    assert_null(rg_preamble_guard("last login: today", &length));
+    const char *word = rg_preamble_guard("a greeting; reigen-guard: its agent ended; bye", &length);
+    assert_int_equal(length, 15);
+    assert_memory_equal(word, "its agent ended", 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +222,7 @@ int main(void)
         cmocka_unit_test(the_first_words_and_the_last_ones_are_quoted),
         cmocka_unit_test(every_line_is_understood_however_the_bytes_are_cut),
         cmocka_unit_test(what_is_not_ours_is_kept_for_a_message_without_what_steers_terminals),
+        cmocka_unit_test(what_agents_and_guards_say_is_told_from_the_rest),
         cmocka_unit_test(broken_lines_and_endless_ones_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
