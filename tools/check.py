@@ -519,7 +519,7 @@ PARTS = {
                   Part('fuzz', part_fuzz, 0.9, 250), Part('jax', part_jax, 0.7, 150),
                   Part('tsan', part_tsan, 1.2, 170), Part('demo', part_demo, 1.0, 135),
                   Part('asan-ranks', part_asan_ranks, 1.4, 115),
-                  Part('slow', part_slow, 0.9, 110), Part('install', part_install, 0.5, 18)],
+                  Part('slow', part_slow, 0.9, 110), Part('install', part_install, 0.8, 30)],
     'soak': [Part('random', part_random, 1.0, 2), Part('fuzz', part_long_fuzz, 1.0, 1)],
 }
 ALONE = {'check': [Part('serial', part_serial, 1.0, 5)],
