@@ -66,6 +66,7 @@ int rg_far_create(const struct rg_team *team, const struct rg_far_events *events
     if (!far)
         return -ENOMEM;
     far->team = team;
+    far->dialling = rg_far_links_of(team);
     far->events = *events;
     far->n = team->nnodes;
     far->me = team->node;
@@ -459,17 +460,17 @@ static int look_at(struct rg_far *far, struct rg_far_link *link, bool all, bool 
     bool wanted = link->wanted || link->nawaited || rg_buf_nbytes(&link->out) > 0;
     int r = 0;
 
-    if (link->state == RG_FAR_OPEN) {
+    if (rg_far_link_open(link)) {
         if (rg_buf_nbytes(&link->out) > 0)
             rg_far_link_flush(link);
         if (all || link->nawaited)
             r = receive(far, link, moved);
-    } else if (link->state == RG_FAR_LOST) {
+    } else if (link->lost) {
         if (link->nawaited &&
             rg_now_ns() >= link->lost_ns + RG_FAR_LAST_WORDS_MS * RG_NS_PER_MS)
             return rg_far_link_tell(link, far->team, err);
     } else if (all && wanted) {
-        *moved |= rg_far_link_connect(link, far->team);
+        *moved |= rg_far_link_connect(link, &far->dialling);
     }
     return r < 0 ? fail(far, link, r, err) : 0;
 }
@@ -527,18 +528,16 @@ int rg_far_wait_fds(struct rg_far *far, int *ret_fds, unsigned *ret_events, int 
 
     for (int i = 0; i < far->nlinks && n < max && !far->dead; i++) {
         const struct rg_far_link *link = &far->links[i];
-        bool listens = link->waits_for_listener;
+        bool listens = link->socket.awaited, sends = rg_buf_nbytes(&link->out) > 0;
 
-        if (link->fd >= 0) {
-            bool out = link->state == RG_FAR_DIALLING
-                           ? rg_handshake_events(link->handshake) & EPOLLOUT
-                           : rg_buf_nbytes(&link->out) > 0;
-
-            ret_fds[n] = link->fd;
-            ret_events[n++] = out ? EPOLLIN | EPOLLOUT : EPOLLIN;
+        if (link->socket.fd >= 0) {
+            ret_fds[n] = link->socket.fd;
+            ret_events[n++] = link->socket.state == RG_SOCKET_DIALLING
+                                  ? rg_links_events(&link->socket)
+                                  : sends ? EPOLLIN | EPOLLOUT : EPOLLIN;
         }
         for (int k = 0; k < i && listens; k++)
-            listens = !far->links[k].waits_for_listener;
+            listens = !far->links[k].socket.awaited;
         if (listens && n < max)
             n += rg_listener_wait_fds(far->team->listener, ret_fds + n, ret_events + n, max - n);
     }
@@ -549,7 +548,7 @@ int rg_far_adopt(struct rg_far *far, int node, int take_fd)
 {
     for (int i = 0; i < far->nlinks; i++)
         if (far->links[i].node == node)
-            return rg_far_link_adopt(&far->links[i], far->team, take_fd);
+            return rg_far_link_adopt(&far->links[i], &far->dialling, take_fd);
     close(take_fd);
     return -EINVAL;
 }
@@ -563,7 +562,7 @@ void rg_far_destroy(struct rg_far *far, int timeout_ms)
     deadline_ns = rg_now_ns() + (uint64_t) (timeout_ms > 0 ? timeout_ms : 0) * RG_NS_PER_MS;
     drop_all(far);
     for (int i = 0; i < far->nlinks && !far->dead; i++)
-        rg_far_link_drain(&far->links[i], far->team, deadline_ns);
+        rg_far_link_drain(&far->links[i], &far->dialling, deadline_ns);
     for (int i = 0; i < far->nlinks; i++)
         rg_far_link_fini(&far->links[i]);
     for (uint32_t id = 0; id < far->uses_capacity; id++) {
@@ -585,6 +584,6 @@ void rg_far_destroy(struct rg_far *far, int timeout_ms)
 void rg_far_after_fork(struct rg_far *far)
 {
     for (int i = 0; i < far->nlinks; i++)
-        if (far->links[i].fd >= 0)
-            close(far->links[i].fd);
+        if (far->links[i].socket.fd >= 0)
+            close(far->links[i].socket.fd);
 }

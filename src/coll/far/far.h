@@ -16,9 +16,8 @@
  * Frames are those of far_frame.h. A folded leader that has not come is called, as it may not know
  * of this use (on_early).
  *
- * Sockets are opened when they are first needed: the lower rank dials, the higher one finds the
- * connection in the team's listener. What a socket does not take at once is copied, so an operation
- * never waits for its own frames to leave.
+ * Sockets are opened when they are first needed (links/links.h). What a socket does not take at
+ * once is copied, so an operation never waits for its own frames to leave.
  *
  * Thread rule: under the progress engine's drive lock. Nothing blocks but rg_far_destroy.
  */

@@ -37,6 +37,7 @@ enum { RG_FAR_LEVELS_MAX = 18 }; /* of the doubling, among REIGEN_SIZE_MAX leade
 
 struct rg_far {
     const struct rg_team *team;
+    struct rg_links dialling; /* what the links' sockets have in common */
     struct rg_far_events events;
     int n, me;
     int nsteps;             /* of the doubling */

@@ -9,10 +9,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/fd.h"
 #include "base/time.h"
-#include "coll/net/listener.h"
 #include "coll/net/sock.h"
+#include "coll/team/team.h"
 
 #define PURPOSE_FAR 0x72616672u /* "rfar" */
 #define DIALS_MAX 3
@@ -21,126 +20,58 @@
 
 void rg_far_link_init(struct rg_far_link *link, int node)
 {
-    *link = (struct rg_far_link){ .node = node, .fd = -1, .out = RG_BUF_INIT };
-}
-
-static void end_handshake(struct rg_far_link *link)
-{
-    if (link->handshake)
-        rg_handshake_fini(link->handshake);
-    free(link->handshake);
-    link->handshake = NULL;
-}
-
-static void close_fd(struct rg_far_link *link)
-{
-    end_handshake(link);
-    if (link->fd >= 0)
-        close(link->fd);
-    link->fd = -1;
+    *link = (struct rg_far_link){ .node = node, .socket = RG_SOCKET_INIT, .out = RG_BUF_INIT };
 }
 
 /* Nothing goes or comes any more. What the kernel had received, and was not read, is lost: whoever
  * ends in order has sent nothing that is still waited for. */
 static void lose(struct rg_far_link *link, int cause)
 {
-    if (link->state == RG_FAR_LOST)
+    if (link->lost)
         return;
-    close_fd(link);
-    link->state = RG_FAR_LOST;
+    rg_links_close(&link->socket);
+    link->lost = true;
     link->cause = cause;
     link->lost_ns = rg_now_ns();
     rg_buf_clear(&link->out);
 }
 
-static int opened(struct rg_far_link *link, const struct rg_team *team)
+/* ------------------------------------------------------------ connecting */
+
+struct rg_links rg_far_links_of(const struct rg_team *team)
+{
+    return (struct rg_links){ .team = team, .purpose = PURPOSE_FAR, .ndials_max = DIALS_MAX,
+                              .carries_data = true };
+}
+
+/* 0 or -ENOMEM. */
+static int have_room(struct rg_far_link *link)
 {
     if (!link->in)
         link->in = malloc(IN_NBYTES);
-    if (!link->in)
-        return -ENOMEM;
-    link->state = RG_FAR_OPEN;
-    link->waits_for_listener = false;
-    rg_sock_tune_tcp(link->fd);
-    if (!team->between.keeps_congestion)
-        rg_sock_leave_bbr(link->fd);
-    return 0;
+    return link->in ? 0 : -ENOMEM;
 }
 
-int rg_far_link_adopt(struct rg_far_link *link, const struct rg_team *team, int take_fd)
+int rg_far_link_adopt(struct rg_far_link *link, const struct rg_links *links, int take_fd)
 {
-    close_fd(link);
-    link->fd = take_fd;
-    return opened(link, team);
+    rg_links_close(&link->socket);
+    rg_links_adopt(links, &link->socket, take_fd);
+    return have_room(link);
 }
 
-/* ------------------------------------------------------------ connecting */
-
-static int dial(struct rg_far_link *link, const struct rg_team *team)
+bool rg_far_link_connect(struct rg_far_link *link, struct rg_links *links)
 {
-    int rank = team->leaders[link->node];
-    struct rg_sockaddr address;
+    bool moved = false;
     int r;
 
-    if (!team->addresses || rg_sock_parse(team->addresses[rank], &address) < 0)
-        return -EINVAL;
-    link->handshake = calloc(1, sizeof(*link->handshake));
-    r = link->handshake ? rg_sock_connect_tcp(&address, &link->fd) : -ENOMEM;
-    if (r == 0)
-        r = rg_handshake_dial(link->handshake, link->fd, team->data_key, PURPOSE_FAR, team->rank,
-                              rank);
-    if (r == 0)
-        link->state = RG_FAR_DIALLING;
-    link->ndials++;
-    return r;
-}
-
-/* The listener drops who is silent for long: a rank that was stopped in the middle handshakes
- * again. */
-static bool go_on_dialling(struct rg_far_link *link, const struct rg_team *team)
-{
-    int r = rg_handshake_step(link->handshake);
-    bool again = (r == -EPIPE || r == -ECONNRESET) && link->ndials < DIALS_MAX;
-
-    if (r == 0)
+    if (link->lost)
         return false;
-    if (r < 0) {
-        close_fd(link);
-        link->state = RG_FAR_NONE;
-        if (!again)
-            lose(link, r);
-        return true;
-    }
-    end_handshake(link);
-    r = opened(link, team);
+    r = rg_links_connect(links, links->team->leaders[link->node], &link->socket, 0, 1, &moved);
+    if (r == 1)
+        r = have_room(link);
     if (r < 0)
         lose(link, r);
-    return true;
-}
-
-bool rg_far_link_connect(struct rg_far_link *link, const struct rg_team *team)
-{
-    int rank = team->leaders[link->node], r = 0;
-    bool moved = false;
-
-    if (link->state == RG_FAR_OPEN || link->state == RG_FAR_LOST)
-        return false;
-    if (team->rank < rank) {
-        if (link->state == RG_FAR_NONE)
-            r = dial(link, team);
-        if (r < 0)
-            lose(link, r);
-        return r < 0 || go_on_dialling(link, team);
-    }
-    moved = rg_listener_progress(team->listener);
-    link->fd = rg_listener_claim(team->listener, PURPOSE_FAR, rank);
-    link->waits_for_listener = link->fd < 0;
-    if (link->fd < 0)
-        return moved;
-    r = opened(link, team);
-    if (r < 0)
-        lose(link, r);
-    return true;
+    return moved;
 }
 
 /* ------------------------------------------------------------ sending */
@@ -155,17 +86,12 @@ static void put_header(uint8_t to[RG_FAR_HEADER_NBYTES], const struct rg_far_fra
     to[14] = to[15] = 0;
 }
 
-static bool sends_nothing(const struct rg_far_link *link)
-{
-    return link->state == RG_FAR_LOST;
-}
-
 void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
                      const void *payload, int *nunsent)
 {
     uint8_t *header;
 
-    if (sends_nothing(link))
+    if (link->lost)
         return;
     if (link->nframes == RG_FAR_BATCH)
         rg_far_link_flush(link);
@@ -200,7 +126,7 @@ static size_t transmit(struct rg_far_link *link, const struct iovec *iov, int ni
 {
     struct msghdr message = { .msg_iov = (struct iovec *) (uintptr_t) iov,
                               .msg_iovlen = (size_t) niov };
-    ssize_t n = sendmsg(link->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n = sendmsg(link->socket.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 
     if (n >= 0)
         return (size_t) n;
@@ -213,7 +139,7 @@ void rg_far_link_flush(struct rg_far_link *link)
 {
     size_t queued = rg_buf_nbytes(&link->out), sent = 0;
 
-    if (link->state == RG_FAR_OPEN && queued) {
+    if (rg_far_link_open(link) && queued) {
         struct iovec iov = { (void *) (uintptr_t) rg_buf_bytes(&link->out), queued };
 
         rg_buf_consume(&link->out, transmit(link, &iov, 1));
@@ -221,10 +147,10 @@ void rg_far_link_flush(struct rg_far_link *link)
     }
     if (link->nframes == 0)
         return;
-    if (link->state == RG_FAR_OPEN && queued == 0)
+    if (rg_far_link_open(link) && queued == 0)
         sent = transmit(link, link->iov, link->niov);
     keep(link, sent);
-    if (link->state == RG_FAR_LOST)
+    if (link->lost)
         rg_buf_clear(&link->out);
 }
 
@@ -267,10 +193,10 @@ size_t rg_far_link_receive(struct rg_far_link *link)
 {
     ssize_t n;
 
-    if (link->state != RG_FAR_OPEN)
+    if (!rg_far_link_open(link))
         return 0;
     make_room(link);
-    n = recv(link->fd, link->in + link->in_to, IN_NBYTES - link->in_to, MSG_DONTWAIT);
+    n = recv(link->socket.fd, link->in + link->in_to, IN_NBYTES - link->in_to, MSG_DONTWAIT);
     if (n == 0)
         lose(link, -EPIPE);
     else if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -304,45 +230,38 @@ int rg_far_link_next(struct rg_far_link *link, struct rg_far_frame *ret_frame,
 
 static bool has_something(const struct rg_far_link *link)
 {
-    return link->state != RG_FAR_LOST && rg_buf_nbytes(&link->out) > 0;
+    return !link->lost && rg_buf_nbytes(&link->out) > 0;
 }
 
-void rg_far_link_drain(struct rg_far_link *link, const struct rg_team *team, uint64_t deadline_ns)
+void rg_far_link_drain(struct rg_far_link *link, struct rg_links *links, uint64_t deadline_ns)
 {
     rg_far_link_flush(link);
     while (has_something(link) && rg_now_ns() < deadline_ns) {
-        struct pollfd pfd = { link->fd, POLLOUT, 0 };
+        struct pollfd pfd = { link->socket.fd, POLLOUT, 0 };
 
-        if (link->state != RG_FAR_OPEN && !rg_far_link_connect(link, team))
+        if (!rg_far_link_open(link) && !rg_far_link_connect(link, links))
             rg_sleep_ms(1);
-        else if (link->state == RG_FAR_OPEN)
+        else if (rg_far_link_open(link))
             poll(&pfd, 1, 1);
         rg_far_link_flush(link);
     }
-    if (link->state == RG_FAR_OPEN)
-        rg_sock_drain(link->fd, deadline_ns);
+    if (rg_far_link_open(link))
+        rg_sock_drain(link->socket.fd, deadline_ns);
 }
 
 void rg_far_link_fini(struct rg_far_link *link)
 {
-    close_fd(link);
+    rg_links_close(&link->socket);
     rg_buf_fini(&link->out);
     free(link->in);
     link->in = NULL;
-    link->state = RG_FAR_LOST;
+    link->lost = true;
 }
 
 int rg_far_link_tell(const struct rg_far_link *link, const struct rg_team *team,
                      struct rg_error *err)
 {
-    int rank = team->leaders[link->node];
-    int shown = rg_team_world_rank(team, rank);
-    const char *host = team->peers[rank].host;
-
-    if (link->cause == -EACCES)
-        return rg_error_set(err, EACCES, "rank %d on %s has another key", shown, host);
     if (link->cause == -ENOMEM)
         return rg_error_set(err, ENOMEM, "out of memory");
-    return rg_error_set(err, ECONNRESET, "the connection to rank %d on %s is lost: %s", shown, host,
-                        link->cause == -EPIPE ? "it was closed" : strerror(-link->cause));
+    return rg_links_tell(team, team->leaders[link->node], link->cause, err);
 }

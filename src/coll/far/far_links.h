@@ -12,23 +12,17 @@
 
 #include "base/buf.h"
 #include "coll/far/far_frame.h"
-#include "coll/net/handshake.h"
-#include "coll/team/team.h"
+#include "coll/links/links.h"
 
 enum { RG_FAR_BATCH = 32 }; /* frames that leave in one system call */
 
-enum rg_far_link_state { RG_FAR_NONE, RG_FAR_DIALLING, RG_FAR_OPEN, RG_FAR_LOST };
-
 struct rg_far_link {
-    enum rg_far_link_state state;
+    struct rg_socket socket;
     int node;                 /* the other leader's */
-    int fd;                   /* -1: none */
-    int ndials;
     bool wanted;              /* connect, though nothing is to be sent yet */
-    struct rg_handshake *handshake; /* while dialling; owned */
-    bool waits_for_listener;
+    bool lost;                /* for good, then and by this -errno: */
     uint64_t lost_ns;
-    int cause;                /* -errno by which it was lost */
+    int cause;
     int nawaited;             /* operations in flight that wait for a frame of this leader */
     /* to be sent: first what the socket did not take, then frames that still are where they were
      * made */
@@ -43,9 +37,17 @@ struct rg_far_link {
 };
 
 void rg_far_link_init(struct rg_far_link *link, int node);
-/* Have a socket: dial, or look whether the other leader has. True when something moved. */
-bool rg_far_link_connect(struct rg_far_link *link, const struct rg_team *team);
-int rg_far_link_adopt(struct rg_far_link *link, const struct rg_team *team, int take_fd);
+static inline bool rg_far_link_open(const struct rg_far_link *link)
+{
+    return link->socket.state == RG_SOCKET_OPEN;
+}
+
+/* Of all of a leader's. */
+struct rg_links rg_far_links_of(const struct rg_team *team);
+/* Have a socket, or lose the link. True when something moved. */
+bool rg_far_link_connect(struct rg_far_link *link, struct rg_links *links);
+/* 0 or -ENOMEM. */
+int rg_far_link_adopt(struct rg_far_link *link, const struct rg_links *links, int take_fd);
 /* Send a frame with the next flush; until then *nunsent counts it, and the payload stays. */
 void rg_far_link_put(struct rg_far_link *link, const struct rg_far_frame *frame,
                      const void *payload, int *nunsent);
@@ -58,9 +60,9 @@ size_t rg_far_link_receive(struct rg_far_link *link);
 int rg_far_link_next(struct rg_far_link *link, struct rg_far_frame *ret_frame,
                      const uint8_t **ret_payload);
 /* Until all that was to be sent has been acknowledged, or the deadline. */
-void rg_far_link_drain(struct rg_far_link *link, const struct rg_team *team, uint64_t deadline_ns);
+void rg_far_link_drain(struct rg_far_link *link, struct rg_links *links, uint64_t deadline_ns);
 void rg_far_link_fini(struct rg_far_link *link);
-/* -ECONNRESET and the sentence of how it was lost. */
+/* How it was lost: as rg_links_tell, or -ENOMEM. */
 int rg_far_link_tell(const struct rg_far_link *link, const struct rg_team *team,
                      struct rg_error *err);
 

@@ -275,16 +275,16 @@ static int progress_recv(struct tcp *tcp, bool *moved, struct rg_error *err)
 static int open_tcp(const struct rg_plane_options *options, void **ret_state,
                     struct rg_error *err)
 {
+    uint32_t purpose = options->group.scope == RG_SCOPE_ALL ? PURPOSE_ALL : PURPOSE_SOME;
     struct tcp *tcp = calloc(1, sizeof(*tcp));
 
-    if (!tcp || rg_tcp_links_open(&tcp->links, options) < 0) {
+    if (!tcp || rg_tcp_links_open(&tcp->links, options, purpose) < 0) {
         free(tcp);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
     rg_tcp_way_init(&tcp->way, options);
     tcp->shown = tcp->way;
     pthread_mutex_init(&tcp->shown_lock, NULL);
-    tcp->links.purpose = options->group.scope == RG_SCOPE_ALL ? PURPOSE_ALL : PURPOSE_SOME;
     *ret_state = tcp;
     return 0;
 }

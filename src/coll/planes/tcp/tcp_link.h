@@ -17,8 +17,8 @@
  * a stripe takes socket 0 as if there were no other. A socket that is full holds the others up once
  * they are full too: all sockets of a pair get the same share.
  *
- * Sockets are opened when they are first needed, socket 0 by itself and all others together: the
- * lower rank dials, the higher one finds the connections in the team's listener.
+ * Sockets are opened when they are first needed (links/links.h), socket 0 by itself and all others
+ * together.
  *
  * Thread rule: a plane's.
  */
@@ -29,21 +29,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "coll/net/handshake.h"
+#include "coll/links/links.h"
 #include "coll/planes/plane.h"
 #include "coll/planes/tcp/tcp_way.h"
 
 enum { RG_TCP_STRIPE_NBYTES = 256 * 1024 };
-
-enum rg_tcp_state { RG_TCP_NONE, RG_TCP_DIALLING, RG_TCP_OPEN };
-
-struct rg_tcp_socket {
-    enum rg_tcp_state state;
-    int fd; /* -1: none */
-    int ndials;
-    int rail; /* by which it was dialled last */
-    struct rg_handshake *handshake;  /* while dialling */
-};
 
 /* Where an operation's stream has got to, in one direction. */
 struct rg_tcp_stream {
@@ -53,17 +43,16 @@ struct rg_tcp_stream {
 
 /* All that leads to one member. */
 struct rg_tcp_link {
-    struct rg_tcp_socket sockets[RG_TCP_SOCKETS_MAX];
+    struct rg_socket sockets[RG_TCP_SOCKETS_MAX];
     struct rg_tcp_stream sent, received;
     uint64_t rate; /* bytes per second, the most that was seen; 0: not known */
 };
 
 struct rg_tcp_links {
     const struct rg_team *team;
+    struct rg_links dialling;  /* what the sockets have in common */
     struct rg_group group;
-    uint32_t purpose;          /* of the handshake: tells planes of one rank apart */
     int nsockets;              /* that each pair uses now */
-    unsigned unfit_rails;      /* the team's, and those by which a member was not reached */
     bool waits_for_listener;   /* since the caller has set it to false */
     struct rg_tcp_link *links; /* by member; owned */
 };
@@ -80,8 +69,10 @@ static inline size_t rg_tcp_stripe_left(uint64_t at, int nsockets)
     return nsockets == 1 ? SIZE_MAX : RG_TCP_STRIPE_NBYTES - at % RG_TCP_STRIPE_NBYTES;
 }
 
-/* 0 or -ENOMEM; to be closed in both cases. */
-int rg_tcp_links_open(struct rg_tcp_links *links, const struct rg_plane_options *options);
+/* purpose: of the handshake, tells planes of one rank apart. 0 or -ENOMEM; to be closed in both
+ * cases. */
+int rg_tcp_links_open(struct rg_tcp_links *links, const struct rg_plane_options *options,
+                      uint32_t purpose);
 /* Have this member's socket number i, if it is above 0 together with all others that the pair uses.
  * 1 open, 0 not yet, -errno with the rank named. */
 int rg_tcp_connect(struct rg_tcp_links *links, int member, int i, bool *ret_moved,
