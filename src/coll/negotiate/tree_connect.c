@@ -9,12 +9,10 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "base/time.h"
-#include "coll/net/handshake.h"
+#include "coll/links/links.h"
 #include "coll/net/listener.h"
-#include "coll/net/sock.h"
 #include "coll/team/liveness.h"
 
 #define PURPOSE_ORDER 0x7264726fu /* "ordr" */
@@ -32,11 +30,8 @@ struct rg_meeting {
     uint64_t called_ns;       /* the roll, or that time is over; 0: not */
     bool *is_ready;           /* by child, from 1 on */
     bool *absent;             /* coordinator: by node, at other leaders */
-    /* the way to the parent */
-    int fd;                   /* while hands are shaken; -1 */
-    struct rg_handshake handshake;
-    uint64_t retry_ns;
-    int refused;              /* why it failed the last time */
+    struct rg_links links;    /* of one socket: */
+    struct rg_socket up;      /* to the parent, until it has let us in */
 };
 
 /* What people call the leader of a node, and where it runs. */
@@ -213,59 +208,18 @@ static int fail_to_dial(struct rg_order *order, int r, struct rg_error *err)
     return tell_failure(order, r, -1, err);
 }
 
-static void hang_up(struct rg_meeting *meeting, bool keep)
-{
-    if (meeting->fd < 0)
-        return;
-    rg_handshake_fini(&meeting->handshake);
-    if (!keep)
-        close(meeting->fd);
-    meeting->fd = -1;
-}
-
-/* 0 or -errno. */
-static int begin_to_dial(struct rg_order *order)
-{
-    struct rg_meeting *meeting = order->meeting;
-    struct rg_team *team = order->team;
-    int parent = rg_tree_node(order, RG_TREE_PARENT);
-    struct rg_sockaddr address;
-    rg_autoclose int fd = -1;
-    int r = rg_sock_parse(address_of(order, parent), &address);
-
-    if (r == 0)
-        r = rg_sock_connect_tcp(&address, &fd);
-    if (r == 0)
-        r = rg_handshake_dial(&meeting->handshake, fd, team->data_key, PURPOSE_ORDER, team->rank,
-                              team->leaders[parent]);
-    if (r == 0)
-        meeting->fd = rg_steal_fd(&fd);
-    return r;
-}
-
 /* One step towards the parent: 1 it has let us in, 0 later, or -errno: never. */
 static int dial(struct rg_order *order)
 {
     struct rg_meeting *meeting = order->meeting;
-    int r = 0, fd;
+    int parent = order->team->leaders[rg_tree_node(order, RG_TREE_PARENT)];
+    bool moved = false;
+    int r = rg_links_dial(&meeting->links, parent, 0, &meeting->up, &moved);
 
-    if (meeting->fd < 0 && rg_now_ns() < meeting->retry_ns)
-        return 0;
-    if (meeting->fd < 0)
-        r = begin_to_dial(order);
-    if (r == 0)
-        r = rg_handshake_step(&meeting->handshake);
-    if (r == 0)
-        return 0;
-    fd = meeting->fd;
-    hang_up(meeting, r == 1);
-    if (r == 1) {
-        r = add_peer(order, RG_TREE_PARENT, fd);
-        return r < 0 ? r : 1;
-    }
-    meeting->refused = r;
-    meeting->retry_ns = rg_now_ns() + RETRY_MS * RG_NS_PER_MS;
-    return r == -EPIPE || r == -ECONNRESET || r == -ECONNREFUSED ? 0 : r;
+    if (r != 1)
+        return r;
+    r = add_peer(order, RG_TREE_PARENT, rg_links_take(&meeting->up));
+    return r < 0 ? r : 1;
 }
 
 static int come(struct rg_order *order, struct rg_error *err)
@@ -337,8 +291,8 @@ static int look_at_clock(struct rg_order *order, struct rg_error *err)
     if (now_ns < meeting->deadline_ns && (has_parent(order) || !meeting->called_ns))
         return 0;
     if (has_parent(order) && !has_come(order, RG_TREE_PARENT))
-        return fail_to_dial(order, meeting->refused && meeting->fd < 0 ? meeting->refused
-                                                                       : -ETIMEDOUT, err);
+        return fail_to_dial(order, meeting->up.cause && meeting->up.fd < 0 ? meeting->up.cause
+                                                                           : -ETIMEDOUT, err);
     call_roll(order);
     if (has_parent(order) ? now_ns < meeting->deadline_ns + IN_VAIN_NS
                           : !knows_missing(order) && now_ns < meeting->called_ns + ROLL_CALL_NS)
@@ -353,11 +307,11 @@ static int watch(struct rg_order *order, struct pollfd *pfds)
 
     n = rg_listener_wait_fds(order->team->listener, fds, events, RG_LISTENER_WAIT_FDS_MAX);
     for (int i = 0; i < n; i++)
-        pfds[i] = (struct pollfd) { fds[i], events[i] == EPOLLOUT ? POLLOUT : POLLIN, 0 };
+        pfds[i] = (struct pollfd) { fds[i], (short) events[i], 0 };
     pfds[n++] = (struct pollfd) { rg_peers_fd(order->peers), POLLIN, 0 };
-    if (order->meeting->fd >= 0)
-        pfds[n++] = (struct pollfd) { order->meeting->fd,
-                                      rg_handshake_events(&order->meeting->handshake), 0 };
+    if (order->meeting->up.fd >= 0)
+        pfds[n++] = (struct pollfd) { order->meeting->up.fd,
+                                      (short) rg_links_events(&order->meeting->up), 0 };
     return n;
 }
 
@@ -371,9 +325,9 @@ static int wait_a_moment(struct rg_order *order, struct rg_error *err)
 
     if (now_ns < meeting->deadline_ns && meeting->deadline_ns < until_ns)
         until_ns = meeting->deadline_ns;
-    if (has_parent(order) && !has_come(order, RG_TREE_PARENT) && meeting->fd < 0 &&
-        meeting->retry_ns < until_ns)
-        until_ns = meeting->retry_ns > now_ns ? meeting->retry_ns : now_ns;
+    if (has_parent(order) && !has_come(order, RG_TREE_PARENT) && meeting->up.fd < 0 &&
+        meeting->up.again_ns < until_ns)
+        until_ns = meeting->up.again_ns > now_ns ? meeting->up.again_ns : now_ns;
     if (poll(pfds, n, (int) ((until_ns - now_ns) / RG_NS_PER_MS + 1)) < 0 && errno != EINTR)
         return rg_error_set(err, errno, "poll: %s", strerror(errno));
     return 0;
@@ -429,8 +383,10 @@ static int meet_all(struct rg_order *order, uint64_t deadline_ns, struct rg_erro
 {
     rg_autofree bool *is_ready = calloc((size_t) order->nchildren + 1, sizeof(bool));
     rg_autofree bool *absent = calloc((size_t) order->team->nnodes, sizeof(bool));
-    struct rg_meeting meeting = { .deadline_ns = deadline_ns, .fd = -1, .is_ready = is_ready,
-                                  .absent = absent };
+    struct rg_meeting meeting = { .deadline_ns = deadline_ns, .is_ready = is_ready,
+                                  .absent = absent, .up = RG_SOCKET_INIT,
+                                  .links = { .team = order->team, .purpose = PURPOSE_ORDER,
+                                             .pause_ms = RETRY_MS, .takes_refusals = true } };
     int r;
 
     if (!is_ready || !absent)
@@ -438,7 +394,7 @@ static int meet_all(struct rg_order *order, uint64_t deadline_ns, struct rg_erro
     order->meeting = &meeting;
     order->meet = hear;
     r = meet(order, err);
-    hang_up(&meeting, false);
+    rg_links_close(&meeting.up);
     order->meeting = NULL;
     order->meet = NULL;
     return r;
