@@ -5,15 +5,20 @@ A limit in a test says what a quiet machine needs, with room. None of them is wh
 (those that measure are marked `serial`, and compare clocks), so there is nothing to lose by waiting
 longer: each limit of a process, and pytest's own for a whole test, is multiplied by what the
 machine gives at that moment. A limit that proves something is not to be one of these.
+
+What a test took before limits it further (took.py), so that one that hangs costs little.
 """
 import os
+import re
 import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
+import took
 from wait import patience
 
 # Where a person's PATH has no tools of administrators, such as chroot and ip: tests mean them.
@@ -92,3 +97,51 @@ def pytest_runtest_protocol(item):
     given = min(limit * patience(), max(limit, TEST_LIMIT_S))
     item.add_marker(pytest.mark.timeout(given, **(own.kwargs if own else {})), append=False)
     yield
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item, settings):
+    """Remember how pytest-timeout looks after this test; it does so itself."""
+    item.timer_settings = settings
+
+
+def set_timer(item, seconds):
+    """pytest-timeout's timer begins again, with so many seconds."""
+    hooks = item.config.hook
+    hooks.pytest_timeout_cancel_timer(item=item)
+    hooks.pytest_timeout_set_timer(item=item, settings=item.timer_settings._replace(
+        timeout=seconds))
+
+
+def record_name(item):
+    """A test's name in the record of what each took: with a sanitizer all take longer."""
+    kind = os.environ.get('REIGEN_TEST_SANITIZER')
+    name = re.sub(r'@\w+$', '', item.nodeid)  # xdist's group
+    return f'{kind} {name}' if kind else name
+
+
+TIMES = pytest.StashKey()
+
+
+def pytest_sessionstart(session):
+    session.config.stash[TIMES] = (took.known(), {})
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_call(item):
+    """The test itself, without what makes and removes its surroundings, has a limit of its own."""
+    (before, now), name = item.config.stash[TIMES], record_name(item)
+    whole = getattr(item, 'timer_settings', None)
+    if whole and name in before:
+        set_timer(item, min(whole.timeout, took.limit_s(name, 0, before)))
+    began = time.monotonic()
+    outcome = yield
+    if not outcome.excinfo:
+        now[name] = time.monotonic() - began
+    if whole and name in before:
+        set_timer(item, whole.timeout)
+
+
+def pytest_sessionfinish(session):
+    if TIMES in session.config.stash:
+        took.add(session.config.stash[TIMES][1])

@@ -14,7 +14,9 @@ FINE_S, COARSE_S = 0.005, 0.05
 
 
 def patience():
-    """How many times longer than written a limit is now."""
+    """How many times longer than written a limit is now; REIGEN_TEST_PATIENCE says otherwise."""
+    if 'REIGEN_TEST_PATIENCE' in os.environ:
+        return float(os.environ['REIGEN_TEST_PATIENCE'])
     busy = os.getloadavg()[0] / (os.cpu_count() or 1)
     return min(max(LEAST, LEAST * busy), MOST)
 

@@ -13,8 +13,8 @@ import repo
 import wait
 
 LEFT = repo.ROOT / 'tests/lint/waits.txt'
-#: The helper itself, and this lint.
-OWN = ('tests/wait.py', 'tests/lint/test_waits.py')
+#: The helpers themselves, and this lint.
+OWN = ('tests/wait.py', 'tests/unit/help/wait.c', 'tests/lint/test_waits.py')
 CLOCKS = ('monotonic', 'monotonic_ns', 'perf_counter', 'perf_counter_ns', 'time', 'time_ns')
 SLEEP_C = re.compile(r'\b(usleep|nanosleep|clock_nanosleep|sleep|rg_sleep_ms|sleep_ms)\s*\(')
 ELAPSED_C = re.compile(r'rg_now_ns\(\)\s*-\s*\w+\s*[<>]')

@@ -17,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "limit.h"
+#include "help/limit.h"
+#include "help/wait.h"
 
 /* The text holds the part; otherwise the test fails and shows both. */
 static inline void check_contains(const char *text, const char *part, const char *file, int line)

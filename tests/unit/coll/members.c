@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/members.h"
-#include "limit.h"
+
+#include "help/hang.h"
+#include "help/limit.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -11,7 +13,7 @@
 #include <unistd.h>
 
 /* Long enough that a lost wake-up shows as a test that runs out of its time. */
-enum { SLEEP_US = 20 * 1000 * 1000, YIELDS = 20 };
+enum { SLEEP_US = 600 * 1000 * 1000, YIELDS = 20 };
 
 bool members_are_threads(void)
 {
@@ -64,6 +66,7 @@ static int run_threads(int n, struct rg_bell *bells, void *region,
     pthread_t ids[MEMBERS_MAX];
     int result = 0;
 
+    hang_begin(unit_limit_s(MEMBERS_LIMIT_S), "members of a node");
     for (int i = 0; i < n; i++) {
         member_init(&threads[i].member, i, n, bells, region, arg);
         threads[i].fn = fn;
@@ -74,6 +77,7 @@ static int run_threads(int n, struct rg_bell *bells, void *region,
         pthread_join(ids[i], NULL);
         result = result ? result : threads[i].member.result;
     }
+    hang_end();
     return result;
 }
 
@@ -81,26 +85,22 @@ static int run_processes(int n, struct rg_bell *bells, void *region,
                          int (*fn)(struct member *), void *arg)
 {
     pid_t pids[MEMBERS_MAX];
-    int result = 0;
+    int status[MEMBERS_MAX] = { 0 }, result = 0;
 
+    hang_listen();
     for (int i = 0; i < n; i++) {
         pids[i] = fork();
         if (pids[i] == 0) {
             struct member member;
 
-            alarm(unit_limit_s(MEMBERS_LIMIT_S));
             member_init(&member, i, n, bells, region, arg);
             _exit(fn(&member) & 0xff);
         }
     }
-    for (int i = 0; i < n; i++) {
-        int status = 0;
-
-        if (pids[i] < 0 || waitpid(pids[i], &status, 0) < 0)
-            result = -1;
-        else if (status != 0 && result == 0)
-            result = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-    }
+    hang_wait(pids, n, unit_limit_s(MEMBERS_LIMIT_S), "member", status);
+    for (int i = 0; i < n; i++)
+        if (status[i] != 0 && result == 0)
+            result = WIFEXITED(status[i]) ? WEXITSTATUS(status[i]) : -WTERMSIG(status[i]);
     return result;
 }
 

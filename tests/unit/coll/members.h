@@ -13,7 +13,7 @@
 #include "coll/planes/plane.h"
 #include "coll/team/team.h"
 
-enum { MEMBERS_MAX = 8, MEMBERS_LIMIT_S = 60 };
+enum { MEMBERS_MAX = 8, MEMBERS_LIMIT_S = 15 };
 
 struct member {
     int me, n;
@@ -28,7 +28,8 @@ struct member {
 /* Whether members are threads: under the thread sanitizer. */
 bool members_are_threads(void);
 /* Run fn on each; region_nbytes of zeroed shared memory. 0 when all returned 0, else the first
- * other result; a member that crashes or outlives MEMBERS_LIMIT_S counts as failed. */
+ * other result; a member that crashes or outlives MEMBERS_LIMIT_S (stderr says
+ * where it was) counts as failed. */
 int members_run(int n, size_t region_nbytes, int (*fn)(struct member *member), void *arg);
 
 /* Drive progress (a plane's or an exec's) until it is done, yielding first and then sleeping on the

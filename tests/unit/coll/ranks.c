@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "coll/net/sock.h"
+#include "help/hang.h"
 
 static const char *const variables[] = {
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
@@ -15,7 +16,7 @@ static const char *const variables[] = {
     "REIGEN_CROSS_SIZE", "REIGEN_AGENT_SOCKET", "REIGEN_RANK_TOKEN", "REIGEN_JOB_ID",
     "REIGEN_HOSTNAME", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "GROUP_RANK" };
 
-#define STALL_SHUTDOWN_S 20
+#define STALL_SHUTDOWN_S 8
 
 int ranks_port(void)
 {
@@ -80,7 +81,6 @@ static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), v
 {
     struct rank rank = { .me = me, .n = n, .arg = arg };
 
-    alarm(unit_limit_s(RANKS_LIMIT_S));
     rank.config.start_timeout_ms = 20000;
     rank.config.fusion_nbytes = 128u << 20;
     rank.config.spin_us = -1;
@@ -88,7 +88,7 @@ static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), v
     setenv_int("RANK", me);
     setenv_int("WORLD_SIZE", n);
     /* Ranks that wait for each other for ever end by the runtime's own means, which says who waited
-     * where; the alarm says nothing. */
+     * where they have no more to do; what hangs otherwise is hang_wait()'s. */
     setenv_int_unless_set("REIGEN_STALL_SHUTDOWN_SECONDS", (int) unit_limit_s(STALL_SHUTDOWN_S));
     if (!getenv("MASTER_ADDR"))
         setenv("MASTER_ADDR", "127.0.0.1", 1);
@@ -103,10 +103,11 @@ int ranks_run(int n, int master_port, int (*fn)(struct rank *rank), void *arg)
 {
     static int number;
     pid_t pids[RANKS_MAX];
-    int first = 0;
+    int first = 0, status[RANKS_MAX] = { 0 };
     char id[32];
 
     snprintf(id, sizeof(id), "test-%d-%d", (int) getpid(), number++);
+    hang_listen();
     fflush(NULL);
     for (int i = 0; i < n; i++) {
         pids[i] = fork();
@@ -116,14 +117,11 @@ int ranks_run(int n, int master_port, int (*fn)(struct rank *rank), void *arg)
         if (pids[i] == 0)
             run_rank(i, n, master_port, fn, arg);
     }
+    hang_wait(pids, n, unit_limit_s(RANKS_LIMIT_S), "rank", status);
     for (int i = 0; i < n; i++) {
-        int status = 0;
-
-        while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
-            ;
-        if (!WIFEXITED(status))
-            fprintf(stderr, "rank %d of %d ended by signal %d\n", i, n, WTERMSIG(status));
-        int result = WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+        if (!WIFEXITED(status[i]))
+            fprintf(stderr, "rank %d of %d ended by signal %d\n", i, n, WTERMSIG(status[i]));
+        int result = WIFEXITED(status[i]) ? WEXITSTATUS(status[i]) : HANG_STATUS;
 
         if (first == 0)
             first = result;

@@ -11,9 +11,9 @@
 #include "base/time.h"
 #include "coll/boot/boot.h"
 #include "coll/ground/config.h"
-#include "limit.h"
+#include "help/limit.h"
 
-enum { RANKS_MAX = 8, RANKS_LIMIT_S = 150 };
+enum { RANKS_MAX = 8, RANKS_LIMIT_S = 15 };
 
 struct rank {
     int me, n;
@@ -29,15 +29,13 @@ void ranks_setenv(const char *name, const char *value);
 void ranks_clearenv(void);
 
 /* 0 when fn returned 0 on all ranks, else the first rank's other result; 99 for one that crashed or
- * took longer than RANKS_LIMIT_S. master_port: ranks_port(). */
+ * took longer than RANKS_LIMIT_S, of which stderr says where it was. master_port: ranks_port(). */
 int ranks_run(int n, int master_port, int (*fn)(struct rank *rank), void *arg);
 
 /* Report what a rank expected and did not get, and return 1. */
 int ranks_fail(const struct rank *rank, int line, const char *what);
 #define ranks_check(rank, condition) \
     ((condition) ? 0 : ranks_fail(rank, __LINE__, #condition))
-
-
 
 static inline uint64_t ranks_deadline(void)
 {

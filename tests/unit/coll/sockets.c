@@ -8,7 +8,8 @@
 #include "base/time.h"
 #include "coll/net/listener.h"
 #include "coll/net/sock.h"
-#include "limit.h"
+#include "help/hang.h"
+#include "help/limit.h"
 
 struct world {
     int n;
@@ -101,7 +102,7 @@ int sockets_run(int n, int (*fn)(struct place *place), void *arg)
     pthread_t threads[SOCKETS_MANY];
     int first = 0;
 
-    alarm(unit_limit_s(SOCKETS_LIMIT_S));
+    hang_begin(unit_limit_s(SOCKETS_LIMIT_S), "ranks that are threads");
     world->n = n;
     world->fn = fn;
     for (int i = 0; i < n && first == 0; i++)
@@ -119,6 +120,6 @@ int sockets_run(int n, int (*fn)(struct place *place), void *arg)
             first = world->places[i].result;
     }
     free(world);
-    alarm(0);
+    hang_end();
     return first;
 }

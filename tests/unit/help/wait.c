@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "help/wait.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "base/time.h"
+#include "help/limit.h"
+
+/* What a quiet machine needs at most. */
+#define QUIET_S 10
+/* Between two looks, at first and at most. */
+#define FINE_NS (100 * 1000)
+#define COARSE_NS (10 * RG_NS_PER_MS)
+
+bool unit_wait_more(struct unit_wait *wait)
+{
+    uint64_t now_ns = rg_now_ns();
+
+    if (wait->end_ns == 0) {
+        wait->began_ns = now_ns;
+        wait->end_ns = now_ns + unit_limit_s(QUIET_S) * RG_NS_PER_S;
+        wait->nap_ns = FINE_NS;
+    }
+    if (now_ns >= wait->end_ns) {
+        fprintf(stderr, "%s:%d: %s: not within %.1f s: %s\n", wait->file, wait->line, wait->what,
+                (double) (now_ns - wait->began_ns) / 1e9, wait->condition);
+        return false;
+    }
+    nanosleep(&(struct timespec){ .tv_nsec = (long) wait->nap_ns }, NULL);
+    wait->nap_ns = wait->nap_ns * 3 / 2 < COARSE_NS ? wait->nap_ns * 3 / 2 : COARSE_NS;
+    return true;
+}
