@@ -41,25 +41,27 @@ static size_t count_other_sessions(void)
     return others;
 }
 
-static size_t wait_for_descendants(size_t count)
+static bool descendants_become(size_t count)
 {
-    for (int i = 0; i < 500 && count_descendants() != count; i++)
-        rg_sleep_ms(10);
-    return count_descendants();
+    return unit_until(count_descendants() == count, "descendants");
+}
+
+static bool all_are_killed(void)
+{
+    rg_autofree struct rg_process *list = NULL;
+    size_t count = 0;
+
+    assert_int_equal(rg_proctree_descendants(getpid(), &list, &count), 0);
+    for (size_t i = 0; i < count; i++)
+        kill(list[i].pid, SIGKILL);
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+    return !rg_process_has_children();
 }
 
 static void kill_all(void)
 {
-    do {
-        rg_autofree struct rg_process *list = NULL;
-        size_t count = 0;
-        assert_int_equal(rg_proctree_descendants(getpid(), &list, &count), 0);
-        for (size_t i = 0; i < count; i++)
-            kill(list[i].pid, SIGKILL);
-        while (waitpid(-1, NULL, WNOHANG) > 0)
-            ;
-        rg_sleep_ms(2);
-    } while (rg_process_has_children());
+    assert_true(unit_until(all_are_killed(), "the end of all children"));
 }
 
 static void descendants_are_found_in_all_sessions(void **state)
@@ -70,15 +72,12 @@ static void descendants_are_found_in_all_sessions(void **state)
     assert_int_equal(count_descendants(), 0);
     /* Itself, a child, one in a session of its own, and an orphan. */
     pid_t pid = spawn_shell("sleep 60 & setsid sleep 61 & (sleep 62 &) ; wait", NULL);
-    assert_int_equal(wait_for_descendants(4), 4);
+    assert_true(descendants_become(4));
 
-    size_t others = 0;
-    for (int i = 0; i < 500 && others != 1; i++, rg_sleep_ms(10)) /* setsid takes a moment */
-        others = count_other_sessions();
-    assert_int_equal(others, 1);
+    assert_true(unit_until(count_other_sessions() == 1, "setsid"));
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    assert_int_equal(wait_for_descendants(3), 3); /* all have come to us */
+    assert_true(descendants_become(3)); /* all have come to us */
     kill_all();
     assert_int_equal(count_descendants(), 0);
 }
@@ -102,9 +101,7 @@ static void environment_entry_is_found_only_whole(void **state)
     (void) state;
     pid_t pid = spawn_shell("sleep 60; :", envp);
     /* rg_spawn returns while exec is under way, and /proc has no environment for a moment. */
-    for (int i = 0; i < 500 && !rg_process_has_env(pid, "JOB=j-12"); i++)
-        rg_sleep_ms(10);
-    assert_true(rg_process_has_env(pid, "JOB=j-12"));
+    assert_true(unit_until(rg_process_has_env(pid, "JOB=j-12"), "the environment"));
     assert_false(rg_process_has_env(pid, "JOB=j-1"));
     assert_false(rg_process_has_env(pid, "OB=j-12"));
     assert_false(rg_process_has_env(pid, "JOB=j-123"));

@@ -352,7 +352,7 @@ static void child_dies_with_its_parent(void **state)
     assert_int_equal(rg_pipe(fds), 0);
     parent = fork();
     if (parent == 0) {
-        struct rg_spawn spec = { .argv = ARGV("sleep", "60"), .fds = { -1, fds[1], -1 },
+        struct rg_spawn spec = { .argv = ARGV("sleep", "infinity"), .fds = { -1, fds[1], -1 },
                                  .death_signal = SIGKILL };
         pid_t pid;
 
@@ -361,10 +361,7 @@ static void child_dies_with_its_parent(void **state)
     close(fds[1]);
     assert_int_equal(waitpid(parent, &status, 0), parent);
     assert_int_equal(rg_status_code(status), 0);
-    uint64_t start = rg_now_ns();
-
     assert_int_equal(read(fds[0], &byte, 1), 0); /* the pipe ends with the child */
-    assert_true(rg_now_ns() - start < 10 * RG_NS_PER_S);
     close(fds[0]);
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "coll/net/sock.h"
@@ -15,6 +16,8 @@ static const char *const variables[] = {
     "REIGEN_RANK", "REIGEN_SIZE", "REIGEN_LOCAL_RANK", "REIGEN_LOCAL_SIZE", "REIGEN_CROSS_RANK",
     "REIGEN_CROSS_SIZE", "REIGEN_AGENT_SOCKET", "REIGEN_RANK_TOKEN", "REIGEN_JOB_ID",
     "REIGEN_HOSTNAME", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "GROUP_RANK" };
+
+static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
 
 #define STALL_SHUTDOWN_S 8
 
@@ -57,6 +60,15 @@ void ranks_clearenv(void)
         unsetenv(variables[i]);
 }
 
+void *ranks_shared(size_t nbytes)
+{
+    void *memory = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        abort();
+    return memory;
+}
+
 int ranks_fail(const struct rank *rank, int line, const char *what)
 {
     fprintf(stderr, "rank %d of %d, line %d: not so: %s\n", rank->me, rank->n, line, what);
@@ -81,6 +93,9 @@ static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), v
 {
     struct rank rank = { .me = me, .n = n, .arg = arg };
 
+    /* What cmocka catches it takes for a test's end, and goes on with the next one, here. */
+    for (size_t i = 0; i < rg_array_len(deadly); i++)
+        signal(deadly[i], SIG_DFL);
     rank.config.start_timeout_ms = 20000;
     rank.config.fusion_nbytes = 128u << 20;
     rank.config.spin_us = -1;

@@ -6,6 +6,7 @@
 #ifndef TEST_COLL_RANKS_H
 #define TEST_COLL_RANKS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/time.h"
@@ -27,6 +28,9 @@ int ranks_port(void);
 void ranks_setenv(const char *name, const char *value);
 /* Forget all that ranks_setenv has set, and the launcher's variables. */
 void ranks_clearenv(void);
+
+/* Zeroed memory that the ranks of all later runs share; it stays. */
+void *ranks_shared(size_t nbytes);
 
 /* 0 when fn returned 0 on all ranks, else the first rank's other result; 99 for one that crashed or
  * took longer than RANKS_LIMIT_S, of which stderr says where it was. master_port: ranks_port(). */

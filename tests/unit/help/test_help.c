@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "base/time.h"
+#include "help/clock.h"
 #include "help/hang.h"
 
 static char said[16384];
@@ -185,6 +187,17 @@ static void limits_grow_with_the_patience_that_is_asked_for(void **state)
     unsetenv("REIGEN_TEST_PATIENCE");
 }
 
+static void a_test_can_let_time_pass(void **state)
+{
+    uint64_t before_ns = rg_now_ns(), wall_ns = rg_wall_ns();
+
+    (void) state;
+    unit_clock_pass(3600 * 1000);
+    assert_true(rg_now_ns() >= before_ns + 3600 * RG_NS_PER_S);
+    assert_true(rg_now_ns() < before_ns + 7000 * RG_NS_PER_S);
+    assert_true(rg_wall_ns() < wall_ns + 3500 * RG_NS_PER_S);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +206,7 @@ int main(void)
         cmocka_unit_test(a_program_that_hangs_says_where_its_threads_are),
         cmocka_unit_test(a_wait_ends_with_what_came_or_says_what_did_not),
         cmocka_unit_test(limits_grow_with_the_patience_that_is_asked_for),
+        cmocka_unit_test(a_test_can_let_time_pass),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Where a wait stands; zeroed but for the first four, it is one that has not begun. */
 struct unit_wait {
@@ -23,6 +24,9 @@ struct unit_wait {
 /* Whether to look again, after a nap that grows. No more when even a busy machine would be done
  * (unit_limit_s(10)): then stderr has what was waited for, and where. */
 bool unit_wait_more(struct unit_wait *wait);
+
+/* Whether the process's first thread sleeps, which it does where it waits. */
+bool unit_sleeps(pid_t pid);
 
 /* Looks often until the condition is true, and says whether it came. what: for people. */
 #define unit_until(expression, words)                                          \

@@ -91,7 +91,7 @@ static void pause_us(long us)
 {
     struct timespec t = { 0, us * 1000 };
 
-    nanosleep(&t, NULL);
+    nanosleep(&t, NULL); /* patient: operations take a while */
 }
 
 int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms)

@@ -212,8 +212,7 @@ static atomic_bool gate;
 static void wait_for_gate(void *unused)
 {
     (void) unused;
-    while (!atomic_load(&gate))
-        usleep(1000);
+    unit_until(atomic_load(&gate), "the test");
 }
 
 /* Before the first handler the stream stands still, so that none of the following runs while the
@@ -274,8 +273,7 @@ static void hold_on(void *unused, reigen_handle handle, int status)
 {
     (void) unused, (void) handle, (void) status;
     atomic_store(&ended, true);
-    for (int ms = 0; !atomic_load(&released) && ms < 20000; ms++)
-        usleep(1000);
+    unit_until(atomic_load(&released), "the release");
 }
 
 static int copies_late(struct rank *rank)
@@ -291,14 +289,13 @@ static int copies_late(struct rank *rank)
     bad = bad || check(reigen_allgather_async("g", in.at, REIGEN_FLOAT32, &shape, 1, NULL,
                                               &handle) == 0);
     bad = bad || check(reigen_on_done(handle, hold_on, NULL) == 0);
-    for (int ms = 0; !atomic_load(&ended) && ms < 20000; ms++)
-        usleep(1000);
+    bad = bad || check(unit_until(atomic_load(&ended), "the callback"));
     bad = bad || check(reigen_wait(handle, -1) == 0) ||
           check(standin_put(stream, wait_for_gate, NULL) == 0) ||
           check(reigen_output_copy(handle, out.at, out.count * sizeof(float)) == 0);
     reigen_release(handle);
     atomic_store(&released, true);
-    usleep(200000); /* for a memory that is given back too early */
+    usleep(200000); /* patient: for a memory that is given back too early */
     atomic_store(&gate, true);
     bad = bad || check(tensor_compare(stream, out.at, REIGEN_FLOAT32, out.count, expected,
                                       arg) == 0);

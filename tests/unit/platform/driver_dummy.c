@@ -165,7 +165,7 @@ static int logs(const struct rg_submitted_job *job, bool follow, int fd,
         for (ssize_t n; r == 0 && (n = read(log, bytes, sizeof(bytes))) > 0;)
             r = rg_write_all(fd, bytes, (size_t) n);
         if (!over)
-            rg_sleep_ms(READ_MS);
+            rg_sleep_ms(READ_MS); /* patient: a driver, not a test */
     }
     return r;
 }
@@ -178,7 +178,7 @@ static int cancel(struct rg_submitted_job *job, struct rg_error *err)
     while (!has_ended(job->id)) {
         if (rg_now_ns() > deadline_ns)
             return rg_error_set(err, ETIMEDOUT, "it does not end");
-        rg_sleep_ms(READ_MS);
+        rg_sleep_ms(READ_MS); /* patient: a driver, not a test */
     }
     return 0;
 }

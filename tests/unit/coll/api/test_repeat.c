@@ -134,7 +134,7 @@ static void round_of(struct reduction *reductions, enum way way, uint64_t seed)
         if (way == ONE_BY_ONE)
             look(&reductions[order[i]], order[i]);
         if (way == MIXED && (next(&seed) >> 33) % 3 == 0)
-            usleep((useconds_t) ((next(&seed) >> 33) % PAUSE_US));
+            usleep((useconds_t) ((next(&seed) >> 33) % PAUSE_US)); /* patient: it computes */
     }
     for (int i = 0; way != ONE_BY_ONE && i < NOPS; i++)
         look(&reductions[i], i);

@@ -181,6 +181,9 @@ static void without_rank_zero_the_place_is_named(void **state)
     assert_int_equal(ranks_run(3, ranks_port(), miss_rank_zero, state), 0);
 }
 
+static _Atomic int *count; /* for all ranks and the test */
+
+/* The victim dies when the others are through the fence before. */
 static int die_between_fences(struct rank *rank)
 {
     struct rg_error err = RG_ERROR_INIT;
@@ -191,10 +194,9 @@ static int die_between_fences(struct rank *rank)
     bad = bad || check_fences(rank, boot, 1);
     if (bad)
         return bad;
-    if (rank->me == *(int *) rank->arg) {
-        rg_sleep_ms(200); /* the others are through the fence before */
-        return 0;
-    }
+    atomic_fetch_add(count, 1);
+    if (rank->me == *(int *) rank->arg)
+        return !unit_until(atomic_load(count) % rank->n == 0, "the first fence");
     bad |= ranks_check(rank, rg_boot_fence(boot, "", 0, ranks_deadline(), blobs, &err) ==
                                  -ECONNRESET);
     rg_boot_close(boot, false);
@@ -204,6 +206,7 @@ static int die_between_fences(struct rank *rank)
 static void a_rank_that_dies_ends_the_fence_of_the_others(void **state)
 {
     (void) state;
+    count = ranks_shared(sizeof(*count));
     for (int victim = 0; victim < 3; victim += 2)
         assert_int_equal(ranks_run(3, ranks_port(), die_between_fences, &victim), 0);
 }
@@ -312,8 +315,7 @@ static void *be_a_crowd(void *arg)
         struct rg_conn *conn = &crowd->conns[rank];
         int fd;
 
-        while (rg_sock_connect_unix(crowd->name, &fd) < 0)
-            rg_sleep_ms(1);
+        unit_until(rg_sock_connect_unix(crowd->name, &fd) >= 0, "who listens");
         rg_conn_init(conn, fd, &answer_ops, &crowd->errnum, NULL);
         rg_conn_send(conn, RG_RANKMSG_HELLO, rg_rankmsg_hello_fields, &hello);
         rg_conn_send(conn, RG_RANKMSG_FENCE, rg_rankmsg_fence_fields, &fence);
@@ -584,23 +586,19 @@ static pid_t start_job(const char *id, int n, int master_port)
     return pid;
 }
 
-static void expect_success(pid_t pid)
-{
-    int status = -1;
-
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-}
-
 static void jobs_on_overlapping_ports_do_not_mix(void **state)
 {
     int port = ranks_port();
     pid_t pids[4] = { start_job("a", 3, port), start_job("b", 3, port), start_job("c", 2, port),
                       start_job(NULL, 4, port + 1) };
 
+    int status = -1;
+
     (void) state;
-    for (int i = 0; i < 4; i++)
-        expect_success(pids[i]);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
 }
 
 static int strange_port;
@@ -637,7 +635,8 @@ static void *be_strange(void *arg)
             else
                 close(fd);
         }
-        rg_sleep_ms(1);
+        atomic_fetch_add(count, 1);
+        rg_sleep_ms(1); /* patient: strangers leave something of the machine to the ranks */
     }
     for (int i = 0; i < nsilent; i++)
         close(silent[i]);
@@ -647,8 +646,8 @@ static void *be_strange(void *arg)
 static int meet_among_strangers(struct rank *rank)
 {
     strcpy(rank->config.key_file, key_files[0]);
-    if (rank->me == 1)
-        rg_sleep_ms(300);
+    if (rank->me == 1 && !unit_until(atomic_load(count) > 50, "strangers"))
+        return 1;
     return meet(rank);
 }
 
@@ -660,6 +659,7 @@ static void strangers_and_garbage_do_not_disturb(void **state)
     make_key_file(0, 0600);
     strange_port = ranks_port();
     strangers_stop = false;
+    count = ranks_shared(sizeof(*count));
     pthread_create(&thread, NULL, be_strange, NULL);
     int result = ranks_run(3, strange_port, meet_among_strangers, NULL);
 

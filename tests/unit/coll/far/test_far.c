@@ -249,8 +249,7 @@ static atomic_int nhere;
 static void meet(const struct place *place, int round)
 {
     atomic_fetch_add(&nhere, 1);
-    while (atomic_load(&nhere) < place->n * (round + 1) && !late(place))
-        rg_sleep_ms(1);
+    unit_until(atomic_load(&nhere) >= place->n * (round + 1), "all leaders");
 }
 
 /* All but the last leader begin a use that it refuses: they give it up and begin the next one, and

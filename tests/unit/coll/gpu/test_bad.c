@@ -63,7 +63,7 @@ static void what_cannot_be_is_refused_and_the_job_goes_on(void **state)
 static void sleep_moment(void *arg)
 {
     (void) arg;
-    usleep(100000);
+    usleep(100000); /* patient: the stream is busy */
 }
 
 static int streams(struct rank *rank)
@@ -85,11 +85,10 @@ static int streams(struct rank *rank)
     bad |= check(standin_put(stream, sleep_moment, NULL) == 0);
     bad |= check(reigen_allreduce_async("e", t.at, t.at, REIGEN_FLOAT32, &shape, 1, NULL,
                                         &handle) == 0);
-    for (int i = 0; i < 2000 && reigen_wait(handle, 0) == -EAGAIN; i++)
-        usleep(1000);
+    bad |= check(unit_until(reigen_wait(handle, 0) != -EAGAIN, "the operation"));
     bad |= check(cuStreamBeginCapture_v2(stream, 0) == 0 && reigen_wait(handle, -1) == -EINVAL);
     bad |= check(strstr(reigen_last_error(), "cannot wait for an operation among ranks") != NULL);
-    usleep(60000);
+    usleep(60000); /* patient: the plane looks at its events meanwhile */
     bad |= check(cuStreamEndCapture(stream, &graph) == 0 && reigen_wait(handle, -1) == 0);
     reigen_release(handle);
     bad = bad || check(tensor_compare(stream, t.at, REIGEN_FLOAT32, 100, tensor_reduced, arg) == 0);
@@ -341,7 +340,7 @@ static int harmed(struct rank *rank)
                 r = reigen_output(handle, &data, &nbytes, got, &ndim);
             reigen_release(handle);
         }
-        usleep(10000);
+        usleep(10000); /* patient: it computes */
         /* Results that wait to be freed, on a slow machine, are memory that is short. */
         if (r == 0 && i % 8 == 7)
             cuStreamSynchronize(stream);

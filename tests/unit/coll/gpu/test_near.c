@@ -69,8 +69,7 @@ static void *other(void *arg)
     cpu_set_t cpus;
 
     atomic_store(&phase, 1);
-    while (atomic_load(&phase) < 2)
-        usleep(1000);
+    unit_until(atomic_load(&phase) >= 2, "the test");
     sched_getaffinity(0, sizeof(cpus), &cpus);
     *(int *) arg = CPU_COUNT(&cpus);
     return NULL;
@@ -88,8 +87,7 @@ static void all_threads_get_the_cores_that_are_near(void **state)
     while (!CPU_ISSET(first, &before))
         first++;
     assert_int_equal(pthread_create(&thread, NULL, other, &nother), 0);
-    while (atomic_load(&phase) == 0)
-        usleep(1000);
+    assert_true(unit_until(atomic_load(&phase) != 0, "the thread"));
     /* Cores that this process may not use do not make it lose those that it has. */
     assert_int_equal(bind_with("1000-1003\n"), 4);
     sched_getaffinity(0, sizeof(after), &after);

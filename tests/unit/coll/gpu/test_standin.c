@@ -76,8 +76,7 @@ static _Atomic bool may_go;
 static void stand(void *arg)
 {
     (void) arg;
-    while (!atomic_load(&may_go))
-        usleep(1000);
+    unit_until(atomic_load(&may_go), "the test");
 }
 
 /* The event is recorded once more, elsewhere, and that place is reached first. */
@@ -90,7 +89,7 @@ static int recorded_again(void)
     bad |= standin_put(slow, stand, NULL) || cuEventRecord(event, slow);
     bad |= cuStreamWaitEvent(waits, event, 0) || cuEventRecord(event, quick);
     bad |= cuStreamSynchronize(quick) || cuEventQuery(event);
-    usleep(50000);
+    usleep(50000); /* patient: time for what must not happen */
     bad |= cuStreamQuery(waits) != NOT_READY;
     atomic_store(&may_go, true);
     bad |= cuStreamSynchronize(slow) || cuStreamSynchronize(waits);
@@ -177,8 +176,7 @@ static int marks(void)
     bad |= rg_gpu_mark(1, stream, &mark, &err) || rg_gpu_mark_await(mark, ours, &err);
     device_read(ours, seen, x, 4);
     bad |= rg_gpu_mark(1, ours, &again, &err);
-    while (rg_gpu_mark_passed(again, &err) == 0)
-        usleep(100);
+    bad |= !unit_until(rg_gpu_mark_passed(again, &err) != 0, "the mark");
     bad |= strcmp(seen, "abc") != 0;
     rg_gpu_mark_unref(mark);
     bad |= device_of(x + 3) != 1 || device_of(host) != -1;

@@ -13,12 +13,12 @@
 #include "coll/gpu/spans.h"
 #include "coll/gpu/tensor.h"
 
-enum { SLEEP_MS = 250, TELL_MS = 20000 };
+enum { SLEEP_MS = 250 };
 
 static void sleep_long(void *arg)
 {
     (void) arg;
-    usleep(SLEEP_MS * 1000);
+    usleep(SLEEP_MS * 1000); /* patient: a span that is measured */
 }
 
 /* The number behind "key": of the last event that has this name; -1: there is none. */
@@ -53,8 +53,7 @@ static _Atomic bool may_go;
 static void stand(void *arg)
 {
     (void) arg;
-    while (!atomic_load(&may_go))
-        usleep(1000);
+    unit_until(atomic_load(&may_go), "the test");
 }
 
 /* The ranks' streams stand for a while before the operation can begin; where it goes through the
@@ -82,11 +81,8 @@ static int timed(struct rank *rank)
     atomic_store(&may_go, true);
     cuStreamSynchronize(stream);
     reigen_release(handle);
-    for (int ms = 0; ms < TELL_MS && rank->me == 0; ms += 20) {
-        usleep(20000);
-        if (strstr(read_all(path), "GPU_ALLREDUCE"))
-            break;
-    }
+    if (rank->me == 0)
+        unit_until(strstr(read_all(path), "GPU_ALLREDUCE"), "the span");
     if (rank->me == 0 && !bad) {
         const char *text = read_all(path);
         double began = number_of(text, "GPU_ALLREDUCE", "ts");
@@ -195,9 +191,7 @@ static int spans_of(struct rank *rank)
         bad |= check(i == 1 || told.end_ns[i] - told.begin_ns[i] > SLEEP_MS * 980000ull);
     }
     rg_gpu_spans_destroy(spans);
-    for (int ms = 0; ms < TELL_MS && standin_alive() != alive; ms++)
-        usleep(1000); /* for the stand-in's stream to end */
-    return bad || check(standin_alive() == alive);
+    return bad || check(unit_until(standin_alive() == alive, "the stand-in's stream to end"));
 }
 
 static void spans_tell_what_the_stream_did_and_leave_nothing(void **state)

@@ -133,14 +133,17 @@ static void turn(struct leader *leader)
     poll(&(struct pollfd) { fd, (short) events, 0 }, 1, 50);
 }
 
+static bool have_come(struct leader *leader, int n)
+{
+    rg_order_progress(leader->order);
+    return atomic_load(&nwaiting) >= n;
+}
+
 /* All leaders come to the i-th barrier, counted from 1. Nothing of theirs is in flight then. */
 static void meet(struct leader *leader, int i)
 {
     atomic_fetch_add(&nwaiting, 1);
-    while (atomic_load(&nwaiting) < i * leader->place->n && !late(leader)) {
-        rg_order_progress(leader->order);
-        rg_sleep_ms(1 + (unsigned) leader->place->n / 32);
-    }
+    unit_until(have_come(leader, i * leader->place->n), "all leaders");
 }
 
 static void decided(struct leader *leader, int n)
@@ -359,11 +362,12 @@ static int run_stall(struct place *place)
         turn(leader);
     meet(leader, 1);
     bad |= sockets_check(place, leader->ndecided == 1);
+    meet(leader, 2); /* all have looked */
     if (place->me == task.odd)
         bad |= offer(leader, "allreduce.a", &sig) | offer(leader, "allreduce.b", &sig);
     decided(leader, 3);
     bad |= sockets_check(place, leader->ndecided == 3 && !leader->error[0]);
-    return leave(leader, 2) | bad;
+    return leave(leader, 3) | bad;
 }
 
 static void who_owes_an_operation_is_named_wherever_it_is(void **state)
@@ -501,7 +505,7 @@ static int run_pause(struct place *place)
 
     for (int i = 1; i <= 3 && !bad; i++) {
         if (place->me == task.odd && i == 2)
-            rg_sleep_ms(1500);
+            rg_sleep_ms(1500); /* patient: it stands still */
         bad |= offer(leader, "allreduce.a", &sig);
         decided(leader, i);
     }

@@ -5,7 +5,7 @@
 
 #include "coll/api/api_check.h"
 
-enum { CHAINS = 24, LINKS = 12, BIG = 200000, LIMIT_MS = 20000 };
+enum { CHAINS = 24, LINKS = 12, BIG = 200000 };
 
 /* What a callback has seen. */
 struct seen {
@@ -25,16 +25,14 @@ static void see(void *arg, reigen_handle handle, int status)
 
 static bool called(struct seen *seen)
 {
-    for (int ms = 0; ms < LIMIT_MS && atomic_load(&seen->calls) == 0; ms++)
-        rg_sleep_ms(1);
-    return atomic_load(&seen->calls) == 1;
+    return unit_until(atomic_load(&seen->calls), "the callback") && atomic_load(&seen->calls) == 1;
 }
 
 /* The last to come submits late, so that the others have asked before. */
 static void come_last(const struct rank *rank)
 {
     if (rank->me == rank->n - 1)
-        rg_sleep_ms(50);
+        rg_sleep_ms(50); /* patient: it may come earlier than the others, too */
 }
 
 static int nobody_waits(struct rank *rank)
@@ -180,11 +178,10 @@ static int chains(struct rank *rank)
     for (int i = 0; i < CHAINS; i++) {
         double sum = 1;
 
-        for (int ms = 0; ms < LIMIT_MS && !atomic_load(&chain[i].ended); ms++)
-            rg_sleep_ms(1);
+        check(unit_until(atomic_load(&chain[i].ended), "the end of a chain"));
         for (int k = 0; k < LINKS; k++)
             sum *= rank->n;
-        check(atomic_load(&chain[i].ended) && chain[i].data[0] == (float) sum);
+        check(chain[i].data[0] == (float) sum);
     }
     atomic_store(&stop, 1);
     if (rank->me == 0)
@@ -219,7 +216,7 @@ static int cancelled(struct rank *rank)
     }
     check(reigen_barrier() == 0);
     if (rank->me != 0)
-        rg_sleep_ms(20);
+        rg_sleep_ms(20); /* patient: rank 0 most often leaves first */
     reigen_shutdown();
     for (int i = 0; i < 2 && rank->me == 0; i++)
         check(atomic_load(&seen[i].calls) == 1 && seen[i].status == -ECANCELED);

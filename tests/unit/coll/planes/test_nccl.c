@@ -12,7 +12,6 @@
 #include "coll/gpu/tensor.h"
 
 #define COUNT_MAX 30000
-#define PATIENCE_MS 60000
 
 /* ------------------------------------------------------------ every operation */
 
@@ -535,8 +534,7 @@ static _Atomic bool *may_go;
 static void stand(void *arg)
 {
     (void) arg;
-    for (int ms = 0; ms < PATIENCE_MS && !atomic_load(may_go); ms++)
-        usleep(1000);
+    unit_until(atomic_load(may_go), "rank 0");
 }
 
 /* Rank 1's stream stands, so rank 0's first piece waits for it among the planes for the host: the
@@ -557,9 +555,7 @@ static int overlapped(struct rank *rank)
     bad |= check(reigen_allreduce_async("o", t.at, t.at, REIGEN_FLOAT32, &shape, 1, NULL,
                                         &handle) == 0);
     if (rank->me == 0) {
-        for (int ms = 0; ms < PATIENCE_MS && standin_copies(STANDIN_COPIES_FROM) < 3; ms++)
-            usleep(1000);
-        bad |= check(standin_copies(STANDIN_COPIES_FROM) == 3);
+        bad |= check(unit_until(standin_copies(STANDIN_COPIES_FROM) == 3, "copies"));
         bad |= check(standin_copies(STANDIN_COPIES_TO) == 0);
         atomic_store(may_go, true);
     }

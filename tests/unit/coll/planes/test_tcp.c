@@ -28,7 +28,7 @@ static void dawdle(struct place *place, unsigned *state)
 {
     *state = *state * 1103515245u + 12345u + (unsigned) place->me;
     if (*state >> 16 & 1)
-        usleep(*state >> 20 & 255);
+        usleep(*state >> 20 & 255); /* patient: it dawdles */
 }
 
 /* Sleeps on the plane's descriptors as the progress engine does: a missing one makes the test
@@ -36,7 +36,8 @@ static void dawdle(struct place *place, unsigned *state)
 static int finish(struct place *place, void *state, struct rg_error *err)
 {
     unsigned random = (unsigned) place->me * 7919;
-    int quiet = 0;
+    struct unit_wait lost = { .what = "the end of a lost socket", .condition = "progress",
+                              .file = __FILE__, .line = __LINE__ };
 
     for (;;) {
         int fds[64], r, n;
@@ -55,10 +56,8 @@ static int finish(struct place *place, void *state, struct rg_error *err)
         for (int i = 0; i < n; i++)
             pfds[i] = (struct pollfd) { fds[i], (short) events[i], 0 };
         /* With a lost socket there is nothing to wait for but the clock. */
-        if (n == 0 && ++quiet < 40) {
-            rg_sleep_ms(100);
+        if (n == 0 && unit_wait_more(&lost))
             continue;
-        }
         if (n == 0 || poll(pfds, (nfds_t) n, 20000) <= 0)
             return sockets_fail(place, __LINE__, "something to wait for");
     }

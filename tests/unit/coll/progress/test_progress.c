@@ -258,23 +258,28 @@ static void a_rank_that_leaves_cancels_what_waits_for_it(void **state)
 /* More than one round of the driver carries out. */
 enum { SLOW_OPS = 40, SLOW_COUNT = 20000 };
 
+/* Whether nothing is left to do, or nobody waits for it any more; else does a little. */
+static bool has_gone_on(struct rg_progress *progress)
+{
+    const struct rg_view *view = &progress->view;
+
+    if (atomic_load(&view->rows[view->me].consumed) >= rg_runlog_tail(&view->log) ||
+        atomic_load(&view->shared->aborted) || atomic_load(&view->rows[0].left) != RG_LEFT_BEGUN)
+        return true;
+    rg_progress_drive(progress);
+    return false;
+}
+
 /* Member 1, whose driver this is, does a little once the other one leaves, and the rest after that
  * one's limit. */
 static void go_on_slowly(struct rg_progress *progress)
 {
     const struct rg_view *view = &progress->view;
-    const struct rg_row *row = &view->rows[view->me];
 
-    while (atomic_load(&view->rows[0].left) == RG_LEFT_NOT)
-        rg_sleep_ms(1);
+    unit_until(atomic_load(&view->rows[0].left) != RG_LEFT_NOT, "the other's leaving");
     rg_progress_drive(progress);
-    rg_sleep_ms(1200);
-    while (atomic_load(&row->consumed) < rg_runlog_tail(&view->log) &&
-           !atomic_load(&view->shared->aborted) &&
-           atomic_load(&view->rows[0].left) == RG_LEFT_BEGUN) {
-        rg_progress_drive(progress);
-        rg_sleep_ms(1);
-    }
+    rg_sleep_ms(1200); /* patient: longer than the other one's limit */
+    unit_until(has_gone_on(progress), "the end of all operations");
 }
 
 static int slow(struct member *member)
@@ -295,8 +300,7 @@ static int slow(struct member *member)
         snprintf(name, sizeof(name), "slow%d", i);
         check(submit(progress, name, data + i * SLOW_COUNT, SLOW_COUNT, &ops[i]) == 0);
     }
-    while (!bad && rg_runlog_tail(&progress->view.log) < tail)
-        rg_sleep_ms(1);
+    check(unit_until(rg_runlog_tail(&progress->view.log) >= tail, "the log"));
     if (member->me == 1) {
         go_on_slowly(progress);
         pthread_mutex_unlock(&progress->drive);

@@ -9,7 +9,6 @@
 #include "base/time.h"
 
 #define LIMIT_S unit_limit_s(20)
-#define GONE_MS 5000
 
 static void too_late(void *arg)
 {
@@ -194,14 +193,7 @@ int count_with(const char *text)
 
 bool all_gone(const char *text)
 {
-    uint64_t deadline_ns = rg_now_ns() + GONE_MS * RG_NS_PER_MS;
-
-    while (count_with(text)) {
-        if (rg_now_ns() > deadline_ns)
-            return false;
-        rg_sleep_ms(5);
-    }
-    return true;
+    return unit_until(count_with(text) == 0, text);
 }
 
 const char *unique_text(void)

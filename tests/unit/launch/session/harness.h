@@ -47,7 +47,7 @@ void harness_free(struct harness *h);
 void run_job(struct harness *h);
 /* Output of a rank's stream as text. */
 const char *output_of(struct harness *h, int rank, int stream);
-/* True once no process has this text in its command line, within 5 s. */
+/* True once no process has this text in its command line; waits for that (unit_until). */
 bool all_gone(const char *text);
 /* How many processes have it now. */
 int count_with(const char *text);

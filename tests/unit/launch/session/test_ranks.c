@@ -160,8 +160,8 @@ static int play_missing(void)
     struct rg_rankmsg_fence_failed failed = { 0 };
 
     if (my_rank == 1) {
-        rg_sleep_ms(100);
-        return 0; /* never came, and ended well */
+        rg_sleep_ms(100); /* patient: the other one most often waits by now */
+        return 0;         /* never came, and ended well */
     }
     int fd = join_job();
     send_fence(fd, 1, 10000);
@@ -203,8 +203,8 @@ static void wait_for_others(void)
     int fd = late_socket(&address, &length);
     char byte;
 
-    while (connect(fd, (struct sockaddr *) &address, length) < 0)
-        rg_sleep_ms(5); /* it has only just begun */
+    must(unit_until(connect(fd, (struct sockaddr *) &address, length) == 0, "the late rank"),
+         "connect");
     must(read(fd, &byte, 1) <= 0, "the late rank speaks");
 }
 
@@ -243,7 +243,7 @@ static int play_death(void)
     must(strcmp(died.host, "localhost") == 0, "where");
     snprintf(note, sizeof(note), "rank 1 on somewhere died: signal %d", died.value);
     send_note(fd, 0, note);
-    rg_sleep_ms(300); /* time to save what can be saved */
+    rg_sleep_ms(300); /* patient: saves what can be saved */
     puts("saved");
     return 5;
 }
