@@ -250,6 +250,23 @@ int rg_submitted_list(const struct rg_platform *platform, struct rg_submitted_li
     return 0;
 }
 
+void rg_submitted_set(char **text, const char *value)
+{
+    free(*text);
+    *text = strdup(value ? value : "");
+}
+
+/* "3:12", "1:02:03" */
+void rg_submitted_set_elapsed(struct rg_submitted_job *job, int64_t since_s)
+{
+    long s = (long) (time(NULL) - since_s);
+
+    s = s > 0 ? s : 0;
+    free(job->elapsed);
+    job->elapsed = s >= 3600 ? rg_strf("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60)
+                             : rg_strf("%ld:%02ld", s / 60, s % 60);
+}
+
 void rg_submitted_fini(struct rg_submitted_job *job)
 {
     char *texts[] = { job->log, job->command, job->cluster, job->word, job->reason, job->elapsed,

@@ -76,6 +76,10 @@ char *rg_submitted_plan(const struct rg_platform *platform, struct rg_error *err
  * of long ago go. 0 or -errno. */
 int rg_submitted_add(const struct rg_submitted_job *submitted, const struct rg_job *job);
 
+/* Set one of the platform's texts; NULL is "". */
+void rg_submitted_set(char **text, const char *value);
+/* And elapsed: since that time, in seconds as time(2) counts them. */
+void rg_submitted_set_elapsed(struct rg_submitted_job *job, int64_t since_s);
 /* Its platform has said with which code it ended: note that, for when it is forgotten there. */
 void rg_submitted_end(const struct rg_submitted_job *submitted);
 

@@ -197,12 +197,6 @@ int slurm_submit(const struct rg_job *job, char *const *argv, struct rg_submitte
               "OUT_OF_MEMORY REVOKED"
 #define WAITS "PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT"
 
-static void set_text(char **text, const char *value)
-{
-    free(*text);
-    *text = strdup(value ? value : "");
-}
-
 /* "12|RUNNING|None|0:10|node[1-2]", a line each; other lines are remarks, or name the cluster. The
  * nodes come last, as nothing else may be long enough to be cut. */
 static void take_answer(struct rg_submitted_job *jobs, size_t count, char *text)
@@ -220,10 +214,10 @@ static void take_answer(struct rg_submitted_job *jobs, size_t count, char *text)
                                                             : RG_SUBMITTED_RUNS;
             if (job->state == RG_SUBMITTED_WAITS)
                 job->exit_code = -1; /* which was that of another run */
-            set_text(&job->word, field[1]);
-            set_text(&job->reason, strcmp(field[2], "None") == 0 ? "" : field[2]);
-            set_text(&job->elapsed, field[3]);
-            set_text(&job->nodes, field[4]);
+            rg_submitted_set(&job->word, field[1]);
+            rg_submitted_set(&job->reason, strcmp(field[2], "None") == 0 ? "" : field[2]);
+            rg_submitted_set(&job->elapsed, field[3]);
+            rg_submitted_set(&job->nodes, field[4]);
         }
     }
 }

@@ -30,8 +30,6 @@
 #define GONE_MS 3000      /* the log's end, after the Job is gone */
 #define LOG_MS 30000      /* nothing comes of the log, after the Job has ended */
 #define LASTING_MS 10000  /* a stream that has lasted so long was a good one */
-#define COMPLAINTS_MAX 3  /* of one kind, one after the other */
-#define END_MS 75000      /* kubectl takes no longer to end a job */
 
 static void start_pods(void *arg);
 static void begin_again(struct follow *f);
@@ -41,31 +39,13 @@ static void start_events(struct follow *f);
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void tell_done(void *arg)
-{
-    struct follow *f = arg;
-
-    f->o.on_done(f->o.arg, f->exit_code, f->err.errnum ? &f->err : NULL);
-}
-
 /* The place and what is asked are the stream's while it goes on. */
 int follow_start_stream(struct follow *f, struct kube_stream *stream,
                         const struct kube_request *request, struct kube_listener listener,
                         struct rg_error *err)
 {
     listener.arg = f;
-    return kube_stream_start(stream, f->o.loop, &f->place, request, &listener, err);
-}
-
-static rg_printf(2, 3) void sayf(struct follow *f, const char *fmt, ...)
-{
-    char text[RG_ERROR_TEXT_MAX];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    f->o.on_say(f->o.arg, text);
+    return kube_stream_start(stream, f->us.o.loop, &f->place, request, &listener, err);
 }
 
 static void on_removed(void *arg)
@@ -75,42 +55,38 @@ static void on_removed(void *arg)
 
     if (f->end_stream.refusal.why != KUBE_FINE) {
         kube_explain_refusal(&f->end_stream.refusal, &cause);
-        sayf(f, "job %s has ended well, but could not be removed: %s; the cluster removes it later",
-             f->o.submitted->id, cause.text);
+        rg_follower_sayf(&f->us, "job %s has ended well, but could not be removed: %s; the cluster "
+                         "removes it later", f->us.o.submitted->id, cause.text);
     }
-    tell_done(f);
+    rg_follower_tell(&f->us);
 }
 
 /* All went well, and all was seen: nothing is left to look at. */
 static int remove_job(struct follow *f)
 {
     const struct kube_request request = { .verb = KUBE_DELETE, .kind = "jobs",
-                                          .name = f->o.submitted->id, .ms = ASK_MS };
+                                          .name = f->us.o.submitted->id, .ms = ASK_MS };
 
     return follow_start_stream(f, &f->end_stream, &request,
                         (struct kube_listener){ .on_end = on_removed }, NULL);
 }
 
-/* From the loop, since the caller may free us then. */
-void follow_finish(struct follow *f, int exit_code)
+static bool close_all(void *state)
 {
+    struct follow *f = state;
     struct rg_timer *const timers[] = { &f->pods.timer, &f->logs.timer, &f->events.timer,
                                         &f->job.timer, &f->start_timer, &f->stuck_timer,
-                                        &f->lost_timer, &f->log.held_timer, &f->end_timer };
+                                        &f->lost_timer, &f->log.held_timer };
+    const struct rg_follow_options *o = &f->us.o;
 
-    if (f->done)
-        return;
-    f->done = true;
-    f->exit_code = exit_code;
     for (size_t i = 0; i < rg_array_len(timers); i++)
         rg_timer_stop(timers[i]);
-    kube_log_close(&f->log.lines, f->head.log_nbytes, f->head.log_nlines, f->o.on_output, f->o.arg);
+    kube_log_close(&f->log.lines, f->head.log_nbytes, f->head.log_nlines, o->on_output, o->arg);
     kube_log_fini(&f->log.lines);
-    if (exit_code > 0)
-        kube_host_say_health(f->hosts, f->o.nhosts, f->o.on_say, f->o.arg);
-    bool keep = exit_code != 0 || f->ending || !f->o.job || kube_option(f->o.job, "ttl");
-    if (keep || remove_job(f) < 0)
-        rg_timer_start(&f->done_timer, f->o.loop, 0, 0, tell_done, f);
+    if (f->us.exit_code > 0)
+        kube_host_say_health(f->hosts, o->nhosts, o->on_say, o->arg);
+    bool keep = f->us.exit_code != 0 || f->us.ending || !o->job || kube_option(o->job, "ttl");
+    return !keep && remove_job(f) == 0;
 }
 
 /* The job will not be tried again. */
@@ -118,11 +94,11 @@ static void end_failed(struct follow *f, const char *reason)
 {
     const struct kube_pod *culprit = *f->memory.pod.name
                                          ? &f->memory.pod
-                                         : kube_host_find_culprit(f->hosts, f->o.nhosts);
+                                         : kube_host_find_culprit(f->hosts, f->us.o.nhosts);
 
     if (*f->head.why && !*f->memory.pod.name)
         culprit = &f->head;
-    follow_finish(f, kube_job_explain(&f->head, culprit, reason, &f->err));
+    rg_follower_finish(&f->us, kube_job_explain(&f->head, culprit, reason, &f->us.err));
 }
 
 /* --- the Job, when the pods alone do not say what comes next ---------------------------------- */
@@ -131,9 +107,9 @@ static void end_failed(struct follow *f, const char *reason)
  * waited for long: somebody may have deleted it. */
 static bool waits_for_head(struct follow *f)
 {
-    if (f->o.job || *f->head.name || rg_now_ns() - f->begun_ns > LIST_MS * RG_NS_PER_MS)
+    if (f->us.o.job || *f->head.name || rg_now_ns() - f->begun_ns > LIST_MS * RG_NS_PER_MS)
         return false;
-    rg_timer_start(&f->job.timer, f->o.loop, STUCK_MS, 0, ask_job, f);
+    rg_timer_start(&f->job.timer, f->us.o.loop, STUCK_MS, 0, ask_job, f);
     return true;
 }
 
@@ -146,10 +122,10 @@ static bool waits_for_log(struct follow *f)
         f->log.at_ns = rg_now_ns();
     f->told.over = true;
     if (rg_now_ns() - f->log.at_ns > LOG_MS * RG_NS_PER_MS) {
-        sayf(f, "the rest of the log of pod %s cannot be read", f->log.pod);
+        rg_follower_sayf(&f->us, "the rest of the log of pod %s cannot be read", f->log.pod);
         return false;
     }
-    rg_timer_start(&f->job.timer, f->o.loop, JOB_MS, 0, ask_job, f);
+    rg_timer_start(&f->job.timer, f->us.o.loop, JOB_MS, 0, ask_job, f);
     return true;
 }
 
@@ -161,7 +137,7 @@ static void ask_later(struct follow *f)
     if (f->told.head && f->pods.stream.started && !ends)
         return;
     f->job.pause_ms = ends || f->job.pause_ms < JOB_MS ? JOB_MS : f->job.pause_ms;
-    rg_timer_start(&f->job.timer, f->o.loop, f->job.pause_ms, 0, ask_job, f);
+    rg_timer_start(&f->job.timer, f->us.o.loop, f->job.pause_ms, 0, ask_job, f);
     f->job.pause_ms *= 2;
     if (f->job.pause_ms > JOB_MAX_MS)
         f->job.pause_ms = JOB_MAX_MS;
@@ -174,7 +150,7 @@ static void on_job(void *arg, const json_t *job)
     enum kube_job_state state = kube_job_read(job, reason, sizeof(reason));
 
     f->told.job = true;
-    if (f->done || f->ending)
+    if (f->us.done || f->us.ending)
         return;
     snprintf(f->told.uid, sizeof(f->told.uid), "%s", kube_text(job, "metadata.uid"));
     if (f->told.wants_events && !f->running)
@@ -186,7 +162,7 @@ static void on_job(void *arg, const json_t *job)
         return;
     switch (state) {
     case KUBE_JOB_COMPLETE:
-        follow_finish(f, 0);
+        rg_follower_finish(&f->us, 0);
         break;
     case KUBE_JOB_FAILED:
         end_failed(f, reason);
@@ -201,28 +177,28 @@ static void on_job(void *arg, const json_t *job)
 /* It is not there; who only looks on may have come too late. */
 static void end_missing(struct follow *f)
 {
-    if (!f->o.job && !*f->head.name) {
-        rg_error_set_exit(&f->err, ENOENT, RG_EXIT_UNAVAILABLE,
+    if (!f->us.o.job && !*f->head.name) {
+        rg_error_set_exit(&f->us.err, ENOENT, RG_EXIT_UNAVAILABLE,
                           "it is not there any more: it was removed after its end, or by somebody");
-        follow_finish(f, -1);
+        rg_follower_finish(&f->us, -1);
         return;
     }
-    rg_error_set_exit(&f->err, ECANCELED, RG_EXIT_PREEMPTED,
-                      "the Job %s was deleted, by reigen stop or otherwise", f->o.submitted->id);
-    follow_finish(f, f->head.exit_code >= 0 ? f->head.exit_code : RG_EXIT_PREEMPTED);
+    rg_error_set_exit(&f->us.err, ECANCELED, RG_EXIT_PREEMPTED,
+                      "the Job %s was deleted, by reigen stop or otherwise", f->us.o.submitted->id);
+    rg_follower_finish(&f->us, f->head.exit_code >= 0 ? f->head.exit_code : RG_EXIT_PREEMPTED);
 }
 
 static void on_job_answer(void *arg)
 {
     struct follow *f = arg;
 
-    if (f->done || f->ending || f->told.job)
+    if (f->us.done || f->us.ending || f->told.job)
         return;
     if (f->job.stream.refusal.why == KUBE_MISSING) {
         if (!waits_for_log(f))
             end_missing(f);
     } else {
-        rg_timer_start(&f->job.timer, f->o.loop, JOB_MS, 0, ask_job, f);
+        rg_timer_start(&f->job.timer, f->us.o.loop, JOB_MS, 0, ask_job, f);
     }
 }
 
@@ -230,19 +206,19 @@ static void ask_job(void *arg)
 {
     struct follow *f = arg;
     const struct kube_request request = { .verb = KUBE_GET, .kind = "jobs",
-                                          .name = f->o.submitted->id, .ms = ASK_MS };
+                                          .name = f->us.o.submitted->id, .ms = ASK_MS };
 
-    if (f->done || f->ending)
+    if (f->us.done || f->us.ending)
         return;
     if (f->job.stream.started && f->told.job) /* kubectl has told it, and has not ended yet */
-        rg_timer_start(&f->job.timer, f->o.loop, STUCK_MS, 0, ask_job, f);
+        rg_timer_start(&f->job.timer, f->us.o.loop, STUCK_MS, 0, ask_job, f);
     if (f->job.stream.started)
         return;
     f->told.job = false;
     if (follow_start_stream(f, &f->job.stream, &request,
                      (struct kube_listener){ .on_object = on_job, .on_end = on_job_answer },
                      NULL) < 0)
-        rg_timer_start(&f->job.timer, f->o.loop, JOB_MS, 0, ask_job, f);
+        rg_timer_start(&f->job.timer, f->us.o.loop, JOB_MS, 0, ask_job, f);
 }
 
 /* The head has ended, and its log is read: is that the end of the job? */
@@ -250,26 +226,19 @@ void follow_decide(struct follow *f)
 {
     const struct kube_pod *head = &f->head;
 
-    if (f->done || f->ending || !head->ended || !f->log.over)
+    if (f->us.done || f->us.ending || !head->ended || !f->log.over)
         return;
     if (!kube_pod_is_retried(head) && head->exit_code >= 0) {
         if (*head->why)
-            kube_pod_explain(head, &f->err);
-        follow_finish(f, head->exit_code);
+            kube_pod_explain(head, &f->us.err);
+        rg_follower_finish(&f->us, head->exit_code);
         return;
     }
     begin_again(f);
-    rg_timer_start(&f->job.timer, f->o.loop, 0, 0, ask_job, f);
+    rg_timer_start(&f->job.timer, f->us.o.loop, 0, 0, ask_job, f);
 }
 
 /* --- what nobody answers to ------------------------------------------------------------------- */
-
-static void leave(struct follow *f)
-{
-    rg_error_prepend(&f->err, "job %s goes on, but cannot be followed (reigen stop %s ends it)",
-                     f->o.submitted->id, f->o.submitted->id);
-    follow_finish(f, RG_FOLLOW_LEFT);
-}
 
 /* A stream was cut. Whether to go on: what is refused once is refused again. */
 bool follow_may_retry(struct follow *f, struct watched *watched)
@@ -278,27 +247,12 @@ bool follow_may_retry(struct follow *f, struct watched *watched)
     struct rg_error cause = RG_ERROR_INIT;
 
     kube_explain_refusal(&stream->refusal, &cause);
-    if (stream->refusal.why == KUBE_AWAY) {
-        if (!f->away)
-            sayf(f, "%s; the job goes on, and so does this as soon as it answers", cause.text);
-        f->away = true;
+    bool stays = cause.exit_code == RG_EXIT_NO_PERMISSION || cause.exit_code == RG_EXIT_USAGE;
+    if (stream->refusal.why != KUBE_AWAY && !*stream->refusal.text)
         return true;
-    }
-    if (!*stream->refusal.text)
-        return true;
-    if (cause.exit_code != RG_EXIT_NO_PERMISSION && cause.exit_code != RG_EXIT_USAGE &&
-        ++watched->ncomplaints < COMPLAINTS_MAX)
-        return true;
-    f->err = cause;
-    leave(f);
-    return false;
-}
-
-void follow_is_back(struct follow *f)
-{
-    if (f->away)
-        sayf(f, "the cluster answers again");
-    f->away = false;
+    return rg_follower_bears(&f->us, stream->refusal.why == KUBE_AWAY ? RG_TROUBLE_PASSES
+                                     : stays ? RG_TROUBLE_STAYS : RG_TROUBLE_ODD,
+                             &watched->ncomplaints, &cause);
 }
 
 /* Streams that are cut at once are not begun at once each time. */
@@ -306,7 +260,7 @@ void follow_try_again(struct watched *watched, struct follow *f, void (*start)(v
 {
     if (rg_now_ns() - watched->since_ns > LASTING_MS * RG_NS_PER_MS)
         watched->pause_ms = RETRY_MS;
-    rg_timer_start(&watched->timer, f->o.loop, watched->pause_ms, 0, start, f);
+    rg_timer_start(&watched->timer, f->us.o.loop, watched->pause_ms, 0, start, f);
     watched->pause_ms *= 2;
     if (watched->pause_ms > RETRY_MAX_MS)
         watched->pause_ms = RETRY_MAX_MS;
@@ -324,17 +278,17 @@ static void on_event(void *arg, const json_t *news)
     char reason[KUBE_TEXT_MAX];
     const char *name;
 
-    if (f->running || f->done || !kube_event_read(event, &name, &phase, reason, sizeof(reason)))
+    if (f->running || f->us.done || !kube_event_read(event, &name, &phase, reason, sizeof(reason)))
         return;
-    bool of_job = strcmp(name, f->o.submitted->id) == 0;
+    bool of_job = strcmp(name, f->us.o.submitted->id) == 0;
     if (of_job && strcmp(kube_text(event, "involvedObject.uid"), f->told.uid) != 0)
         return;
-    for (int i = 0; i < f->o.nhosts; i++) {
+    for (int i = 0; i < f->us.o.nhosts; i++) {
         struct kube_host *host = &f->hosts[i];
         if (kube_host_is_up(host) || (*host->pod.reason && !host->by_event) ||
             (of_job ? *host->pod.name : strcmp(host->pod.name, name) != 0))
             continue;
-        f->o.on_phase(f->o.arg, i, phase, reason);
+        f->us.o.on_phase(f->us.o.arg, i, phase, reason);
         snprintf(host->pod.reason, sizeof(host->pod.reason), "%s", reason);
         host->by_event = true;
     }
@@ -378,8 +332,8 @@ static void give_up(struct follow *f, int errnum, int exit_code, const char *wha
 {
     rg_autobuf struct rg_buf reasons = RG_BUF_INIT;
 
-    kube_host_put_reasons(f->hosts, f->o.nhosts, f->o.submitted->id, &reasons);
-    rg_error_set_exit(&f->err, errnum, exit_code, "%s: %s%s%s", what, rg_buf_text(&reasons),
+    kube_host_put_reasons(f->hosts, f->us.o.nhosts, f->us.o.submitted->id, &reasons);
+    rg_error_set_exit(&f->us.err, errnum, exit_code, "%s: %s%s%s", what, rg_buf_text(&reasons),
                       *remedy ? "; " : "", remedy);
     /* That its end was asked for is all that the head could say of it now. */
     follow_stop_log(f);
@@ -392,10 +346,10 @@ static void on_start_timeout(void *arg)
     struct follow *f = arg;
     char what[96];
 
-    if (f->running || f->done || f->ending)
+    if (f->running || f->us.done || f->us.ending)
         return;
     snprintf(what, sizeof(what), "not all pods have started within %.0f s (--start-timeout)",
-             (double) f->o.job->start_timeout_ms / 1e3);
+             (double) f->us.o.job->start_timeout_ms / 1e3);
     give_up(f, ETIMEDOUT, RG_EXIT_TIMEOUT, what, "");
 }
 
@@ -405,39 +359,39 @@ static void on_stuck(void *arg)
     struct kube_hopeless cause;
     bool wait = false;
 
-    for (int i = 0; i < f->o.nhosts && !f->running && !f->done && !f->ending; i++) {
-        if (kube_host_is_given_up(&f->hosts[i], f->o.nhosts, &wait, &cause))
+    for (int i = 0; i < f->us.o.nhosts && !f->running && !f->us.done && !f->us.ending; i++) {
+        if (kube_host_is_given_up(&f->hosts[i], f->us.o.nhosts, &wait, &cause))
             give_up(f, ENOEXEC, cause.exit_code, "a pod cannot start", cause.remedy);
     }
-    if (wait && !f->running && !f->done && !f->ending)
-        rg_timer_start(&f->stuck_timer, f->o.loop, STUCK_MS, 0, on_stuck, f);
+    if (wait && !f->running && !f->us.done && !f->us.ending)
+        rg_timer_start(&f->stuck_timer, f->us.o.loop, STUCK_MS, 0, on_stuck, f);
 }
 
 static void look_at_start(struct follow *f)
 {
     bool all = true;
 
-    for (int i = 0; i < f->o.nhosts; i++)
+    for (int i = 0; i < f->us.o.nhosts; i++)
         all &= kube_host_is_up(&f->hosts[i]);
-    if (!all && f->o.job && !f->running && !rg_timer_active(&f->stuck_timer))
-        rg_timer_start(&f->stuck_timer, f->o.loop, STUCK_MS, 0, on_stuck, f);
-    if (!all || f->running || !f->o.on_running)
+    if (!all && f->us.o.job && !f->running && !rg_timer_active(&f->stuck_timer))
+        rg_timer_start(&f->stuck_timer, f->us.o.loop, STUCK_MS, 0, on_stuck, f);
+    if (!all || f->running || !f->us.o.on_running)
         return;
     f->running = true;
     rg_timer_stop(&f->start_timer);
     rg_timer_stop(&f->events.timer);
     f->told.wants_events = false;
     kube_stream_stop(&f->events.stream);
-    f->o.on_running(f->o.arg);
+    f->us.o.on_running(f->us.o.arg);
 }
 
 /* In a queue the time begins when the queue lets the job go. */
 static void begin_start_timer(struct follow *f)
 {
-    if (f->o.job && !f->running && !rg_timer_active(&f->start_timer)) {
-        rg_timer_start(&f->start_timer, f->o.loop, f->o.job->start_timeout_ms + f->lost_ms, 0,
+    if (f->us.o.job && !f->running && !rg_timer_active(&f->start_timer)) {
+        rg_timer_start(&f->start_timer, f->us.o.loop, f->us.o.job->start_timeout_ms + f->lost_ms, 0,
                        on_start_timeout, f);
-        rg_timer_start(&f->events.timer, f->o.loop, EVENTS_MS, 0, want_events, f);
+        rg_timer_start(&f->events.timer, f->us.o.loop, EVENTS_MS, 0, want_events, f);
     }
 }
 
@@ -447,9 +401,9 @@ static void tell_phase(struct follow *f, int i)
     const struct kube_pod *pod = &f->hosts[i].pod;
 
     if (pod->ended)
-        f->o.on_phase(f->o.arg, i, RG_PHASE_PENDING, pod->fault ? pod->why : "");
+        f->us.o.on_phase(f->us.o.arg, i, RG_PHASE_PENDING, pod->fault ? pod->why : "");
     else
-        f->o.on_phase(f->o.arg, i, (int) pod->phase, pod->reason);
+        f->us.o.on_phase(f->us.o.arg, i, (int) pod->phase, pod->reason);
 }
 
 /* Kubernetes is to start the job once more: that is a start like the first one. */
@@ -458,15 +412,15 @@ static void begin_again(struct follow *f)
     if (!f->running)
         return;
     f->running = false;
-    for (int i = 0; i < f->o.nhosts; i++)
+    for (int i = 0; i < f->us.o.nhosts; i++)
         tell_phase(f, i);
     begin_start_timer(f);
 }
 
 static void say_lost(struct follow *f)
 {
-    f->lost_ms = kube_host_say_lost(f->hosts, f->o.nhosts, f->o.on_say, f->o.arg);
-    for (int i = 0; i < f->o.nhosts && !f->running; i++) {
+    f->lost_ms = kube_host_say_lost(f->hosts, f->us.o.nhosts, f->us.o.on_say, f->us.o.arg);
+    for (int i = 0; i < f->us.o.nhosts && !f->running; i++) {
         if (kube_pod_is_lost(&f->hosts[i].pod))
             tell_phase(f, i);
     }
@@ -477,9 +431,9 @@ static void say_lost(struct follow *f)
 /* A pod that has used more memory than it may would do so again, and the Job cannot know. */
 static void give_up_memory(struct follow *f)
 {
-    for (int i = 0; i < f->o.nhosts && f->o.job; i++) {
+    for (int i = 0; i < f->us.o.nhosts && f->us.o.job; i++) {
         if (f->hosts[i].pod.no_memory)
-            kube_memory_give_up(&f->memory, f->o.loop, &f->place, f->o.submitted->id,
+            kube_memory_give_up(&f->memory, f->us.o.loop, &f->place, f->us.o.submitted->id,
                                 &f->hosts[i].pod);
     }
 }
@@ -490,7 +444,7 @@ static void look_for_lost(void *arg)
 {
     struct follow *f = arg;
 
-    if (f->done || f->ending)
+    if (f->us.done || f->us.ending)
         return;
     if (!f->head.ended)
         say_lost(f);
@@ -512,9 +466,10 @@ static void take_host(struct follow *f, const struct kube_pod *pod)
     if (kube_pod_is_past(old, pod))
         return;
     if (pod->silent && !old->silent && f->running)
-        sayf(f, "node %s, where pod %s runs, does not answer", pod->node, pod->name);
+        rg_follower_sayf(&f->us, "node %s, where pod %s runs, does not answer", pod->node,
+                         pod->name);
     if (news && !quiet && !pod->ended && !f->running)
-        f->o.on_phase(f->o.arg, pod->index, (int) pod->phase, pod->reason);
+        f->us.o.on_phase(f->us.o.arg, pod->index, (int) pod->phase, pod->reason);
     snprintf(kept, sizeof(kept), "%s", quiet ? old->reason : pod->reason);
     memcpy(health, same && !*pod->health ? old->health : pod->health, sizeof(health));
     host->told_lost &= same;
@@ -532,12 +487,12 @@ static void take_head(struct follow *f, const struct kube_pod *pod)
         return;
     if (other && *f->head.name) {
         const struct kube_pod *culprit =
-            *f->head.why ? &f->head : kube_host_find_culprit(f->hosts, f->o.nhosts);
-        kube_pod_say_again(pod, &f->head, culprit, f->o.on_say, f->o.arg);
+            *f->head.why ? &f->head : kube_host_find_culprit(f->hosts, f->us.o.nhosts);
+        kube_pod_say_again(pod, &f->head, culprit, f->us.o.on_say, f->us.o.arg);
         begin_again(f);
         rg_timer_stop(&f->job.timer);
-        kube_log_close(&f->log.lines, f->head.log_nbytes, f->head.log_nlines, f->o.on_output,
-                       f->o.arg);
+        kube_log_close(&f->log.lines, f->head.log_nbytes, f->head.log_nlines, f->us.o.on_output,
+                       f->us.o.arg);
         follow_stop_log(f);
     }
     f->head = *pod;
@@ -545,7 +500,7 @@ static void take_head(struct follow *f, const struct kube_pod *pod)
         snprintf(f->log.pod, sizeof(f->log.pod), "%s", pod->name);
         follow_stop_log(f);
         kube_log_fini(&f->log.lines);
-        f->log.lines.middle = f->o.nlast > 0;
+        f->log.lines.middle = f->us.o.nlast > 0;
         f->log.over = false;
         follow_start_log(f);
     }
@@ -560,24 +515,24 @@ static void on_pod(void *arg, const json_t *event)
     const json_t *object = json_object_get(event, "object");
     struct kube_pod pod;
 
-    follow_is_back(f);
+    rg_follower_is_back(&f->us);
     f->pods.ncomplaints = 0;
     kube_pod_read(object, &pod);
-    if (f->done || pod.index < 0)
+    if (f->us.done || pod.index < 0)
         return;
     if (strcmp(kube_text(event, "type"), "DELETED") == 0)
         pod.ended = true;
     f->told.head |= pod.index == 0;
     begin_start_timer(f);
-    if (pod.index < f->o.nhosts) {
+    if (pod.index < f->us.o.nhosts) {
         kube_pod_remember_silence(&f->hosts[pod.index].pod, &pod);
         take_host(f, &pod);
     }
     if (pod.index == 0)
         take_head(f, &pod);
-    if (pod.index < f->o.nhosts && kube_pod_is_lost(&f->hosts[pod.index].pod) &&
+    if (pod.index < f->us.o.nhosts && kube_pod_is_lost(&f->hosts[pod.index].pod) &&
         !rg_timer_active(&f->lost_timer))
-        rg_timer_start(&f->lost_timer, f->o.loop, LOST_MS, 0, look_for_lost, f);
+        rg_timer_start(&f->lost_timer, f->us.o.loop, LOST_MS, 0, look_for_lost, f);
     look_at_start(f);
 }
 
@@ -586,12 +541,12 @@ static void on_pods_end(void *arg)
 {
     struct follow *f = arg;
 
-    if (f->done || !follow_may_retry(f, &f->pods))
+    if (f->us.done || !follow_may_retry(f, &f->pods))
         return;
     follow_try_again(&f->pods, f, start_pods);
     f->job.pause_ms = JOB_MS;
     if (!rg_timer_active(&f->job.timer))
-        rg_timer_start(&f->job.timer, f->o.loop, JOB_MS, 0, ask_job, f);
+        rg_timer_start(&f->job.timer, f->us.o.loop, JOB_MS, 0, ask_job, f);
 }
 
 static void start_pods(void *arg)
@@ -604,15 +559,15 @@ static void start_pods(void *arg)
     f->told.head = false;
     if (follow_start_stream(f, &f->pods.stream, &request,
                      (struct kube_listener){ .on_object = on_pod, .on_end = on_pods_end },
-                     &f->err) < 0)
-        follow_finish(f, -1);
+                     &f->us.err) < 0)
+        rg_follower_finish(&f->us, -1);
 }
 
 /* --- the way out ------------------------------------------------------------------------------ */
 
 static void finish_gone(void *arg)
 {
-    follow_finish(arg, -1);
+    rg_follower_finish(&((struct follow *) arg)->us, -1);
 }
 
 /* The rest of the log may be on its way, and may never come. */
@@ -620,7 +575,7 @@ static void on_gone(struct follow *f)
 {
     bool more = !f->log.over && f->logs.stream.started;
 
-    rg_timer_start(&f->job.timer, f->o.loop, more ? GONE_MS : 0, 0, finish_gone, f);
+    rg_timer_start(&f->job.timer, f->us.o.loop, more ? GONE_MS : 0, 0, finish_gone, f);
 }
 
 /* It could not be ended; whatever it does now, it is not waited for. The reason to end it, where
@@ -628,12 +583,12 @@ static void on_gone(struct follow *f)
 static void fail_end(struct follow *f, struct rg_error *cause)
 {
     rg_error_prepend(cause, "job %s could not be ended (reigen stop %s tries it again)",
-                     f->o.submitted->id, f->o.submitted->id);
-    if (f->err.errnum)
-        sayf(f, "%s", cause->text);
+                     f->us.o.submitted->id, f->us.o.submitted->id);
+    if (f->us.err.errnum)
+        rg_follower_sayf(&f->us, "%s", cause->text);
     else
-        f->err = *cause;
-    follow_finish(f, RG_FOLLOW_LEFT);
+        f->us.err = *cause;
+    rg_follower_finish(&f->us, RG_FOLLOW_LEFT);
 }
 
 static void on_end_answer(void *arg)
@@ -664,19 +619,17 @@ void kube_end(void *state)
 {
     struct follow *f = state;
     const struct kube_request request = { .verb = KUBE_DELETE, .kind = "jobs",
-                                          .name = f->o.submitted->id, .wait = true };
+                                          .name = f->us.o.submitted->id, .wait = true };
     struct rg_error cause = RG_ERROR_INIT;
 
-    if (f->ending || f->done)
+    if (!rg_follower_end(&f->us, on_end_timeout))
         return;
-    f->ending = true;
     rg_timer_stop(&f->job.timer);
     kube_stream_stop(&f->job.stream);
-    rg_timer_start(&f->end_timer, f->o.loop, END_MS, 0, on_end_timeout, f);
     if (follow_start_stream(f, &f->end_stream, &request,
                      (struct kube_listener){ .on_end = on_end_answer }, &cause) < 0) {
-        f->err = cause;
-        follow_finish(f, -1);
+        f->us.err = cause;
+        rg_follower_finish(&f->us, -1);
     }
 }
 
@@ -686,9 +639,9 @@ void kube_unfollow(void *state)
     struct kube_stream *const streams[] = { &f->pods.stream, &f->logs.stream, &f->events.stream,
                                             &f->job.stream, &f->end_stream };
 
-    f->done = false;
-    follow_finish(f, RG_FOLLOW_LEFT);
-    rg_timer_stop(&f->done_timer);
+    f->us.done = false;
+    rg_follower_finish(&f->us, RG_FOLLOW_LEFT);
+    rg_follower_fini(&f->us);
     for (size_t i = 0; i < rg_array_len(streams); i++)
         kube_stream_stop(streams[i]);
     kube_log_fini(&f->log.lines);
@@ -705,7 +658,8 @@ int kube_follow(const struct rg_follow_options *options, void **ret_state, struc
         free(f);
         return rg_error_memory(err);
     }
-    f->o = *options;
+    f->us = (struct rg_follower){ .o = *options, .who = "the cluster", .close = close_all,
+                                  .state = f };
     f->memory = (struct kube_memory){ .say = options->on_say, .arg = options->arg };
     f->place = kube_place_submitted(options->submitted, f->place_text);
     snprintf(f->selector, sizeof(f->selector), KUBE_JOB_PODS, options->submitted->id);
@@ -717,10 +671,10 @@ int kube_follow(const struct rg_follow_options *options, void **ret_state, struc
     if (options->job && !kube_local_queue(options->job))
         begin_start_timer(f);
     if (options->job) {
-        rg_timer_start(&f->pods.timer, f->o.loop, FRESH_MS, 0, start_pods, f);
+        rg_timer_start(&f->pods.timer, f->us.o.loop, FRESH_MS, 0, start_pods, f);
     } else {
         start_pods(f);
-        rg_timer_start(&f->job.timer, f->o.loop, 0, 0, ask_job, f);
+        rg_timer_start(&f->job.timer, f->us.o.loop, 0, 0, ask_job, f);
     }
     *ret_state = f;
     return 0;

@@ -8,6 +8,7 @@
 #ifndef RG_PLATFORM_KUBERNETES_OUTSIDE_FOLLOW_H
 #define RG_PLATFORM_KUBERNETES_OUTSIDE_FOLLOW_H
 
+#include "platform/common/follower.h"
 #include "platform/kubernetes/outside/internal.h"
 
 /* What is read, and taken up again after a cut. */
@@ -39,27 +40,22 @@ struct followed_log {
 };
 
 struct follow {
-    struct rg_follow_options o;
+    struct rg_follower us;
     char place_text[KUBE_TEXT_MAX];
     struct kube_place place;
     char selector[KUBE_TEXT_MAX]; /* of its pods */
-    struct kube_host *hosts;   /* o.nhosts, by index */
+    struct kube_host *hosts;   /* us.o.nhosts, by index */
     struct kube_pod head;      /* the newest pod 0; no name: there was none */
     struct watched pods, logs, events, job;
     struct told told;
     struct followed_log log;
     struct kube_stream end_stream;
     struct kube_memory memory;
-    struct rg_timer start_timer, stuck_timer, lost_timer, done_timer, end_timer;
+    struct rg_timer start_timer, stuck_timer, lost_timer;
     uint64_t lost_ms;          /* that Kubernetes waits before it replaces those that are lost */
     uint64_t begun_ns;
     bool running;              /* all pods do, or did */
-    bool away;                 /* the user was told that nobody answers */
-    bool ending;               /* the Job is being deleted, by us */
-    bool gone;                 /* it is deleted */
-    bool done;
-    int exit_code;             /* for on_done */
-    struct rg_error err;
+    bool gone;                 /* the Job is deleted, by us */
 };
 
 /* --- follow.c --------------------------------------------------------------------------------- */
@@ -72,12 +68,8 @@ int follow_start_stream(struct follow *f, struct kube_stream *stream,
 bool follow_may_retry(struct follow *f, struct watched *watched);
 /* Streams that are cut at once are not begun at once each time. */
 void follow_try_again(struct watched *watched, struct follow *f, void (*start)(void *arg));
-/* The cluster has answered. */
-void follow_is_back(struct follow *f);
 /* The head has ended, and its log is read: is that the end of the job? */
 void follow_decide(struct follow *f);
-/* Tell so from the loop, since the caller may free us then. */
-void follow_finish(struct follow *f, int exit_code);
 
 /* --- follow_log.c ----------------------------------------------------------------------------- */
 

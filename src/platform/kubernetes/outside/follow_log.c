@@ -17,20 +17,20 @@ static void release_log(void *arg)
 {
     struct follow *f = arg;
 
-    kube_log_release(&f->log.lines, f->o.on_output, f->o.arg);
+    kube_log_release(&f->log.lines, f->us.o.on_output, f->us.o.arg);
 }
 
 static void take_log(void *arg, const void *bytes, size_t nbytes)
 {
     struct follow *f = arg;
 
-    follow_is_back(f);
+    rg_follower_is_back(&f->us);
     f->logs.ncomplaints = 0;
     f->log.at_ns = rg_now_ns();
-    f->log.lines.hides_news = f->o.on_running && !f->running;
-    kube_log_take(&f->log.lines, bytes, nbytes, f->o.on_output, f->o.arg);
+    f->log.lines.hides_news = f->us.o.on_running && !f->running;
+    kube_log_take(&f->log.lines, bytes, nbytes, f->us.o.on_output, f->us.o.arg);
     if (rg_buf_nbytes(&f->log.lines.held) && !rg_timer_active(&f->log.held_timer))
-        rg_timer_start(&f->log.held_timer, f->o.loop, HELD_MS, 0, release_log, f);
+        rg_timer_start(&f->log.held_timer, f->us.o.loop, HELD_MS, 0, release_log, f);
 }
 
 /* Of a long log the kubelet may have begun another file, and a reader who is late when the
@@ -66,9 +66,9 @@ static void on_log_end(void *arg)
     struct follow *f = arg;
     bool well = f->logs.stream.refusal.why == KUBE_FINE && f->pods.stream.started;
 
-    if (f->done)
+    if (f->us.done)
         return;
-    if (f->ending && (f->gone || !well)) {
+    if (f->us.ending && (f->gone || !well)) {
         f->log.over = true;
         return;
     }
@@ -81,7 +81,7 @@ static void on_log_end(void *arg)
         return;
     }
     if (well)
-        rg_timer_start(&f->logs.timer, f->o.loop, SETTLE_MS, 0, settle_log, f);
+        rg_timer_start(&f->logs.timer, f->us.o.loop, SETTLE_MS, 0, settle_log, f);
     else if (follow_may_retry(f, &f->logs))
         follow_try_again(&f->logs, f, follow_start_log);
 }
@@ -92,15 +92,16 @@ void follow_start_log(void *arg)
     char since[64];
 
     f->logs.since_ns = rg_now_ns();
-    kube_log_release(&f->log.lines, f->o.on_output, f->o.arg);
+    kube_log_release(&f->log.lines, f->us.o.on_output, f->us.o.arg);
     kube_log_cut(&f->log.lines, since, sizeof(since));
     const struct kube_request request = { .verb = KUBE_LOG, .name = f->log.pod,
                                           .container = KUBE_CONTAINER,
                                           .since = *since ? since : NULL, .follow = true,
-                                          .ntail = *since || f->log.lines.resuming ? 0 : f->o.nlast,
+                                          .ntail = *since || f->log.lines.resuming ? 0
+                                                                                   : f->us.o.nlast,
                                           .stamps = true };
     if (follow_start_stream(f, &f->logs.stream, &request,
                      (struct kube_listener){ .on_bytes = take_log, .on_end = on_log_end },
-                     &f->err) < 0)
-        follow_finish(f, -1);
+                     &f->us.err) < 0)
+        rg_follower_finish(&f->us, -1);
 }

@@ -348,27 +348,12 @@ int kube_find(struct rg_submitted_job *job, const char *ns, const char *context,
 
 /* --- status ----------------------------------------------------------------------------------- */
 
-static void set_text(char **text, const char *value)
-{
-    free(*text);
-    *text = strdup(value);
-}
-
-/* "3:12", "1:02:03": since that time. */
 static void set_elapsed(struct rg_submitted_job *job, const char *since)
 {
     struct tm tm = { 0 };
-    char text[64];
 
-    if (!*since || !strptime(since, "%Y-%m-%dT%H:%M:%SZ", &tm))
-        return;
-    long s = (long) (time(NULL) - timegm(&tm));
-    s = s > 0 ? s : 0;
-    if (s >= 3600)
-        snprintf(text, sizeof(text), "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(text, sizeof(text), "%ld:%02ld", s / 60, s % 60);
-    set_text(&job->elapsed, text);
+    if (*since && strptime(since, "%Y-%m-%dT%H:%M:%SZ", &tm))
+        rg_submitted_set_elapsed(job, timegm(&tm));
 }
 
 static void take_job(struct rg_submitted_job *job, const json_t *object)
@@ -385,8 +370,8 @@ static void take_job(struct rg_submitted_job *job, const json_t *object)
         [KUBE_JOB_FAILED] = { RG_SUBMITTED_ENDED, "FAILED" },
     };
     job->state = words[state].state;
-    set_text(&job->word, words[state].word);
-    set_text(&job->reason, reason);
+    rg_submitted_set(&job->word, words[state].word);
+    rg_submitted_set(&job->reason, reason);
     set_elapsed(job, kube_text(object, "status.startTime"));
     if (state == KUBE_JOB_COMPLETE)
         job->exit_code = 0;
@@ -413,7 +398,7 @@ static void take_pod(struct rg_submitted_job *job, const json_t *object)
     bool active = job->state == RG_SUBMITTED_WAITS || job->state == RG_SUBMITTED_RUNS;
     if (active && pod.running && !pod.ended && pod.index == 0) {
         job->state = RG_SUBMITTED_RUNS;
-        set_text(&job->word, "RUNNING");
+        rg_submitted_set(&job->word, "RUNNING");
     }
     if (active && *pod.node && !pod.ended) {
         char *nodes = job->nodes && *job->nodes ? rg_strf("%s,%s", job->nodes, pod.node)
@@ -422,13 +407,13 @@ static void take_pod(struct rg_submitted_job *job, const json_t *object)
         job->nodes = nodes;
     }
     if (active && *pod.reason && !pod.ended)
-        set_text(&job->reason, pod.reason);
+        rg_submitted_set(&job->reason, pod.reason);
     if (!pod.ended || pod.exit_code < 0)
         return;
     /* The head's word counts before the Job's controller has heard it. */
     if (active && pod.index == 0 && !kube_pod_is_retried(&pod)) {
         job->state = RG_SUBMITTED_ENDED;
-        set_text(&job->word, pod.exit_code ? "FAILED" : "COMPLETED");
+        rg_submitted_set(&job->word, pod.exit_code ? "FAILED" : "COMPLETED");
     }
     if (job->state == RG_SUBMITTED_ENDED && job->exit_code != 0)
         take_code(job, &pod);

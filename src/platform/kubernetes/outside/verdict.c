@@ -4,23 +4,12 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "platform/common/follower.h"
 #include "platform/kubernetes/outside/internal.h"
 
 #define ASK_MS 10000
 #define NAMED_MAX 3 /* pods in one line */
 #define TOLD_MAX 3 /* pods, each in a line of its own */
-
-static rg_printf(3, 4) void sayf(void (*say)(void *arg, const char *text), void *arg,
-                                 const char *fmt, ...)
-{
-    char text[RG_ERROR_TEXT_MAX];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    say(arg, text);
-}
 
 static bool is_lost(const struct kube_pod *pod)
 {
@@ -60,15 +49,15 @@ void kube_pod_say_again(const struct kube_pod *pod, const struct kube_pod *old,
                         void (*say)(void *arg, const char *text), void *arg)
 {
     if (!culprit)
-        sayf(say, arg, "Kubernetes starts the job again: pod %s takes the place of %s", pod->name,
-             old->name);
+        rg_remark(say, arg, "Kubernetes starts the job again: pod %s takes the place of %s",
+                  pod->name, old->name);
     else if (culprit == old)
-        sayf(say, arg, "Kubernetes starts the job again: pod %s takes the place of %s, which it "
-             "has %s: %s", pod->name, old->name, is_lost(old) ? "lost" : "ended", old->why);
+        rg_remark(say, arg, "Kubernetes starts the job again: pod %s takes the place of %s, which "
+                  "it has %s: %s", pod->name, old->name, is_lost(old) ? "lost" : "ended", old->why);
     else
-        sayf(say, arg, "Kubernetes starts the job again: pod %s takes the place of %s; it has %s "
-             "%s: %s", pod->name, old->name, is_lost(culprit) ? "lost" : "ended", culprit->name,
-             culprit->why);
+        rg_remark(say, arg, "Kubernetes starts the job again: pod %s takes the place of %s; it has "
+                  "%s %s: %s", pod->name, old->name, is_lost(culprit) ? "lost" : "ended",
+                  culprit->name, culprit->why);
 }
 
 void kube_host_say_health(const struct kube_host *hosts, int nhosts,
@@ -79,15 +68,15 @@ void kube_host_say_health(const struct kube_host *hosts, int nhosts,
     for (int i = 0; i < nhosts && ntold < TOLD_MAX; i++) {
         const struct kube_pod *pod = &hosts[i].pod;
         if (*pod->health && ++ntold)
-            sayf(say, arg, "Kubernetes says of pod %s on %s: %s", pod->name, pod->node,
-                 pod->health);
+            rg_remark(say, arg, "Kubernetes says of pod %s on %s: %s", pod->name, pod->node,
+                      pod->health);
     }
 }
 
 static void say_in_vain(const struct kube_memory *memory, const struct rg_error *cause)
 {
-    sayf(memory->say, memory->arg, "pod %s has used more memory than it may, and Kubernetes starts "
-         "the job again all the same: %s", memory->pod.name, cause->text);
+    rg_remark(memory->say, memory->arg, "pod %s has used more memory than it may, and Kubernetes "
+              "starts the job again all the same: %s", memory->pod.name, cause->text);
 }
 
 static void on_answer(void *arg)

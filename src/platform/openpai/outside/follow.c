@@ -7,12 +7,12 @@
  * Three calls are made, each in its own turn: a look at the job, the head's log, and, to end the
  * job, a stop.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/exitcode.h"
 #include "base/time.h"
+#include "platform/common/follower.h"
 #include "platform/openpai/outside/internal.h"
 
 #define PAUSE_MS 400       /* between two looks, while things happen, and */
@@ -20,8 +20,7 @@
 #define AWAY_MAX_MS 10000  /* where the server does not answer */
 #define APPEAR_MS 60000    /* a job that was just submitted need not be listed yet */
 #define LOG_MS 20000       /* for the log's end, after the job's */
-#define END_MS 75000       /* for the job's end, after it was told to stop */
-#define COMPLAINTS_MAX 3   /* one after the other */
+#define NO_LOG_MAX 3       /* answers in a row, before the user is told */
 #define LAST_READS 2       /* of the log of a head that was begun again */
 #define REASON_MAX 256
 #define LINE_MAX_NBYTES (1u << 20) /* what is longer is told in pieces */
@@ -40,11 +39,10 @@ struct asked {
 };
 
 struct follow {
-    struct rg_follow_options o;
+    struct rg_follower us;
     struct pai_where where;
     struct pai_server *server;
     struct asked look, logs, stop;
-    struct rg_timer end_timer, done_timer;
     struct host *hosts;       /* o.nhosts */
     struct pai_answer last;   /* the job as it was seen last */
     struct pai_log log;
@@ -59,36 +57,13 @@ struct follow {
     bool running;             /* all tasks do, or did */
     bool told_log;            /* some of the log, or that there is none */
     bool last_log;            /* the log is being read since the job was over */
-    bool away;                /* the user was told that nobody answers */
-    bool ending;              /* we have told the job to end */
-    bool done;
-    int exit_code;            /* for on_done */
-    struct rg_error err;
 };
 
 static void start_look(void *arg);
 static void start_log(void *arg);
 static void start_stop(void *arg);
 
-static rg_printf(2, 3) void sayf(struct follow *f, const char *fmt, ...)
-{
-    char text[RG_ERROR_TEXT_MAX];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    f->o.on_say(f->o.arg, text);
-}
-
 /* --- the end ---------------------------------------------------------------------------------- */
-
-static void tell_done(void *arg)
-{
-    struct follow *f = arg;
-
-    f->o.on_done(f->o.arg, f->exit_code, f->err.errnum ? &f->err : NULL);
-}
 
 static void drop_asked(struct asked *asked)
 {
@@ -101,33 +76,20 @@ static void put_line_end(struct follow *f)
 {
     if (rg_buf_nbytes(&f->line)) {
         rg_buf_put_u8(&f->line, '\n');
-        f->o.on_output(f->o.arg, rg_buf_bytes(&f->line), rg_buf_nbytes(&f->line));
+        f->us.o.on_output(f->us.o.arg, rg_buf_bytes(&f->line), rg_buf_nbytes(&f->line));
     }
     rg_buf_clear(&f->line);
 }
 
-/* From the loop, since the caller may free us then. */
-static void finish(struct follow *f, int exit_code)
+static bool close_all(void *state)
 {
+    struct follow *f = state;
     struct asked *const all[] = { &f->look, &f->logs, &f->stop };
 
-    if (f->done)
-        return;
-    f->done = true;
-    f->exit_code = exit_code;
     for (size_t i = 0; i < rg_array_len(all); i++)
         rg_timer_stop(&all[i]->timer);
-    rg_timer_stop(&f->end_timer);
     put_line_end(f);
-    rg_timer_start(&f->done_timer, f->o.loop, 0, 0, tell_done, f);
-}
-
-/* The job goes on, and nobody can stay with it. */
-static void leave(struct follow *f)
-{
-    rg_error_prepend(&f->err, "job %s goes on, but cannot be followed (reigen stop %s ends it)",
-                     f->o.submitted->id, f->o.submitted->id);
-    finish(f, RG_FOLLOW_LEFT);
+    return false;
 }
 
 /* It is over, and so is its log. What we have ended ourselves needs no explanation. */
@@ -136,9 +98,9 @@ static void conclude(struct follow *f)
     struct rg_error err = RG_ERROR_INIT;
     int code = pai_verdict(pai_server_version(f->server), &f->last.job, &err);
 
-    if (!f->ending)
-        f->err = err;
-    finish(f, code);
+    if (!f->us.ending)
+        f->us.err = err;
+    rg_follower_finish(&f->us, code);
 }
 
 /* --- asking again and again ------------------------------------------------------------------- */
@@ -146,40 +108,31 @@ static void conclude(struct follow *f)
 static void ask_later(struct follow *f, struct asked *asked, uint64_t max_ms,
                       void (*start)(void *arg))
 {
-    rg_timer_start(&asked->timer, f->o.loop, asked->pause_ms, 0, start, f);
+    rg_timer_start(&asked->timer, f->us.o.loop, asked->pause_ms, 0, start, f);
     asked->pause_ms = asked->pause_ms * 3 / 2 < max_ms ? asked->pause_ms * 3 / 2 : max_ms;
 }
 
-static bool will_pass(enum pai_refused why)
+static enum rg_trouble trouble_of(enum pai_refused why)
 {
-    return why == PAI_AWAY || why == PAI_LATE || why == PAI_BUSY || why == PAI_REFUSED;
+    bool passes = why == PAI_AWAY || why == PAI_LATE || why == PAI_BUSY || why == PAI_REFUSED;
+
+    return passes ? RG_TROUBLE_PASSES : why == PAI_FOREIGN ? RG_TROUBLE_ODD : RG_TROUBLE_STAYS;
 }
 
-/* A call was refused. What is refused once for who asks, and for what, is refused again. */
 static void ask_in_spite(struct follow *f, struct asked *asked, void (*start)(void *arg))
 {
     const struct pai_refusal *refusal = pai_call_refusal(asked->call);
     struct rg_error cause = RG_ERROR_INIT;
 
     pai_explain(f->server, refusal, &cause);
-    if (will_pass(refusal->why)) {
-        if (!f->away)
-            sayf(f, "%s; the job goes on, and so does this as soon as it answers", cause.text);
-        f->away = true;
-    } else if (refusal->why != PAI_FOREIGN || ++asked->ncomplaints >= COMPLAINTS_MAX) {
-        f->err = cause;
-        leave(f);
-        return;
-    }
-    ask_later(f, asked, AWAY_MAX_MS, start);
+    if (rg_follower_bears(&f->us, trouble_of(refusal->why), &asked->ncomplaints, &cause))
+        ask_later(f, asked, AWAY_MAX_MS, start);
 }
 
 static void is_back(struct follow *f, struct asked *asked)
 {
     asked->ncomplaints = 0;
-    if (f->away)
-        sayf(f, "OpenPAI answers again");
-    f->away = false;
+    rg_follower_is_back(&f->us);
 }
 
 /* NULL: no memory for a call; it is tried later. */
@@ -187,7 +140,7 @@ static void start_call(struct follow *f, struct asked *asked, const struct pai_r
                        void (*on_end)(void *arg, struct pai_call *call), void (*start)(void *arg))
 {
     pai_call_stop(rg_steal_ptr(&asked->call));
-    if (pai_call_start(&asked->call, f->server, f->o.loop, request, on_end, f) < 0)
+    if (pai_call_start(&asked->call, f->server, f->us.o.loop, request, on_end, f) < 0)
         ask_later(f, asked, PAUSE_MAX_MS, start);
 }
 
@@ -237,11 +190,12 @@ static void choose_log(struct follow *f)
     if (f->log_url && (again || (has_log && strcmp(f->log_url, head->log) != 0))) {
         f->nreads = LAST_READS;
         if (rg_timer_active(&f->logs.timer))
-            rg_timer_start(&f->logs.timer, f->o.loop, 0, 0, start_log, f);
+            rg_timer_start(&f->logs.timer, f->us.o.loop, 0, 0, start_log, f);
         return;
     }
     if (again)
-        sayf(f, "OpenPAI starts job %s again: retry %d", f->o.submitted->id, f->retries);
+        rg_follower_sayf(&f->us, "OpenPAI starts job %s again: retry %d", f->us.o.submitted->id,
+                         f->retries);
     f->told_retries = f->retries;
     if (has_log && !f->log_url)
         restart_log(f, head);
@@ -263,7 +217,7 @@ static bool leave_log(struct follow *f, bool has_more)
 
 static void put_log(struct follow *f, const char *text, size_t nbytes)
 {
-    size_t skipped = f->o.nlast && !f->told_log ? skip_lines(text, nbytes, f->o.nlast) : 0;
+    size_t skipped = f->us.o.nlast && !f->told_log ? skip_lines(text, nbytes, f->us.o.nlast) : 0;
     const uint8_t *end;
 
     f->told_log = true;
@@ -273,7 +227,7 @@ static void put_log(struct follow *f, const char *text, size_t nbytes)
     size_t whole = end ? (size_t) (end - rg_buf_bytes(&f->line)) + 1
                    : rg_buf_nbytes(&f->line) > LINE_MAX_NBYTES ? rg_buf_nbytes(&f->line) : 0;
     if (whole) {
-        f->o.on_output(f->o.arg, rg_buf_bytes(&f->line), whole);
+        f->us.o.on_output(f->us.o.arg, rg_buf_bytes(&f->line), whole);
         rg_buf_consume(&f->line, whole);
     }
 }
@@ -292,14 +246,14 @@ static void on_no_log(struct follow *f)
             return;
     } else if (late || (f->over_ns && missing)) {
         pai_explain(f->server, refusal, &cause);
-        sayf(f, "the %slog of job %s cannot be read: %s", f->told_log ? "rest of the " : "",
-             f->o.submitted->id, cause.text);
+        rg_follower_sayf(&f->us, "the %slog of job %s cannot be read: %s",
+                         f->told_log ? "rest of the " : "", f->us.o.submitted->id, cause.text);
         conclude(f);
         return;
-    } else if (!missing && !f->told_no_log && ++f->logs.ncomplaints == COMPLAINTS_MAX) {
+    } else if (!missing && !f->told_no_log && ++f->logs.ncomplaints == NO_LOG_MAX) {
         pai_explain(f->server, refusal, &cause);
-        sayf(f, "the log of job %s cannot be read now, and is asked for again: %s",
-             f->o.submitted->id, cause.text);
+        rg_follower_sayf(&f->us, "the log of job %s cannot be read now, and is asked for again: %s",
+                         f->us.o.submitted->id, cause.text);
         f->told_no_log = true;
     }
     ask_later(f, &f->logs, PAUSE_MAX_MS, start_log);
@@ -311,19 +265,19 @@ static void on_log(void *arg, struct pai_call *call)
     struct rg_buf *text = &pai_call_answer(call)->text;
     size_t nbytes = rg_buf_nbytes(text);
 
-    if (f->done)
+    if (f->us.done)
         return;
     if (pai_call_refusal(call)->why != PAI_FINE) {
         on_no_log(f);
         return;
     }
     if (pai_call_answer(call)->skipped)
-        sayf(f, "some of the log of job %s was lost: the server keeps the end alone",
-             f->o.submitted->id);
+        rg_follower_sayf(&f->us, "some of the log of job %s was lost: the server keeps the end "
+                         "alone", f->us.o.submitted->id);
     if (nbytes)
         put_log(f, (const char *) rg_buf_bytes(text), nbytes);
     f->logs.ncomplaints = 0;
-    if (f->done) /* who reads it has ended us */
+    if (f->us.done) /* who reads it has ended us */
         return;
     if (leave_log(f, nbytes >= PAI_LOG_MAX))
         return;
@@ -343,7 +297,7 @@ static void start_log(void *arg)
     const struct pai_request request = { .verb = PAI_LOG, .url = f->log_url,
                                          .places = f->log_places, .log = &f->log };
 
-    if (!f->done)
+    if (!f->us.done)
         start_call(f, &f->logs, &request, on_log, start_log);
 }
 
@@ -351,14 +305,14 @@ static void start_log(void *arg)
 
 static void tell_phase(struct follow *f, int host, enum rg_host_phase phase, const char *reason)
 {
-    struct host *known = host < f->o.nhosts ? &f->hosts[host] : NULL;
+    struct host *known = host < f->us.o.nhosts ? &f->hosts[host] : NULL;
     struct host now = { .phase = (int) phase };
 
     snprintf(now.reason, sizeof(now.reason), "%s", reason);
     if (!known || (known->phase == now.phase && strcmp(known->reason, now.reason) == 0))
         return;
     *known = now;
-    f->o.on_phase(f->o.arg, host, known->phase, known->reason);
+    f->us.o.on_phase(f->us.o.arg, host, known->phase, known->reason);
 }
 
 /* Tasks that wait for room need not be listed. */
@@ -376,13 +330,13 @@ static void tell_start(struct follow *f, const struct pai_job *job)
         else
             tell_phase(f, host, RG_PHASE_PENDING, *task->said ? task->said : reason);
     }
-    for (int host = (int) job->ntasks; host < f->o.nhosts; host++)
+    for (int host = (int) job->ntasks; host < f->us.o.nhosts; host++)
         tell_phase(f, host, RG_PHASE_PENDING, reason);
-    if (!job->ntasks || nup < job->ntasks || (int) nup < f->o.nhosts)
+    if (!job->ntasks || nup < job->ntasks || (int) nup < f->us.o.nhosts)
         return;
     f->running = true;
-    if (f->o.on_running)
-        f->o.on_running(f->o.arg);
+    if (f->us.o.on_running)
+        f->us.o.on_running(f->us.o.arg);
 }
 
 /* OpenPAI has begun all tasks again, as --max-restarts lets it, or as it has lost a node. */
@@ -390,7 +344,7 @@ static void begin_again(struct follow *f, int retries)
 {
     f->retries = retries;
     f->running = false;
-    for (int i = 0; i < f->o.nhosts; i++)
+    for (int i = 0; i < f->us.o.nhosts; i++)
         f->hosts[i].phase = -1;
 }
 
@@ -408,7 +362,7 @@ static void take_job(struct follow *f, const struct pai_job *job)
     if (over && !f->over_ns) {
         f->over_ns = rg_now_ns();
         if (rg_timer_active(&f->logs.timer))
-            rg_timer_start(&f->logs.timer, f->o.loop, 0, 0, start_log, f);
+            rg_timer_start(&f->logs.timer, f->us.o.loop, 0, 0, start_log, f);
     }
     choose_log(f);
 }
@@ -428,15 +382,15 @@ static void on_missing(struct follow *f)
 {
     bool young = rg_now_ns() - f->begun_ns < APPEAR_MS * RG_NS_PER_MS;
 
-    if (f->o.job && !f->seen && young) {
+    if (f->us.o.job && !f->seen && young) {
         ask_later(f, &f->look, PAUSE_MAX_MS, start_look);
         return;
     }
-    if (!f->ending)
-        rg_error_set_exit(&f->err, ECANCELED, f->seen ? RG_EXIT_PREEMPTED : RG_EXIT_UNAVAILABLE,
+    if (!f->us.ending)
+        rg_error_set_exit(&f->us.err, ECANCELED, f->seen ? RG_EXIT_PREEMPTED : RG_EXIT_UNAVAILABLE,
                           "job %s is not on OpenPAI any more: it was removed after its end, or by "
-                          "somebody", f->o.submitted->id);
-    finish(f, -1);
+                          "somebody", f->us.o.submitted->id);
+    rg_follower_finish(&f->us, -1);
 }
 
 static void on_look(void *arg, struct pai_call *call)
@@ -444,7 +398,7 @@ static void on_look(void *arg, struct pai_call *call)
     struct follow *f = arg;
     struct pai_answer *answer = pai_call_answer(call);
 
-    if (f->done)
+    if (f->us.done)
         return;
     if (pai_call_refusal(call)->why == PAI_MISSING) {
         on_missing(f);
@@ -455,13 +409,13 @@ static void on_look(void *arg, struct pai_call *call)
         return;
     }
     is_back(f, &f->look);
-    if (has_changed(&f->last.job, &answer->job) || f->ending)
+    if (has_changed(&f->last.job, &answer->job) || f->us.ending)
         f->look.pause_ms = PAUSE_MS;
     pai_answer_fini(&f->last);
     f->last = *answer;
     *answer = (struct pai_answer){ .was_there = false };
     take_job(f, &f->last.job);
-    if (!f->done && !f->over_ns)
+    if (!f->us.done && !f->over_ns)
         ask_later(f, &f->look, PAUSE_MAX_MS, start_look);
 }
 
@@ -469,9 +423,9 @@ static void start_look(void *arg)
 {
     struct follow *f = arg;
     const struct pai_request request = { .verb = PAI_LOOK, .user = f->where.user,
-                                         .name = f->o.submitted->id };
+                                         .name = f->us.o.submitted->id };
 
-    if (!f->done)
+    if (!f->us.done)
         start_call(f, &f->look, &request, on_look, start_look);
 }
 
@@ -482,13 +436,13 @@ static void on_stop(void *arg, struct pai_call *call)
     struct follow *f = arg;
     const struct pai_refusal *refusal = pai_call_refusal(call);
 
-    if (f->done)
+    if (f->us.done)
         return;
     if (refusal->why == PAI_FINE || refusal->why == PAI_MISSING) {
         is_back(f, &f->stop);
         f->look.pause_ms = PAUSE_MS;
         if (rg_timer_active(&f->look.timer))
-            rg_timer_start(&f->look.timer, f->o.loop, 0, 0, start_look, f);
+            rg_timer_start(&f->look.timer, f->us.o.loop, 0, 0, start_look, f);
     } else {
         ask_in_spite(f, &f->stop, start_stop);
     }
@@ -498,30 +452,29 @@ static void start_stop(void *arg)
 {
     struct follow *f = arg;
     const struct pai_request request = { .verb = PAI_STOP, .user = f->where.user,
-                                         .name = f->o.submitted->id };
+                                         .name = f->us.o.submitted->id };
 
-    if (!f->done)
+    if (!f->us.done)
         start_call(f, &f->stop, &request, on_stop, start_stop);
 }
 
-static void give_up_end(void *arg)
+static void give_up_end(void *state)
 {
-    struct follow *f = arg;
+    struct follow *f = state;
 
-    rg_error_set_exit(&f->err, ETIMEDOUT, RG_EXIT_UNAVAILABLE,
-                      "it was told to stop, and has not ended within %d s", END_MS / 1000);
-    leave(f);
+    rg_error_set_exit(&f->us.err, ETIMEDOUT, RG_EXIT_UNAVAILABLE,
+                      "it was told to stop, and has not ended within %d s",
+                      RG_FOLLOWER_END_MS / 1000);
+    rg_follower_leave(&f->us);
 }
 
 void pai_end(void *state)
 {
     struct follow *f = state;
 
-    if (f->ending || f->done)
+    if (!rg_follower_end(&f->us, give_up_end))
         return;
-    f->ending = true;
     f->stop.pause_ms = PAUSE_MS;
-    rg_timer_start(&f->end_timer, f->o.loop, END_MS, 0, give_up_end, f);
     start_stop(f);
 }
 
@@ -541,7 +494,8 @@ int pai_follow(const struct rg_follow_options *options, void **ret_state, struct
         pai_unfollow(f);
         return r;
     }
-    f->o = *options;
+    f->us = (struct rg_follower){ .o = *options, .who = "OpenPAI", .close = close_all,
+                                  .state = f };
     f->begun_ns = rg_now_ns();
     f->look.pause_ms = PAUSE_MS;
     for (int i = 0; i < options->nhosts; i++)
@@ -560,8 +514,7 @@ void pai_unfollow(void *state)
     drop_asked(&f->look);
     drop_asked(&f->logs);
     drop_asked(&f->stop);
-    rg_timer_stop(&f->end_timer);
-    rg_timer_stop(&f->done_timer);
+    rg_follower_fini(&f->us);
     pai_server_close(f->server);
     pai_where_fini(&f->where);
     pai_answer_fini(&f->last);

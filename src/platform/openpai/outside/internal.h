@@ -6,8 +6,9 @@
  *   options.c  the options, and what a job cannot have on OpenPAI
  *   file.c     the job's file, of either version
  *   own.c      or that which the user has, repaired
- *   queue.c    submit, status, logs, cancel, find
+ *   queue.c    submit, status, cancel, find
  *   follow.c   a job that is stayed with until it has ended
+ *   show_log.c logs
  *   verdict.c  how a job has ended, by what the server says of its tasks
  *
  * A job has the role `master` with one task, where the head is and its ranks, and the role `worker`

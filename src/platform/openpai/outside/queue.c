@@ -5,15 +5,12 @@
 #include <time.h>
 
 #include "base/exitcode.h"
-#include "base/fd.h"
 #include "base/time.h"
 #include "platform/openpai/outside/internal.h"
-#include "launch/host/showlog.h"
 
 #define SUBMIT_MS 60000 /* with a look for the job, where the answer is lost */
 #define STOP_MS 60000   /* until it has ended */
 #define LOOK_MS 500
-#define LOG_MS 60000    /* a log that is not followed */
 
 /* --- where ------------------------------------------------------------------------------------ */
 
@@ -197,27 +194,6 @@ int pai_find(struct rg_submitted_job *job, const char *url, const char *user,
 
 /* --- status ----------------------------------------------------------------------------------- */
 
-static void set_text(char **text, const char *value)
-{
-    free(*text);
-    *text = strdup(value);
-}
-
-/* "3:12", "1:02:03": since its submission. */
-static void set_elapsed(struct rg_submitted_job *job, int64_t created_ms)
-{
-    int64_t s = created_ms ? (int64_t) time(NULL) - created_ms / 1000 : 0;
-    char text[64];
-
-    s = s > 0 ? s : 0;
-    if (s >= 3600)
-        snprintf(text, sizeof(text), "%lld:%02lld:%02lld", (long long) (s / 3600),
-                 (long long) (s / 60 % 60), (long long) (s % 60));
-    else
-        snprintf(text, sizeof(text), "%lld:%02lld", (long long) (s / 60), (long long) (s % 60));
-    set_text(&job->elapsed, text);
-}
-
 /* The addresses of its tasks, each once. */
 static void set_nodes(struct rg_submitted_job *job, const struct pai_job *there)
 {
@@ -231,7 +207,7 @@ static void set_nodes(struct rg_submitted_job *job, const struct pai_job *there)
         rg_buf_printf(&text, "%s%s", known.count ? "," : "", ip);
         rg_strv_add(&known, ip);
     }
-    set_text(&job->nodes, rg_buf_text(&text));
+    rg_submitted_set(&job->nodes, rg_buf_text(&text));
 }
 
 static void take_job(struct rg_submitted_job *job, int version, const struct pai_job *there)
@@ -244,11 +220,11 @@ static void take_job(struct rg_submitted_job *job, int version, const struct pai
                  : there->state == PAI_UNKNOWN ? RG_SUBMITTED_UNKNOWN : RG_SUBMITTED_RUNS;
     if (over)
         job->exit_code = pai_verdict(version, there, &err);
-    set_text(&job->word, !over                            ? pai_state_name(there->state)
+    rg_submitted_set(&job->word, !over                            ? pai_state_name(there->state)
                          : there->state == PAI_SUCCEEDED ? "COMPLETED"
                          : err.errnum                     ? err.text : "FAILED");
-    set_text(&job->reason, there->state == PAI_WAITING ? there->said : "");
-    set_elapsed(job, there->created_ms);
+    rg_submitted_set(&job->reason, there->state == PAI_WAITING ? there->said : "");
+    rg_submitted_set_elapsed(job, there->created_ms ? there->created_ms / 1000 : time(NULL));
     if (job->state == RG_SUBMITTED_RUNS)
         set_nodes(job, there);
 }
@@ -362,55 +338,4 @@ int pai_cancel(struct rg_submitted_job *job, struct rg_error *err)
         rg_sleep_ms(LOOK_MS);
     }
     return r;
-}
-
-/* --- logs ------------------------------------------------------------------------------------- */
-
-/* What the head's log has now. A long one comes in pieces. */
-static int show_log(struct pai_server *server, const struct pai_task *task, int fd,
-                    struct rg_error *err)
-{
-    rg_cleanup(pai_log_fini) struct pai_log log = { .offset = 0 };
-    const struct pai_request request = { .verb = PAI_LOG, .url = task->log, .places = task->places,
-                                         .once = true, .log = &log, .ms = LOG_MS };
-    size_t nbytes = 1;
-    int r = 0;
-
-    while (r == 0 && nbytes) {
-        PAI_AUTO_ANSWER struct pai_answer answer = { .was_there = false };
-        r = pai_ask(server, &request, &answer, NULL, err);
-        nbytes = r == 0 ? rg_buf_nbytes(&answer.text) : 0;
-        if (nbytes && rg_write_all(fd, rg_buf_bytes(&answer.text), nbytes) < 0)
-            return rg_error_set_exit(err, EPIPE, RG_EXIT_OUTPUT_LOST, "standard output was lost");
-        if (nbytes < PAI_LOG_MAX)
-            break;
-    }
-    return r;
-}
-
-static int show_all(const struct rg_submitted_job *job, int fd, struct rg_error *err)
-{
-    PAI_AUTO_SERVER struct pai_server *server = NULL;
-    PAI_AUTO_ANSWER struct pai_answer answer = { .was_there = false };
-    rg_cleanup(pai_where_fini) struct pai_where where = { .text = NULL };
-    int r = pai_open_submitted(job, &where, &server, err);
-
-    r = r < 0 ? r : look(server, &where, job->id, &answer, NULL, err);
-    if (r < 0)
-        return r;
-    const struct pai_task *head = pai_head_of(&answer.job);
-    if (!head || !*head->log)
-        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
-                                 "it has no log there: it is %s",
-                                 pai_state_name(answer.job.state));
-    return show_log(server, head, fd, err);
-}
-
-int pai_logs(const struct rg_submitted_job *job, bool follow, int fd,
-             void (*on_say)(void *arg, const char *text), struct rg_error *err)
-{
-    const struct rg_show_log show = { .follow = pai_follow, .unfollow = pai_unfollow, .fd = fd,
-                                      .on_say = on_say };
-
-    return follow ? rg_show_log(&show, job, err) : show_all(job, fd, err);
 }
