@@ -18,17 +18,9 @@
 #define MUCH_NBYTES 65536
 #define TURNS_MAX 8 /* receives of one socket before the next is looked at */
 
-static int partner(const struct rg_far *far, int step)
-{
-    int pairs = rg_far_npairs(far), number = far->me < 2 * pairs ? far->me / 2 : far->me - pairs;
-    int other = number ^ (1 << step);
-
-    return other < pairs ? other * 2 : other + pairs;
-}
-
 static int level_out(const struct rg_far *far)
 {
-    return far->nsteps + 1;
+    return far->doubling.nsteps + 1;
 }
 
 /* The link to a leader; there is a new one where there was none. */
@@ -44,16 +36,18 @@ static int link_to(struct rg_far *far, int node)
 /* Where its frames come from, by level. */
 static void lay_out_doubling(struct rg_far *far)
 {
+    const struct rg_doubling *doubling = &far->doubling;
+
     for (int level = 0; level < RG_FAR_LEVELS_MAX + 2; level++)
         far->by_level[level] = -1;
-    if (far->is_folded) {
-        far->by_level[level_out(far)] = link_to(far, far->me - 1);
+    if (doubling->is_folded) {
+        far->by_level[level_out(far)] = link_to(far, doubling->neighbour);
         return;
     }
-    if (far->has_folded)
-        far->by_level[RG_FAR_LEVEL_IN] = link_to(far, far->me + 1);
-    for (int step = 0; step < far->nsteps; step++)
-        far->by_level[step + 1] = link_to(far, partner(far, step));
+    if (doubling->has_folded)
+        far->by_level[RG_FAR_LEVEL_IN] = link_to(far, doubling->neighbour);
+    for (int step = 0; step < doubling->nsteps; step++)
+        far->by_level[step + 1] = link_to(far, rg_doubling_partner(doubling, step));
 }
 
 int rg_far_create(const struct rg_team *team, const struct rg_far_events *events,
@@ -70,9 +64,7 @@ int rg_far_create(const struct rg_team *team, const struct rg_far_events *events
     far->events = *events;
     far->n = team->nnodes;
     far->me = team->node;
-    far->nsteps = 31 - __builtin_clz((unsigned) far->n);
-    far->is_folded = far->me < 2 * rg_far_npairs(far) && far->me % 2 == 1;
-    far->has_folded = far->me < 2 * rg_far_npairs(far) && far->me % 2 == 0;
+    far->doubling = rg_doubling_of(far->n, far->me);
     for (int node = 0; node < far->n && rg_far_shoots(far); node++)
         if (node != far->me)
             link_to(far, node);
@@ -154,7 +146,7 @@ static void put(struct rg_far *far, struct rg_far_op *op, int level)
 /* Who is folded into this leader gets what this one has. */
 static void finish(struct rg_far *far, struct rg_far_op *op)
 {
-    if (far->has_folded)
+    if (far->doubling.has_folded)
         rg_far_put(op, &far->links[far->by_level[RG_FAR_LEVEL_IN]], level_out(far), op->now,
                    op->nbytes);
     rg_far_finish(far, op);
@@ -169,7 +161,7 @@ static void combine(struct rg_far *far, struct rg_far_op *op, const void *payloa
     const void *sources[2] = { first ? op->now : payload, first ? payload : op->now };
 
     rg_far_settle(far, op);
-    if (op->nbytes && far->is_folded)
+    if (op->nbytes && far->doubling.is_folded)
         memcpy(op->out, payload, op->nbytes);
     else if (op->nbytes)
         rg_reduce(op->dtype, op->op, op->out, sources, 2, op->count, &plain);
@@ -231,7 +223,7 @@ static void call_all(struct rg_far *far)
 static bool go_to_next_level(struct rg_far *far, struct rg_far_op *op)
 {
     await_no_more(far, op);
-    if (far->is_folded || op->level == far->nsteps)
+    if (far->doubling.is_folded || op->level == far->doubling.nsteps)
         return false;
     await(far, op, op->level + 1);
     put(far, op, op->level);
@@ -264,11 +256,11 @@ static int catch_up(struct rg_far *far, struct rg_far_op *op)
 /* Send what comes first. */
 static int begin_doubling(struct rg_far *far, struct rg_far_op *op)
 {
-    if (far->is_folded) {
+    if (far->doubling.is_folded) {
         await(far, op, level_out(far));
         put(far, op, RG_FAR_LEVEL_IN);
     } else {
-        await(far, op, far->has_folded ? RG_FAR_LEVEL_IN : 1);
+        await(far, op, far->doubling.has_folded ? RG_FAR_LEVEL_IN : 1);
         if (op->level != RG_FAR_LEVEL_IN)
             put(far, op, op->level);
     }
@@ -367,7 +359,7 @@ static bool may_come(const struct rg_far *far, const struct rg_far_link *link,
 
     if (level == RG_FAR_LEVEL_PART || level == RG_FAR_LEVEL_RESULT)
         return rg_far_shoots(far);
-    if (frame->level == RG_FAR_LEVEL_CALL && (!far->is_folded || frame->nbytes))
+    if (frame->level == RG_FAR_LEVEL_CALL && (!far->doubling.is_folded || frame->nbytes))
         return false;
     return level <= level_out(far) && far->by_level[level] >= 0 &&
            &far->links[far->by_level[level]] == link;

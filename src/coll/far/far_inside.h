@@ -9,6 +9,7 @@
 
 #include "coll/far/far_links.h"
 #include "coll/far/far_op.h"
+#include "coll/reduce/doubling.h"
 
 /* A frame that came before it was waited for, or that is waited for together with others. */
 struct rg_far_early {
@@ -40,8 +41,7 @@ struct rg_far {
     struct rg_links dialling; /* what the links' sockets have in common */
     struct rg_far_events events;
     int n, me;
-    int nsteps;             /* of the doubling */
-    bool is_folded, has_folded;
+    struct rg_doubling doubling;
     struct rg_far_use **uses; /* by number; owned */
     size_t uses_capacity;
     uint64_t early_nbytes;
@@ -60,12 +60,6 @@ struct rg_far {
 static inline bool rg_far_shoots(const struct rg_far *far)
 {
     return far->n <= RG_DIRECT_SHOTS_MAX;
-}
-
-/* Where the doubling is among 2^nsteps leaders, so many of the first ones are folded, in pairs. */
-static inline int rg_far_npairs(const struct rg_far *far)
-{
-    return far->n - (1 << far->nsteps);
 }
 
 /* ---- far_uses.c */

@@ -84,7 +84,7 @@ static void add_up(const struct rg_far *far, struct rg_far_op *op)
     struct block block = block_of(far, op, far->me);
     struct operand operands[RG_DIRECT_SHOTS_MAX];
     void *out = at(op, op->out, block);
-    int npairs = rg_far_npairs(far), n = 1 << far->nsteps;
+    int npairs = far->doubling.npairs, n = 1 << far->doubling.nsteps;
 
     for (int i = 0; i < far->n; i++)
         operands[i] = i == far->me ? (struct operand) { at(op, op->in, block), false }

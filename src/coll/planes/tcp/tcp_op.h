@@ -29,6 +29,7 @@
 #include "coll/planes/plane.h"
 #include "coll/planes/tcp/tcp_area.h"
 #include "coll/planes/tcp/tcp_way.h"
+#include "coll/reduce/doubling.h"
 
 struct rg_tcp_send {
     int peer;
@@ -68,6 +69,7 @@ struct rg_tcp_op {
     void (*recv_step)(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *ret_recv);
     size_t nsends, nrecvs;
     int shift;              /* of a ring */
+    struct rg_doubling doubling; /* where it is the algorithm */
     bool scale_at_end;      /* post and divisor are applied to acc when all is done */
 };
 

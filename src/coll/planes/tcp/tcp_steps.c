@@ -59,69 +59,37 @@ static void ring_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *
 
 /* ------------------------------------------------------------ recursive doubling */
 
-/* The doubling is among as many members as the greatest power of two; of the first ones so many
- * are folded, in pairs, that no more take part. */
-static int levels(const struct rg_tcp_op *op)
-{
-    return rg_floor_log2(op->n);
-}
-
-static int npairs(const struct rg_tcp_op *op)
-{
-    return op->n - (1 << levels(op));
-}
-
-static bool is_folded(const struct rg_tcp_op *op)
-{
-    return op->me < 2 * npairs(op) && op->me % 2 == 1;
-}
-
-static bool has_folded(const struct rg_tcp_op *op)
-{
-    return op->me < 2 * npairs(op) && op->me % 2 == 0;
-}
-
-static int doubling_partner(const struct rg_tcp_op *op, int level)
-{
-    int pairs = npairs(op), number = op->me < 2 * pairs ? op->me / 2 : op->me - pairs;
-    int partner = number ^ (1 << level);
-
-    return partner < pairs ? partner * 2 : partner + pairs;
-}
-
 static void doubling_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
 {
-    size_t folded = has_folded(op);
+    const struct rg_doubling *doubling = &op->doubling;
+    size_t folded = doubling->has_folded;
 
-    *send = (struct rg_tcp_send) { .from = { &op->acc, 0 }, .nbytes = op->total };
-    if (is_folded(op)) {
-        send->peer = op->me - 1;
-    } else if ((int) i < levels(op)) {
-        send->peer = doubling_partner(op, (int) i);
-        send->needs = folded + i;
-    } else {
-        send->peer = op->me + 1;
-        send->needs = op->nrecvs;
-    }
+    *send = (struct rg_tcp_send) { .peer = doubling->neighbour, .from = { &op->acc, 0 },
+                                   .nbytes = op->total };
+    if (doubling->is_folded)
+        return;
+    if ((int) i < doubling->nsteps)
+        send->peer = rg_doubling_partner(doubling, (int) i);
+    send->needs = folded + i;
 }
 
 static void doubling_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
 {
-    size_t folded = has_folded(op);
+    const struct rg_doubling *doubling = &op->doubling;
+    size_t folded = doubling->has_folded;
 
-    *recv = (struct rg_tcp_recv) { .to = { &op->acc, 0 }, .nbytes = op->total,
-                                   .with = { &op->acc, 0 } };
-    if (is_folded(op)) {
-        *recv = (struct rg_tcp_recv) { .peer = op->me - 1, .to = { &op->acc, 0 },
-                                       .nbytes = op->total, .needs = 1 };
-    } else if (folded && i == 0) {
-        recv->peer = op->me + 1;
-        recv->with_first = true;
-    } else {
-        recv->peer = doubling_partner(op, (int) (i - folded));
-        recv->needs = i - folded + 1;
-        recv->with_first = op->me < recv->peer;
+    *recv = (struct rg_tcp_recv) { .peer = doubling->neighbour, .to = { &op->acc, 0 },
+                                   .nbytes = op->total };
+    if (doubling->is_folded) {
+        recv->needs = 1;
+        return;
     }
+    if (i >= folded) {
+        recv->peer = rg_doubling_partner(doubling, (int) (i - folded));
+        recv->needs = i - folded + 1;
+    }
+    recv->with = recv->to;
+    recv->with_first = op->me < recv->peer;
 }
 
 static void set_doubling(struct rg_tcp_op *op)
@@ -129,12 +97,9 @@ static void set_doubling(struct rg_tcp_op *op)
     op->send_step = doubling_send;
     op->recv_step = doubling_recv;
     op->scale_at_end = true;
-    if (is_folded(op)) {
-        op->nsends = op->nrecvs = 1;
-        return;
-    }
-    op->nsends = (size_t) levels(op) + has_folded(op);
-    op->nrecvs = op->nsends;
+    op->doubling = rg_doubling_of(op->n, op->me);
+    op->nsends = op->nrecvs = op->doubling.is_folded
+                                  ? 1 : (size_t) op->doubling.nsteps + op->doubling.has_folded;
 }
 
 /* ------------------------------------------------------------ trees and chains */
