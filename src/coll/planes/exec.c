@@ -219,8 +219,9 @@ uint8_t rg_exec_direct_way(struct rg_exec *exec, const struct rg_coll *coll,
     if (exec->team->nnodes == 1 || coll->stream || coll->memory != RG_MEMORY_HOST)
         return RG_DIRECT_NOT;
     best = rg_scope_best(scope, &task, false, NULL);
-    return best && best->ops->direct_way
-               ? best->ops->direct_way(best->state, task.nbytes, round_trip_ns) : RG_DIRECT_NOT;
+    return best && best->ops->advice
+               ? best->ops->advice->direct_way(best->state, task.nbytes, round_trip_ns)
+               : RG_DIRECT_NOT;
 }
 
 /* ------------------------------------------------------------ composition */
@@ -473,7 +474,7 @@ static int add_wiring(struct rg_exec *exec, enum rg_plane_scope which, struct rg
                       const struct rg_coll *first)
 {
     const struct rg_group *group = &exec->scopes.scopes[which].group;
-    size_t each = opened->ops->wire_nbytes, n = (size_t) group->nmembers;
+    size_t each = opened->ops->late->nbytes, n = (size_t) group->nmembers;
     struct rg_coll gather = { .kind = RG_COLL_ALLGATHERV, .dtype = REIGEN_UINT8, .op = REIGEN_SUM,
                               .scale = { 1.0, 1.0, 1 } };
     size_t *counts;
@@ -486,7 +487,7 @@ static int add_wiring(struct rg_exec *exec, enum rg_plane_scope which, struct rg
     gather.counts = counts;
     gather.in = counts + n;
     gather.out = (char *) (counts + n) + each;
-    opened->ops->wire_offer(opened->state, first, (void *) (uintptr_t) gather.in);
+    opened->ops->late->offer(opened->state, first, (void *) (uintptr_t) gather.in);
     add_step(exec, which, false, RG_COLL_ALLGATHERV, &gather, 1);
     exec->steps[exec->nsteps - 1].wires = opened;
     return 0;
@@ -536,7 +537,7 @@ static int wire_up(struct rg_exec *exec, const struct step *step, struct rg_erro
     struct rg_opened *opened = step->wires;
     struct rg_scope *scope = &exec->scopes.scopes[step->group->scope];
     struct rg_error why = RG_ERROR_INIT;
-    int r = opened->ops->wire(opened->state, step->colls[0].out, &why);
+    int r = opened->ops->late->wire(opened->state, step->colls[0].out, &why);
 
     opened->wired = r == 0;
     exec->watches = exec->watches || (r == 0 && opened->ops->watch);

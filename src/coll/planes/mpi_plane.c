@@ -390,6 +390,9 @@ static void close_mpi(void *state, int timeout_ms)
     release(mpi);
 }
 
+static const struct rg_plane_library_ops library = { .describe = rg_mpi_world_describe,
+                                                     .mpi = rg_mpi_world_mpi };
+
 const struct rg_plane_ops rg_plane_mpi = {
     .name = "mpi",
     .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
@@ -405,6 +408,5 @@ const struct rg_plane_ops rg_plane_mpi = {
     .poll_us = poll_us,
     .abort = abort_mpi,
     .close = close_mpi,
-    .describe = rg_mpi_world_describe,
-    .mpi = rg_mpi_world_mpi,
+    .library = &library,
 };

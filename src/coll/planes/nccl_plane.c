@@ -61,7 +61,7 @@ static int dead(const struct rg_nccl_plane *plane, struct rg_error *err)
 
 /* ---- wiring */
 
-static void wire_offer(void *state, const struct rg_coll *first, void *ret_bytes)
+static void offer(void *state, const struct rg_coll *first, void *ret_bytes)
 {
     rg_nccl_say(state, first, ret_bytes);
 }
@@ -294,6 +294,9 @@ static void close_nccl(void *state, int timeout_ms)
     free(plane);
 }
 
+static const struct rg_plane_late_ops late = { .nbytes = sizeof(struct rg_nccl_word),
+                                               .offer = offer, .wire = wire };
+
 const struct rg_plane_ops rg_plane_nccl = {
     .name = "nccl",
     .scopes = 1u << RG_SCOPE_NODE | 1u << RG_SCOPE_ALL,
@@ -301,9 +304,6 @@ const struct rg_plane_ops rg_plane_nccl = {
     .takes_streams = true,
     .open = open_nccl,
     .score = score,
-    .wire_nbytes = sizeof(struct rg_nccl_word),
-    .wire_offer = wire_offer,
-    .wire = wire,
     .post = post,
     .post_fused = post_fused,
     .progress = progress,
@@ -311,4 +311,5 @@ const struct rg_plane_ops rg_plane_nccl = {
     .poll_us = poll_us,
     .abort = abort_nccl,
     .close = close_nccl,
+    .late = &late,
 };

@@ -27,8 +27,8 @@
  *
  * Thread rule: `asked` to `agree` are called by the thread in reigen_init (or in the call that adds
  * a process set), the rest under the progress engine's drive lock, one thread at a time. Functions
- * block only where it is said. A NULL function is one that the plane does not need; the first
- * group of fields, open, score, post, progress, abort and close are always there.
+ * block only where it is said. A NULL function, or small interface, is one that the plane does not
+ * need; the first group of fields, open, score, post, progress, abort and close are always there.
  */
 #ifndef RG_COLL_PLANES_PLANE_H
 #define RG_COLL_PLANES_PLANE_H
@@ -92,6 +92,36 @@ enum rg_plane_asked {
     RG_PLANE_ASKED,
 };
 
+/* Of a plane that may not be needed at all, and is wired up with its first operation. */
+struct rg_plane_late_ops {
+    /* Before that each member gives so many bytes, and exec gathers those of all over the planes
+     * for host memory of the same group. Until then the plane is not shown to people as open. */
+    size_t nbytes;
+    /* Fill in this member's bytes; first: the operation for which it is needed. What goes wrong is
+     * said in the bytes. */
+    void (*offer)(void *state, const struct rg_coll *first, void *ret_bytes);
+    /* All members' bytes, by member. 0; -ENOTSUP with err: not among these members, on all of them
+     * alike, and the plane is not asked again; other -errno: the operation fails. */
+    int (*wire)(void *state, const void *all, struct rg_error *err);
+};
+
+/* Of a plane that knows how quick the way between nodes is. */
+struct rg_plane_advice_ops {
+    /* Among leaders: how an allreduce of so many bytes that comes again goes best without agreeing
+     * on each use, over sockets of TCP: enum rg_direct_way; NOT: by this plane, agreed.
+     * round_trip_ns: of leaders, 0: not known. One member decides for all. */
+    uint8_t (*direct_way)(void *state, size_t nbytes, uint64_t round_trip_ns);
+};
+
+/* Of a plane that moves data by a library of the user's, which others in this process may use, too:
+ * what there is of it. Without a state. */
+struct rg_plane_library_ops {
+    /* Lines for reigen_describe, appended. */
+    void (*describe)(struct rg_buf *text);
+    /* What reigen_mpi is to say, a sum of REIGEN_MPI_*; opened: the plane is, for some group. */
+    unsigned (*mpi)(bool opened);
+};
+
 struct rg_plane_ops {
     const char *name;    /* "shm": in REIGEN_PLANES, in texts and (in capitals) in timelines */
     unsigned scopes;     /* bits 1 << RG_SCOPE_*: the groups that it serves */
@@ -128,23 +158,6 @@ struct rg_plane_ops {
      * what all know, and on nothing else. Fast. */
     int (*score)(const void *state, const struct rg_plane_task *task);
 
-    /* One rank of each node: how an allreduce of so many bytes that comes again goes best without
-     * agreeing on each use, over TCP (far/far.h), enum rg_direct_way; NOT: by this plane, agreed.
-     * round_trip_ns: of leaders, 0: not known. One member decides for all. NULL: NOT. */
-    uint8_t (*direct_way)(void *state, size_t nbytes, uint64_t round_trip_ns);
-
-    /* ---- wiring up later: of a plane that may not be needed at all */
-    /* Before its first operation each member gives so many bytes, and exec gathers those of all
-     * over the planes for host memory of the same group; 0: there is nothing to gather. Until then
-     * it is not shown to people as open. */
-    size_t wire_nbytes;
-    /* Fill in this member's bytes; first: the operation for which it is needed. What goes wrong is
-     * said in the bytes. */
-    void (*wire_offer)(void *state, const struct rg_coll *first, void *ret_bytes);
-    /* All members' bytes, by member. 0; -ENOTSUP with err: not among these members, on all of them
-     * alike, and the plane is not asked again; other -errno: the operation fails. */
-    int (*wire)(void *state, const void *all, struct rg_error *err);
-
     /* ---- operations */
     /* Begin; coll is copied, its buffers and counts are borrowed until done. One at a time. Does
      * not wait for others. 0 or -errno. */
@@ -179,14 +192,14 @@ struct rg_plane_ops {
     void (*close)(void *state, int timeout_ms);
     void (*after_fork)(void *state); /* in a child: close descriptors; async-signal-safe */
 
-    /* Lines about this process for reigen_describe, appended; without a state. */
-    void (*describe)(struct rg_buf *text);
     /* For people: lines about how it works in this group, appended to the score table. NULL: none.
      * Any thread, at any time between open and close. */
     void (*print)(void *state, struct rg_buf *text);
-    /* NULL, or: what reigen_mpi is to say of this process, a sum of REIGEN_MPI_*, and of this plane
-     * where it is open for some group. */
-    unsigned (*mpi)(bool opened);
+
+    /* ---- what some planes have besides, or NULL */
+    const struct rg_plane_late_ops *late; /* NULL: it is wired up in open */
+    const struct rg_plane_advice_ops *advice; /* NULL: RG_DIRECT_NOT */
+    const struct rg_plane_library_ops *library;
 };
 
 #define RG_OFFER_MAX 4096 /* bytes that one plane of one rank may offer */

@@ -194,8 +194,8 @@ void rg_scopes_describe(const struct rg_scopes *scopes, struct rg_buf *text)
     }
     rg_buf_printf(text, "reduction: %s\n", rg_reduce_variant());
     for (int i = 0; scopes->planes.table[i]; i++)
-        if (scopes->planes.table[i]->describe)
-            scopes->planes.table[i]->describe(text);
+        if (scopes->planes.table[i]->library)
+            scopes->planes.table[i]->library->describe(text);
 }
 
 static bool is_open(const struct rg_scopes *scopes, const struct rg_plane_ops *ops)
@@ -211,9 +211,11 @@ unsigned rg_scopes_mpi(const struct rg_scopes *scopes)
 {
     unsigned bits = 0;
 
-    for (int i = 0; scopes->planes.table[i]; i++)
-        if (scopes->planes.table[i]->mpi)
-            bits |= scopes->planes.table[i]->mpi(is_open(scopes, scopes->planes.table[i]));
+    for (int i = 0; scopes->planes.table[i]; i++) {
+        const struct rg_plane_ops *ops = scopes->planes.table[i];
+
+        bits |= ops->library ? ops->library->mpi(is_open(scopes, ops)) : 0;
+    }
     return bits;
 }
 

@@ -15,7 +15,7 @@ struct rg_opened {
     const struct rg_plane_ops *ops;
     void *state;
     int number; /* its place in the table */
-    _Atomic bool wired, refused; /* what has come of its `wire` */
+    _Atomic bool wired, refused; /* what has come of its late wiring */
 };
 
 struct rg_scope {
@@ -49,10 +49,10 @@ struct rg_opened *rg_scopes_next(struct rg_scopes *scopes, int *index);
 struct rg_opened *rg_scope_best(struct rg_scope *scope, const struct rg_plane_task *task,
                                 bool on_stream, int *ret_score);
 
-/* Whether it can be used at once, without its `wire`. */
+/* Whether it can be used at once, without wiring. */
 static inline bool rg_opened_ready(const struct rg_opened *opened)
 {
-    return !opened->ops->wire_nbytes || opened->wired;
+    return !opened->ops->late || opened->wired;
 }
 
 /* For people: which planes are open, and the score table. */

@@ -509,6 +509,8 @@ static void after_fork(void *state)
     rg_tcp_links_after_fork(&tcp->links);
 }
 
+static const struct rg_plane_advice_ops advice = { .direct_way = direct_way };
+
 const struct rg_plane_ops rg_plane_tcp = {
     .name = "tcp",
     .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
@@ -517,7 +519,6 @@ const struct rg_plane_ops rg_plane_tcp = {
     .agree = rg_tcp_way_agree,
     .open = open_tcp,
     .score = score,
-    .direct_way = direct_way,
     .post = post,
     .post_fused = post_fused,
     .progress = progress,
@@ -526,4 +527,5 @@ const struct rg_plane_ops rg_plane_tcp = {
     .close = close_tcp,
     .after_fork = after_fork,
     .print = print,
+    .advice = &advice,
 };
