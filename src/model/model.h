@@ -142,7 +142,7 @@ uint64_t rg_model_ns(const struct rg_model *model, const struct rg_model_task *t
  * it sends fewer bytes. */
 struct rg_model_choice rg_model_choose(const struct rg_model *model,
                                        const struct rg_model_task *task, enum rg_algorithm wanted);
-/* All of an operation of a job, as coll/planes/exec.c composes it: an allreduce and a broadcast go
+/* All of an operation of a job, as coll/exec/exec.c composes it: an allreduce and a broadcast go
  * inside the hosts, among one rank of each, and inside the hosts again; the other kinds over all
  * ranks. Without what ranks agree on beforehand. ret_between, if not NULL: the choice among hosts;
  * of one host its time is 0. */

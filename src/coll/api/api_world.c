@@ -13,8 +13,8 @@
 #include "base/time.h"
 #include "coll/boot/find/find.h"
 #include "coll/boot/meet/meet.h"
+#include "coll/exec/exec.h"
 #include "coll/ground/report.h"
-#include "coll/planes/exec.h"
 
 static _Atomic(struct rg_runtime *) the_runtime;
 static _Atomic bool ending;       /* shutdown is at it */

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/exec/adasum.h"
 #include "coll/gpu/gpu.h"
 #include "coll/ground/element.h"
-#include "coll/planes/adasum.h"
 
 #define RG_ELEMENTS_MAX (INT64_C(1) << 46)
 #define BARRIERS 64 /* in flight at once; their names are used again */

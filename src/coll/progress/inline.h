@@ -14,7 +14,7 @@
 #ifndef RG_COLL_PROGRESS_INLINE_H
 #define RG_COLL_PROGRESS_INLINE_H
 
-#include "coll/planes/exec.h"
+#include "coll/exec/exec.h"
 #include "coll/progress/state.h"
 
 /* Its score, against those of planes. */

@@ -8,10 +8,10 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/exec/exec.h"
 #include "coll/far/direct.h"
 #include "coll/negotiate/order.h"
 #include "coll/node/signature.h"
-#include "coll/planes/exec.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/run.h"
 #include "coll/progress/submit.h"

@@ -9,8 +9,8 @@
 #include "base/buf.h"
 #include "base/time.h"
 #include "coll/boot/boot.h"
+#include "coll/exec/exec.h"
 #include "coll/ground/config.h"
-#include "coll/planes/exec.h"
 #include "coll/progress/run.h"
 #include "coll/progress/watch.h"
 

@@ -8,9 +8,9 @@
 #ifndef RG_COLL_PROGRESS_RUN_H
 #define RG_COLL_PROGRESS_RUN_H
 
-#include "coll/planes/adasum.h"
-#include "coll/planes/exec.h"
-#include "coll/progress/staged.h"
+#include "coll/exec/adasum.h"
+#include "coll/exec/exec.h"
+#include "coll/exec/staged.h"
 #include "coll/progress/state.h"
 
 /* Our stream on the GPU that this rank uses: operations on its memory are carried out there, after

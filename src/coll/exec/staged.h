@@ -16,10 +16,10 @@
  *
  * Thread rule: under the drive lock. Nothing waits for a stream but the end.
  */
-#ifndef RG_COLL_PROGRESS_STAGED_H
-#define RG_COLL_PROGRESS_STAGED_H
+#ifndef RG_COLL_EXEC_STAGED_H
+#define RG_COLL_EXEC_STAGED_H
 
-#include "coll/planes/exec.h"
+#include "coll/exec/exec.h"
 
 struct rg_gpu_mark;
 struct rg_staged;

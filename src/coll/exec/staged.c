@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU's memory cannot be read by the planes for the host's: what is there is copied out, moved
  * and copied back, a piece at a time. */
-#include "coll/progress/staged.h"
+#include "coll/exec/staged.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/time.h"
+#include "coll/exec/adasum.h"
 #include "coll/gpu/gpu.h"
 #include "coll/ground/report.h"
-#include "coll/planes/adasum.h"
 #include "coll/team/team.h"
 
 enum { NSLOTS = 3 };

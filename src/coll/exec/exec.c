@@ -14,7 +14,7 @@
  *      inside      reduce 0   reduce 1              broadcast 0   reduce 2   broadcast 1 ...
  *      between                allreduce 0 .......   allreduce 1 ...........
  */
-#include "coll/planes/exec.h"
+#include "coll/exec/exec.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -29,12 +29,12 @@
  * Thread rule: exec's, under the progress engine's drive lock; nothing blocks. A step computes on
  * all it has, so it takes as long as reading this member's share of the data a few times.
  */
-#ifndef RG_COLL_PLANES_ADASUM_H
-#define RG_COLL_PLANES_ADASUM_H
+#ifndef RG_COLL_EXEC_ADASUM_H
+#define RG_COLL_EXEC_ADASUM_H
 
 #include <stdbool.h>
 
-#include "coll/planes/exec.h"
+#include "coll/exec/exec.h"
 
 /* All vectors together up to here are gathered and combined by every member. */
 #define RG_ADASUM_WHOLE_NBYTES (64u << 10)

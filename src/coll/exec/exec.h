@@ -9,8 +9,8 @@
  * All ranks post the same operations in the same order, one at a time. Thread rule: under the
  * progress engine's drive lock.
  */
-#ifndef RG_COLL_PLANES_EXEC_H
-#define RG_COLL_PLANES_EXEC_H
+#ifndef RG_COLL_EXEC_EXEC_H
+#define RG_COLL_EXEC_EXEC_H
 
 #include "coll/planes/scopes.h"
 

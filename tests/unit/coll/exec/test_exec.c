@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "coll/planes/exec.h"
+#include "coll/exec/exec.h"
 #include "coll/planes/shm.h"
 #include "coll/members.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adasum is made of the planes' other operations, so that each plane has it. */
-#include "coll/planes/adasum.h"
+#include "coll/exec/adasum.h"
 
 #include <errno.h>
 #include <float.h>
