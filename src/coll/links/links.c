@@ -82,7 +82,7 @@ static int connect_by_rail(const struct rg_team *team, int rank, int rail, int *
     if (!team->addresses || rg_sock_parse(rg_team_address(team, rank, rail), &address) < 0 ||
         (rail > 0 && rg_sock_parse(rg_team_address(team, team->rank, rail), &source) < 0))
         return -EDESTADDRREQ;
-    return rg_sock_connect_from(rail > 0 ? &source : NULL, &address, ret_fd);
+    return rg_sock_connect_tcp(rail > 0 ? &source : NULL, &address, ret_fd);
 }
 
 static int begin(const struct rg_links *links, int rank, int i, struct rg_socket *socket)

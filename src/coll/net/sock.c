@@ -248,13 +248,8 @@ static int bind_source(int fd, struct rg_sockaddr source)
     return bind(fd, &source.sa, source.nbytes);
 }
 
-int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd)
-{
-    return rg_sock_connect_from(NULL, address, ret_fd);
-}
-
-int rg_sock_connect_from(const struct rg_sockaddr *source, const struct rg_sockaddr *address,
-                         int *ret_fd)
+int rg_sock_connect_tcp(const struct rg_sockaddr *source, const struct rg_sockaddr *address,
+                        int *ret_fd)
 {
     rg_autoclose int fd =
         socket(address->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -283,7 +278,7 @@ int rg_sock_error(int fd)
 int rg_sock_reach_tcp(const struct rg_sockaddr *address, uint64_t deadline_ns, int *ret_fd)
 {
     rg_autoclose int fd = -1;
-    int r = rg_sock_connect_tcp(address, &fd);
+    int r = rg_sock_connect_tcp(NULL, address, &fd);
 
     if (r == 0)
         r = rg_fd_wait(fd, POLLOUT, deadline_ns);

@@ -62,13 +62,11 @@ int rg_sock_listen_tcp(const struct rg_sockaddr *address, int *ret_fd, uint16_t 
 int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *ports, int *ret_fd,
                          uint16_t *ret_port);
 /* Begin to connect: 0 and a descriptor that becomes writable when it is decided; ask rg_sock_error
- * then. */
-int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd);
-/* The same from this address, whatever its port says: the packets leave by the interface to which
- * the routes of that address lead; and whoever does not answer there within 15 s does not do so
- * later (-ETIMEDOUT). NULL: any, and the kernel's patience. */
-int rg_sock_connect_from(const struct rg_sockaddr *source, const struct rg_sockaddr *address,
-                         int *ret_fd);
+ * then. source: the address from which, whatever its port says: the packets leave by the interface
+ * to which the routes of that address lead; and whoever does not answer there within 15 s does not
+ * do so later (-ETIMEDOUT). NULL: any, and the kernel's patience. */
+int rg_sock_connect_tcp(const struct rg_sockaddr *source, const struct rg_sockaddr *address,
+                        int *ret_fd);
 /* What a non-blocking connect came to: 0 or -errno. */
 int rg_sock_error(int fd);
 /* Connect, and wait until it is decided. 0, -ETIMEDOUT or -errno. Blocks. */

@@ -619,7 +619,7 @@ static void *be_strange(void *arg)
 
             snprintf(text, sizeof(text), "127.0.0.1:%d", strange_port + i);
             rg_sock_parse(text, &address);
-            if (rg_sock_connect_tcp(&address, &fd) < 0)
+            if (rg_sock_connect_tcp(NULL, &address, &fd) < 0)
                 continue;
             if (rg_fd_wait(fd, POLLOUT, rg_now_ns() + RG_NS_PER_MS) < 0 ||
                 rg_sock_error(fd) < 0) {

@@ -45,7 +45,7 @@ static int dial(void)
 {
     int fd = -1;
 
-    assert_int_equal(rg_sock_connect_tcp(&address, &fd), 0);
+    assert_int_equal(rg_sock_connect_tcp(NULL, &address, &fd), 0);
     return fd;
 }
 
