@@ -84,26 +84,15 @@ static struct rg_far_use *get_use(struct rg_far *far, uint32_t id)
     return far->uses[id];
 }
 
-static void free_early(struct rg_far *far, struct rg_far_early *early)
-{
-    rg_far_take_out(far, early);
-    free(early);
-}
-
 static void drop_below(struct rg_far *far, struct rg_far_use *use, uint32_t seq)
 {
     struct rg_far_early **link = &use->early;
 
-    while (*link) {
-        struct rg_far_early *early = *link;
-
-        if (early->frame.seq >= seq) {
-            link = &early->next;
-            continue;
-        }
-        *link = early->next;
-        free_early(far, early);
-    }
+    while (*link)
+        if ((*link)->frame.seq >= seq)
+            link = &(*link)->next;
+        else
+            free(rg_far_take_out(far, link));
 }
 
 int rg_far_expect(struct rg_far *far, uint32_t id, uint32_t seq, uint8_t way)
@@ -118,21 +107,6 @@ int rg_far_expect(struct rg_far *far, uint32_t id, uint32_t seq, uint8_t way)
     use->way = way == RG_DIRECT_NOT ? RG_DIRECT_DOUBLING : way;
     drop_below(far, use, seq);
     return 0;
-}
-
-/* It has been followed. */
-static void drop_call(struct rg_far *far, struct rg_far_use *use)
-{
-    struct rg_far_early **link = &use->early;
-
-    while (*link && (*link)->frame.level != RG_FAR_LEVEL_CALL)
-        link = &(*link)->next;
-    if (*link) {
-        struct rg_far_early *early = *link;
-
-        *link = early->next;
-        free_early(far, early);
-    }
 }
 
 /* ------------------------------------------------------------ one operation */
@@ -166,22 +140,6 @@ static void combine(struct rg_far *far, struct rg_far_op *op, const void *payloa
     else if (op->nbytes)
         rg_reduce(op->dtype, op->op, op->out, sources, 2, op->count, &plain);
     op->now = op->out;
-}
-
-/* The frame that the operation waits for, where it came early; taken out. */
-static struct rg_far_early *find_early(struct rg_far *far, const struct rg_far_op *op)
-{
-    struct rg_far_use *use = rg_far_use_of(far, op->id);
-
-    for (struct rg_far_early **link = &use->early; *link; link = &(*link)->next) {
-        struct rg_far_early *early = *link;
-
-        if (early->frame.seq == op->seq && early->frame.level == op->level) {
-            *link = early->next;
-            return early;
-        }
-    }
-    return NULL;
 }
 
 static void await(struct rg_far *far, struct rg_far_op *op, int level)
@@ -235,14 +193,14 @@ static int catch_up(struct rg_far *far, struct rg_far_op *op)
 {
     struct rg_far_early *early;
 
-    while (far->nearly && (early = find_early(far, op)) != NULL) {
+    while (far->nearly && (early = rg_far_take_early(far, op, op->level)) != NULL) {
         bool fits = early->frame.nbytes == op->nbytes, more = false;
 
         if (fits) {
             combine(far, op, early->payload);
             more = go_to_next_level(far, op);
         }
-        free_early(far, early);
+        free(early);
         if (!fits)
             return -EPROTO;
         if (!more) {
@@ -285,7 +243,7 @@ int rg_far_post(struct rg_far *far, struct rg_far_op *op)
     use->op = op;
     use->next = op->seq;
     far->nops++;
-    drop_call(far, use);
+    free(rg_far_take_early(far, op, RG_FAR_LEVEL_CALL)); /* it has been followed */
     if (op->way == RG_DIRECT_DOUBLING)
         return begin_doubling(far, op);
     r = rg_far_shots_begin(far, op);

@@ -67,8 +67,10 @@ static inline bool rg_far_shoots(const struct rg_far *far)
 struct rg_far_use *rg_far_use_of(const struct rg_far *far, uint32_t id);
 /* The memory that a kept frame takes. */
 size_t rg_far_early_nbytes(const struct rg_far_frame *frame);
-/* A frame that is kept has been taken out of the use's list. */
-void rg_far_take_out(struct rg_far *far, const struct rg_far_early *early);
+/* Take a kept frame out of its use's list, where *link points to it; it is the caller's. */
+struct rg_far_early *rg_far_take_out(struct rg_far *far, struct rg_far_early **link);
+/* The same of a frame of this use of this level (-1: any) that came early; NULL: none did. */
+struct rg_far_early *rg_far_take_early(struct rg_far *far, const struct rg_far_op *op, int level);
 /* NULL: out of memory. */
 struct rg_far_early *rg_far_copy(const struct rg_far_frame *frame, int node,
                                  const uint8_t *payload);

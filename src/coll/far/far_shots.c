@@ -215,22 +215,6 @@ int rg_far_shots_take(struct rg_far *far, struct rg_far_op *op, const struct rg_
     return part ? accept_part(far, op, from, part) : -ENOMEM;
 }
 
-/* A frame of this use that came early, taken out. */
-static struct rg_far_early *next_early(struct rg_far *far, const struct rg_far_op *op)
-{
-    for (struct rg_far_early **link = &rg_far_use_of(far, op->id)->early; *link;
-         link = &(*link)->next) {
-        struct rg_far_early *early = *link;
-
-        if (early->frame.seq != op->seq)
-            continue;
-        *link = early->next;
-        rg_far_take_out(far, early);
-        return early;
-    }
-    return NULL;
-}
-
 static struct rg_far_link *link_to(struct rg_far *far, int node)
 {
     return &far->links[node < far->me ? node : node - 1];
@@ -262,7 +246,7 @@ int rg_far_shots_begin(struct rg_far *far, struct rg_far_op *op)
     for (int i = 0; i < far->nlinks; i++)
         far->links[i].nawaited++;
     shoot(far, op, RG_FAR_LEVEL_PART);
-    while (r == 0 && far->nearly && (early = next_early(far, op)) != NULL)
+    while (r == 0 && far->nearly && (early = rg_far_take_early(far, op, -1)) != NULL)
         r = accept_early(far, op, early);
     return r;
 }

@@ -18,10 +18,24 @@ size_t rg_far_early_nbytes(const struct rg_far_frame *frame)
     return sizeof(struct rg_far_early) + frame->nbytes;
 }
 
-void rg_far_take_out(struct rg_far *far, const struct rg_far_early *early)
+struct rg_far_early *rg_far_take_out(struct rg_far *far, struct rg_far_early **link)
 {
+    struct rg_far_early *early = *link;
+
+    *link = early->next;
     far->early_nbytes -= rg_far_early_nbytes(&early->frame);
     far->nearly--;
+    return early;
+}
+
+struct rg_far_early *rg_far_take_early(struct rg_far *far, const struct rg_far_op *op, int level)
+{
+    struct rg_far_early **link = &rg_far_use_of(far, op->id)->early;
+
+    while (*link && ((*link)->frame.seq != op->seq ||
+                     (level >= 0 && (*link)->frame.level != level)))
+        link = &(*link)->next;
+    return *link ? rg_far_take_out(far, link) : NULL;
 }
 
 struct rg_far_early *rg_far_copy(const struct rg_far_frame *frame, int node, const uint8_t *payload)
