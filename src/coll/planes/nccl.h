@@ -67,9 +67,8 @@ struct rg_nccl_plane {
 
 /* ---- wiring (nccl_wire.c) */
 
-/* This member's word: RG_NCCL's version, the GPU, and of member 0 the id. */
-void rg_nccl_say(struct rg_nccl_plane *plane, const struct rg_coll *first,
-                 struct rg_nccl_word *ret_word);
+/* As a plane's late offer: this member's word (NCCL's version, the GPU, and of member 0 the id). */
+void rg_nccl_offer(void *state, const struct rg_coll *first, void *ret_word);
 /* Whether these members go together. 0; -ENOTSUP with err, on all of them the same. */
 int rg_nccl_judge(const struct rg_nccl_plane *plane, const struct rg_nccl_word *words,
                   struct rg_error *err);

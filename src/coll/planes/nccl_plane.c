@@ -61,11 +61,6 @@ static int dead(const struct rg_nccl_plane *plane, struct rg_error *err)
 
 /* ---- wiring */
 
-static void offer(void *state, const struct rg_coll *first, void *ret_bytes)
-{
-    rg_nccl_say(state, first, ret_bytes);
-}
-
 static int wire(void *state, const void *all, struct rg_error *err)
 {
     struct rg_nccl_plane *plane = state;
@@ -295,7 +290,7 @@ static void close_nccl(void *state, int timeout_ms)
 }
 
 static const struct rg_plane_late_ops late = { .nbytes = sizeof(struct rg_nccl_word),
-                                               .offer = offer, .wire = wire };
+                                               .offer = rg_nccl_offer, .wire = wire };
 
 const struct rg_plane_ops rg_plane_nccl = {
     .name = "nccl",

@@ -38,15 +38,15 @@ static int say(struct rg_nccl_plane *plane, const struct rg_coll *first, struct 
     return r == RG_NCCL_SUCCESS ? 0 : rg_nccl_error(plane->nccl, r, "NCCL gives no unique id", err);
 }
 
-void rg_nccl_say(struct rg_nccl_plane *plane, const struct rg_coll *first,
-                 struct rg_nccl_word *ret_word)
+void rg_nccl_offer(void *state, const struct rg_coll *first, void *ret_word)
 {
     struct rg_error err = RG_ERROR_INIT;
+    struct rg_nccl_word *word = ret_word;
 
-    memset(ret_word, 0, sizeof(*ret_word));
-    ret_word->status = say(plane, first, ret_word, &err);
-    if (ret_word->status < 0)
-        snprintf(ret_word->why, sizeof(ret_word->why), "%s", err.text);
+    memset(word, 0, sizeof(*word));
+    word->status = say(state, first, word, &err);
+    if (word->status < 0)
+        snprintf(word->why, sizeof(word->why), "%s", err.text);
 }
 
 static int rank_of(const struct rg_nccl_plane *plane, int member)
