@@ -127,7 +127,7 @@ def pytest_sessionstart(session):
     session.config.stash[TIMES] = (took.known(), {})
 
 
-@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+@pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_call(item):
     """The test itself, without what makes and removes its surroundings, has a limit of its own."""
     (before, now), name = item.config.stash[TIMES], record_name(item)

@@ -21,6 +21,12 @@ def patience():
     return min(max(LEAST, LEAST * busy), MOST)
 
 
+def soon(since, seconds):
+    """Whether no more time has passed since then, of time.monotonic(), than this machine may need
+    now for what takes a quiet one so many seconds."""
+    return time.monotonic() < since + seconds * patience()
+
+
 def until(condition, what, seconds=20.0, seen=None, error=AssertionError):
     """What condition() returns, once that is true; else `error` after `seconds`, which say what a
     quiet machine needs. `what` was waited for; seen(), or the last answer, is shown then."""

@@ -11,6 +11,10 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from wait import until  # noqa: E402 (needs the path above)
+
 # One child in its rank's group, one in a session of its own, one daemon that has forgotten its
 # environment and its descriptors.
 RANK = ('sleep 300 & setsid sleep 301 & '
@@ -49,12 +53,10 @@ def reap():
 
 
 def wait_for(condition, what):
-    deadline = time.monotonic() + GONE_S
-    while not condition():
+    def reached():
         reap()
-        if time.monotonic() > deadline:
-            sys.exit(f'{pattern}: {what}: {processes()}')
-        time.sleep(0.005)
+        return condition()
+    until(reached, f'{pattern}: {what}', GONE_S, processes, SystemExit)
 
 
 def run(*argv):
@@ -75,7 +77,7 @@ def kill_pids(*names):
         except ProcessLookupError:
             pass
         if rng.random() < 0.5:
-            time.sleep(rng.uniform(0, 0.004))
+            time.sleep(rng.uniform(0, 0.004))  # patient: any moment
     return bool(pids)
 
 
@@ -95,7 +97,7 @@ def try_once(options, early):
                                  stdin=subprocess.DEVNULL, stdout=null, stderr=null,
                                  start_new_session=True)
     if early:
-        time.sleep(rng.uniform(0, 0.03))
+        time.sleep(rng.uniform(0, 0.03))  # patient: any moment
     else:
         wait_for(lambda: sum(name == 'sleep' for name, _ in processes().values()) >= 4 * NP,
                  'the ranks did not come')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looking at processes from outside: who is there, whose child, with how much memory."""
 import os
-import time
+import select
 import uuid
 
 from wait import until as wait_for
@@ -71,8 +71,16 @@ def wait_count(word, count, seconds=20.0):
 
 
 def assert_gone(word, seconds=GONE_S):
-    deadline = time.monotonic() + seconds
-    while left := with_word(word):
-        assert time.monotonic() < deadline, \
-            f'still there after {seconds} s: {[(p, _read(f"/proc/{p}/cmdline")) for p in left]}'
-        time.sleep(0.02)
+    wait_for(lambda: not with_word(word), f'the end of what has {word}', seconds,
+             lambda: [(p, _read(f'/proc/{p}/cmdline')) for p in with_word(word)])
+
+
+def wait_until_full(pipe):
+    """Until nothing more can be written to a pipe that nobody reads."""
+    def is_full():
+        end = os.open(f'/proc/self/fd/{pipe.fileno()}', os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            return not select.select([], [end], [], 0)[1]
+        finally:
+            os.close(end)
+    wait_for(is_full, 'a full pipe')

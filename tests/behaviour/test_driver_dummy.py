@@ -4,11 +4,11 @@ table runs jobs, takes the driver's own options, and asks the driver after jobs 
 import json
 import re
 import subprocess
-import time
 
 import pytest
 
 from built import PROGRAMS, environment
+from wait import until
 
 LIMIT = 60
 
@@ -78,10 +78,7 @@ def test_jobs_in_its_queue_are_asked_after_at_the_driver(dummy):
     running = dummy.reigen('run', '--on', 'dummy', '--submit', '--', 'sh', '-c',
                            'echo up; exec sleep 1000').stdout.strip()
     try:
-        deadline = time.monotonic() + LIMIT
-        while 'up\n' not in dummy.reigen('logs', running).stdout:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: 'up\n' in dummy.reigen('logs', running).stdout, 'its first line')
         brief = dummy.reigen('run', '--on', 'dummy', '--submit', '--', 'sh', '-c',
                              'echo $DUMMY_JOB; exit 3').stdout.strip()
         followed = dummy.reigen('logs', '-f', brief)

@@ -43,7 +43,7 @@ def all_ready(ranks):
 def test_a_killed_rank_is_named_on_every_other_rank(what, victim, env):
     with job('victim', what, size=SIZE, env=env) as ranks:
         all_ready(ranks)
-        time.sleep(0.3)
+        time.sleep(0.3)  # patient: in the middle of the work
         ranks[victim].kill()
         survivors_name(ranks, victim, time.monotonic())
 
@@ -56,7 +56,7 @@ def test_a_rank_may_be_killed_at_any_moment(what, env):
     for turn in range(12):
         with job('victim', what, size=SIZE, env=env) as ranks:
             all_ready(ranks)
-            time.sleep(0.02 + 0.0317 * turn)
+            time.sleep(0.02 + 0.0317 * turn)  # patient: any moment
             ranks[turn % SIZE].kill()
             survivors_name(ranks, turn % SIZE, time.monotonic())
 
@@ -66,7 +66,7 @@ def test_a_death_while_nobody_calls_is_the_next_calls_error(env):
     with job('victim', 'idle', size=SIZE, env=env) as ranks:
         all_ready(ranks)
         ranks[1].kill()
-        time.sleep(1)
+        time.sleep(1)  # patient: long after the death
         since = time.monotonic()
         for rank in (ranks[0], ranks[2]):
             rank.child.stdin.write('go\n')
@@ -79,7 +79,7 @@ def test_a_death_on_another_host_is_noticed(what, tmp_path):
     with two_hosts(tmp_path) as (env, enter), \
             job('victim', what, size=4, env=env, enter=enter(4)) as ranks:
         all_ready(ranks)
-        time.sleep(0.3)
+        time.sleep(0.3)  # patient: in the middle of the work
         ranks[3].kill()
         survivors_name(ranks, 3, time.monotonic())
 
@@ -124,10 +124,10 @@ def test_a_stopped_rank_is_not_a_dead_rank():
     with job('victim', 'small', size=SIZE) as ranks:
         all_ready(ranks)
         ranks[1].kill(signal.SIGSTOP)
-        time.sleep(7)
+        time.sleep(7)  # patient: longer than the dead are waited for
         assert not any(line.startswith('error') for r in ranks for line in r.lines), state(ranks)
         ranks[1].kill(signal.SIGCONT)
-        time.sleep(0.5)
+        time.sleep(0.5)  # patient: in the middle of the work
         ranks[2].kill()
         survivors_name(ranks, 2, time.monotonic())
 

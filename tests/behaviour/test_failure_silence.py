@@ -11,6 +11,7 @@ import processes
 import pytest
 
 from ranks import SLOWER, job, state, struck, two_hosts
+from wait import soon
 
 SIZE = 4 # two on each host
 BOTH = pytest.mark.parametrize('apart', [False, True], ids=['seen', 'unseen'])
@@ -54,7 +55,7 @@ def test_a_network_that_is_away_for_a_while_ends_nothing(seconds, apart, tmp_pat
             job('lasting', size=SIZE, env=env, enter=enter(SIZE)) as ranks:
         all_ready(ranks)
         link(enter, 'down')
-        time.sleep(seconds)
+        time.sleep(seconds)  # patient: so long the network is away
         link(enter, 'up')
         goes_on(ranks)
 
@@ -70,7 +71,7 @@ def test_a_rank_that_stands_still_is_waited_for(apart, tmp_path):
         pids = [process_of(ranks[which]) for which, ranks in enumerate(jobs)]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(7)
+        time.sleep(7)  # patient: so long they stand still
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         for ranks in jobs:
@@ -91,7 +92,7 @@ def test_a_rank_that_stands_still_while_it_starts_is_waited_for(tmp_path):
             for at in STARTING]
         for (which, _, _), ranks in zip(STARTING, jobs):
             ranks[which].wait_line('struck ')
-        time.sleep(12)
+        time.sleep(12)  # patient: so long they stand still
         for (which, _, _), ranks in zip(STARTING, jobs):
             os.kill(process_of(ranks[which]), signal.SIGCONT)
         for ranks in jobs:
@@ -111,7 +112,7 @@ def test_a_host_that_is_cut_for_good_is_named(tmp_path):
             other = 2 if i < 2 else 0
             assert f'rank {other} on host' in line, line
             assert 'nothing was heard of it for 4 s (REIGEN_SILENCE_SECONDS)' in line, line
-            assert time.monotonic() - since < 20 * SLOWER
+            assert soon(since, 20 * SLOWER)
         for rank in ranks:
             assert rank.wait(20 * SLOWER) == 0, state(ranks)
 

@@ -105,8 +105,7 @@ def test_rank_zero_that_is_killed_before_it_lets_anybody_in_is_named():
         ranks[0].wait_line('struck ')
         for rank in ranks[1:]:
             processes.wait_for(lambda r=rank: has_socket(r), 'a connection')
-        # They keep a connection, but for moments.
-        time.sleep(0.5)
+        time.sleep(0.5)  # patient: they keep a connection, but for moments
         ranks[0].kill()
         names(ranks, 0)
 
@@ -137,7 +136,7 @@ def test_a_rank_may_be_killed_at_any_moment_of_its_start(env):
     for turn in range(15):
         victim = turn % SIZE
         with job('lasting', size=SIZE, env={**PATIENCE, **env}) as ranks:
-            time.sleep(rng.uniform(0, 0.06))
+            time.sleep(rng.uniform(0, 0.06))  # patient: any moment
             ranks[victim].kill()
             others = [r for i, r in enumerate(ranks) if i != victim]
             ended = [has_failed(r, 8 * SLOWER) for r in others]

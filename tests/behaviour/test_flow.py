@@ -18,7 +18,7 @@ def watch_peak(pids, peaks, stop):
     while not stop.is_set():
         for pid in pids:
             peaks[pid] = max(peaks.get(pid, 0), processes.peak_kib(pid))
-        time.sleep(0.05)
+        time.sleep(0.05)  # patient: watches until it is stopped
 
 
 def count_and_watch(child):
@@ -49,7 +49,7 @@ def test_slow_reader_makes_ranks_wait_and_loses_nothing(start, programs):
     child = start(programs.reigen, 'run', '-np', 2, '--no-tag-output', '--', 'head', '-c', nbytes,
                   '/dev/zero', text=False, stderr=subprocess.DEVNULL)
     agent = processes.agent_of(child.pid)
-    time.sleep(1.5) # nobody reads
+    time.sleep(1.5)  # patient: nobody reads
     peak = max(processes.peak_kib(child.pid), processes.peak_kib(agent))
     assert child.poll() is None
     assert peak < LIMIT_KIB
@@ -114,7 +114,7 @@ def write_until_it_is_stuck(pipe, data, least):
             written += os.write(pipe.fileno(), data[written:])
             deadline = time.monotonic() + (0.5 if written > least else 60)
         except BlockingIOError:
-            time.sleep(0.01)
+            time.sleep(0.01)  # patient: what is stuck shows by time only
     os.set_blocking(pipe.fileno(), True)
     return written
 
@@ -134,7 +134,7 @@ def test_input_waits_for_a_slow_rank_and_reigen_sleeps_meanwhile(start, programs
     written = write_until_it_is_stuck(child.stdin, data, 4_000_000)
     assert 4_000_000 < written < 6_000_000 # the window, and what pipes hold
     before = switches(child.pid)
-    time.sleep(1)
+    time.sleep(1)  # patient: counts what happens in a second
     assert switches(child.pid) - before < 30 # heartbeats; looking for room each 10 ms makes 100
     (tmp_path / 'go').touch()
     child.stdin.write(data[written:])
@@ -204,8 +204,8 @@ def test_suspended_reader_does_not_stop_signals(start, programs):
     child = start(programs.reigen, 'run', '-np', 2, '--grace', '300ms', '--', 'sh', '-c',
                   f'while :; do echo yes; done; : {word}', text=False)
     processes.wait_count(word, 3)
-    time.sleep(0.5) # nobody reads: the pipe is full
+    processes.wait_until_full(child.stdout)
     child.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    time.sleep(0.5)  # patient: longer than the grace time
     child.send_signal(signal.SIGINT)
     processes.assert_gone(word)

@@ -8,11 +8,12 @@ import signal
 import stat
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import built
 import pytest
+
+from wait import until
 
 REIGEN = built.PROGRAMS.reigen
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -441,10 +442,10 @@ def test_a_privileged_container_may_lock_memory(docker):
 
 
 def wait_for_line(job, lines, *words):
-    deadline = time.monotonic() + 30
-    while not any(line[:len(words)] == list(words) for line in lines()):
-        assert time.monotonic() < deadline and job.poll() is None
-        time.sleep(0.05)
+    def is_there():
+        assert job.poll() is None
+        return any(line[:len(words)] == list(words) for line in lines())
+    until(is_there, ' '.join(words), 30, lines)
 
 
 def test_a_signal_while_docker_creates_leaves_no_container(docker):

@@ -6,7 +6,6 @@ import http.client
 import json
 import ssl
 import sys
-import time
 import urllib.parse
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bed.pai import PaiServer, Processes  # noqa: E402 (needs the path above)
+from wait import until  # noqa: E402
 
 LIMIT = 20
 MASTER = {'name': 'master', 'command': 'true'}
@@ -204,8 +204,7 @@ def test_a_job_that_is_not_yet_visible_is_answered_with_202():
         assert (answer.status, answer.body) == (202, {'message': 'update job train successfully'})
         assert answer.headers['Location'].endswith(f'{OLD}/train')
         assert said(client.ask('GET', f'{OLD}/train')) == (404, 'NoJobError')
-        time.sleep(0.25)
-        assert client.ask('GET', f'{OLD}/train').status == 200
+        until(lambda: client.ask('GET', f'{OLD}/train').status == 200, 'the job')
 
 
 # ---------------------------------------------------------------------------- protocol v2
@@ -396,8 +395,7 @@ def test_a_job_that_is_stopped(version, code):
         client.submit(roles_v1(('master', 'sleep 100', {})) if server.old else
                       roles_v2(('master', 'sleep 100', {})))
         where = f'{OLD}/train' if server.old else f'{NEW}/alice~train'
-        while client.ask('GET', where).body['jobStatus']['state'] != 'RUNNING':
-            time.sleep(0.01)
+        until(lambda: client.ask('GET', where).body['jobStatus']['state'] == 'RUNNING', 'the job')
         pid = server.job('alice~train').tasks[0].run.child.pid
         assert client.ask('PUT', f'{where}/executionType', {'value': 'STOP'}).status == 202
         assert server.job('alice~train').wait(LIMIT)

@@ -12,6 +12,7 @@ import pytest
 from built import PROGRAMS
 from processes import peak_kib, wait_for
 from ranks import free_port, program
+from wait import until
 
 SLEEP = ('--', 'sh', '-c', 'echo up; exec sleep 300')
 LOST, LEFT = 76, 75
@@ -204,7 +205,7 @@ def test_a_pod_that_is_lost_when_its_ranks_are_done_ends_nothing(job):
     pods[1].signal(signal.SIGTERM)
     assert pods[1].wait() == LEFT
     late = job.pod(1)
-    time.sleep(1.5)  # longer than it would wait where no head is
+    time.sleep(1.5)  # patient: longer than it would wait where no head is
     assert late.child.poll() is None
     assert pods[0].inside('touch', '/reigen/run/go').returncode == 0
     assert pods[0].wait() == 0 and 'restart' not in pods[0].out, pods[0].out
@@ -277,13 +278,14 @@ def test_strangers_get_nothing_and_keep_no_pod_out(job):
     head = job.pod(0)
     crowd = []
 
+    def connected():
+        try:
+            return socket.create_connection(('127.0.0.1', job.port), 10)
+        except ConnectionRefusedError:
+            return None
+
     def call(data=b''):
-        while True:
-            try:
-                crowd.append(socket.create_connection(('127.0.0.1', job.port), 10))
-                break
-            except ConnectionRefusedError:
-                time.sleep(0.02)
+        crowd.append(until(connected, 'the head listens'))
         crowd[-1].sendall(data)
 
     for data in (b'', b'reigen-dial2 1\n', b'reigen-dial2 1\n' + bytes(64),

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from built import environment
-from processes import wait_for
+from processes import wait_for, wait_until_full
 
 
 def test_lines_are_tagged_with_more_than_one_rank(reigen):
@@ -67,7 +67,7 @@ def test_a_slow_reader_loses_nothing(start, programs):
     size = 8_000_000
     child = start(programs.reigen, 'run', '-np', 1, 'sh', '-c',
                   f'yes 0123456789 | head -c {size}', text=False)
-    time.sleep(0.5)
+    time.sleep(0.5)  # patient: nobody reads
     digest, total = hashlib.sha256(), 0
     while data := os.read(child.stdout.fileno(), 50_000):
         digest.update(data)
@@ -79,11 +79,11 @@ def test_a_slow_reader_loses_nothing(start, programs):
 
 def test_a_stuck_reader_does_not_keep_the_job_from_ending(start, programs):
     child = start(programs.reigen, 'run', '-np', 1, '--grace', '1', 'yes')
-    time.sleep(0.7)  # the pipe is full, and nobody reads
+    wait_until_full(child.stdout)
     child.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    time.sleep(0.3)  # patient: two signals are two
     child.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    time.sleep(0.5)  # patient: likewise
     if child.poll() is None:  # the ranks are gone, what is left is the reader
         child.send_signal(signal.SIGINT)
     assert child.wait(10) != 0

@@ -7,6 +7,8 @@ import time
 import processes
 import pytest
 
+from wait import soon
+
 
 def start_script(start, programs, script, *options, np=2):
     word = processes.mark()
@@ -85,7 +87,7 @@ def test_grace_time_ends_in_sigkill(start, programs):
     begin = time.monotonic()
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=10)
-    assert 0.6 < time.monotonic() - begin < 5
+    assert time.monotonic() > begin + 0.6 and soon(begin, 5)
     assert child.returncode == 130
     assert not processes.with_word(word)
 
@@ -97,12 +99,12 @@ def test_second_sigint_is_immediate(start, programs):
                                '--grace', '60s')
     ready(child, 2)
     child.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    time.sleep(0.3)  # patient: it must not end
     assert child.poll() is None
     begin = time.monotonic()
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=10)
-    assert time.monotonic() - begin < 3
+    assert soon(begin, 3)
     assert child.returncode == 130
     assert not processes.with_word(word)
 

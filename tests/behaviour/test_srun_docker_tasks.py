@@ -10,6 +10,7 @@ import time
 import pytest
 
 from built import PROGRAMS, environment
+from wait import until
 
 LIMIT = 60
 LINE = [PROGRAMS.reigen, 'srun-docker', '--container=image', '--script=./job.sh']
@@ -30,10 +31,11 @@ def job_number():
 def wait_start(process, job):
     """Until the task listens."""
     name = f'@reigen-slurm-{job}-0-task-1'
-    deadline = time.monotonic() + LIMIT
-    while not any(line.split()[-1] == name for line in open('/proc/net/unix', encoding='utf-8')):
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.02)
+    def listens():
+        assert process.poll() is None, process.communicate()
+        with open('/proc/net/unix', encoding='utf-8') as sockets:
+            return any(line.split()[-1] == name for line in sockets)
+    until(listens, name, LIMIT)
 
 
 def start(job):
@@ -111,7 +113,7 @@ def test_a_task_that_is_told_to_end_waits_for_its_agent_only():
     try:
         connection, _ = listener.accept()
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+        time.sleep(0.3)  # patient: it must not end
         assert process.poll() is None
         connection.close()
         listener.close()
@@ -143,7 +145,7 @@ def test_a_strangers_call_does_not_end_a_task():
         name = f'reigen-slurm-{job}-0-task-1'
         subprocess.run([*NOBODY, STRANGER, 'call', name], stdin=subprocess.DEVNULL, check=True,
                        timeout=LIMIT)
-        time.sleep(0.3)
+        time.sleep(0.3)  # patient: it must not end
         assert process.poll() is None
         assert release(job) == 0
         assert ended(process) == 0
@@ -210,10 +212,8 @@ def test_a_signal_while_the_others_are_told_of_the_end_does_not_replace_the_exit
     process = subprocess.Popen(LINE, env=step(job_number(), 0, PATH=path), cwd=tmp_path,
                                stderr=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + LIMIT
-        while not (tmp_path / 'telling').exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        until((tmp_path / 'telling').exists, 'scontrol', LIMIT)
+        assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         (tmp_path / 'told').touch()
         process.communicate(timeout=LIMIT)

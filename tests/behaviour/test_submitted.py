@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from built import PROGRAMS, environment
+from wait import until
 
 LIMIT = 60
 # Puts down its arguments and what it was not to be told, and says what the test wants it to say.
@@ -166,11 +167,10 @@ def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
 
 
 def wait_until_caught(pid, signo):
-    deadline = time.monotonic() + LIMIT
-    while not int(re.search(r'SigCgt:\s*(\w+)', Path(f'/proc/{pid}/status').read_text())[1],
-                  16) >> (signo - 1) & 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    def caught():
+        status = Path(f'/proc/{pid}/status').read_text()
+        return int(re.search(r'SigCgt:\s*(\w+)', status)[1], 16) >> (signo - 1) & 1
+    until(caught, f'a handler of signal {signo}', LIMIT)
 
 
 def test_records_of_long_ago_are_removed(queue):

@@ -11,6 +11,7 @@ import pytest
 import processes
 from processes import wait_for
 from ranks import SLOWER, job, run, state
+from wait import until
 
 TCP = {'REIGEN_PLANES': 'tcp'}
 
@@ -23,7 +24,7 @@ def load(path):
         except ValueError:
             if attempt == 4:
                 raise
-            time.sleep(0.003)
+            time.sleep(0.003)  # patient: the write is over then
 
 
 def named(events):
@@ -90,11 +91,12 @@ def test_a_timeline_has_every_part_of_every_operation(env, tmp_path):
 def check_readable_then(path, end, ranks):
     """The file can be loaded again and again while the job runs; end() ends that; and after it."""
     ranks[0].wait_line('ready')
-    deadline, sizes = time.monotonic() + 20 * SLOWER, []
-    while len(set(sizes)) < 8:
-        assert time.monotonic() < deadline, state(ranks)
+    sizes = []
+
+    def has_grown_often():
         sizes.append(len(load(path)))
-        time.sleep(0.02)
+        return len(set(sizes)) >= 8
+    until(has_grown_often, 'eight sizes', 20 * SLOWER, lambda: state(ranks))
     assert sizes == sorted(sizes)
     end()
     return load(path)

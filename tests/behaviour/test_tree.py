@@ -12,6 +12,7 @@ import built
 import pytest
 
 from ranks import DEADLINE, SLOWER, job, run, slowdown, state
+from wait import until
 
 TREE = {'REIGEN_PLANES': 'tcp', 'REIGEN_TREE_DEGREE': 2}
 QUICK = {**TREE, 'REIGEN_STALL_SECONDS': 1}
@@ -24,11 +25,8 @@ def reports(ranks):
 
 
 def until_reported(ranks):
-    deadline = time.monotonic() + 20 * SLOWER
-    while REPORT not in reports(ranks):
-        assert time.monotonic() < deadline, state(ranks)
-        time.sleep(0.02)
-    time.sleep(0.2)
+    until(lambda: REPORT in reports(ranks), 'a report', 20 * SLOWER, lambda: state(ranks))
+    time.sleep(0.2)  # patient: for the rest of the report, and for one that is too many
 
 
 @pytest.mark.parametrize('size', [4, 8])
@@ -107,7 +105,7 @@ def test_a_killed_leader_is_named_by_all_others(what, victim):
     with job('victim', what, size=SIZE, env=TREE) as ranks:
         for rank in ranks:
             rank.wait_line('ready ')
-        time.sleep(0.3)
+        time.sleep(0.3)  # patient: in the middle of the work
         ranks[victim].kill()
         since, limit = time.monotonic(), DEADLINE * slowdown()
         for i, rank in enumerate(ranks):

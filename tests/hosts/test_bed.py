@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from bed import Cluster, cluster as clusters, images
 from bed.node import wait_until
+from wait import until
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -132,10 +132,7 @@ def test_nothing_is_left_of_a_cluster_whose_owner_was_killed():
     owner.kill()
     owner.wait(60)
     owner.stdout.close()
-    deadline = time.monotonic() + 60
-    while any(os.path.exists(f'/proc/{p}') for p in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not [p for p in pids if os.path.exists(f'/proc/{p}')]
+    until(lambda: not any(os.path.exists(f'/proc/{p}') for p in pids), 'the end of its nodes', 60)
     clusters.sweep()
     assert not (clusters.RUNS / name).exists()
     assert not list(Path('/sys/fs/cgroup').glob(f'*/reigen-bed-{name}'))

@@ -7,6 +7,7 @@ import time
 import pytest
 from bed import Cluster, images
 from built import PROGRAMS
+from wait import until
 
 pytestmark = pytest.mark.timeout(300)
 RSH_ARGS = '-mca plm_rsh_args "-p 12345"'
@@ -45,11 +46,8 @@ def docker_run(node, share, *words, image='horovod:latest', detached=False):
 def wait_for_port(node, port):
     """The container is up before its sshd listens."""
     listening = f'ss -ltn | grep -q ":{port} "'
-    for _ in range(300):
-        if node.run(['sh', '-c', listening]).returncode == 0:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f'{node.name}: nothing listens on port {port}')
+    until(lambda: node.run(['sh', '-c', listening]).returncode == 0,
+          f'{node.name} listens on port {port}', 30)
 
 
 def test_primary_and_secondary_workers_work_as_documented(hosts, share):

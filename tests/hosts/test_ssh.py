@@ -14,6 +14,7 @@ import pytest
 from bed import Cluster, Node
 from bed.node import wait_until
 from built import PROGRAMS
+from wait import until
 
 HOME = Node.home()
 READY = 60  # s, for whatever comes soon on an idle machine
@@ -456,10 +457,7 @@ def test_host_cut_off_is_lost_after_the_lease_and_clears_up_itself(hosts):
         try:
             _, err = job.communicate(timeout=READY)
             assert job.returncode == 76 and 'host node3: its agent has been silent' in err, err
-            deadline = time.monotonic() + READY
-            while pids(hosts[3], 'sleep') and time.monotonic() < deadline:
-                time.sleep(0.1)
-            assert not pids(hosts[3], 'sleep')
+            until(lambda: not pids(hosts[3], 'sleep'), 'the end of the ranks', READY)
         finally:
             hosts[3].join()
             hosts[3].run(['sh', '-c', 'pkill -KILL -u alice sshd'], user='root')

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from wait import until
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIMIT_S = 60
@@ -87,11 +89,11 @@ class Ranks:
 
     def wait_for(self, rank, text, limit=30):
         """Until a rank has printed the text."""
-        deadline = time.monotonic() + limit
-        while text not in self.text(rank):
-            if time.monotonic() > deadline or self.processes[rank].poll() is not None:
-                pytest.fail(f'rank {rank} never printed {text!r}\n{self.output()}')
-            time.sleep(0.02)
+        def is_there():
+            there = self.processes[rank].poll() is None
+            assert text in self.text(rank) or there, f'rank {rank} has ended\n{self.output()}'
+            return text in self.text(rank)
+        until(is_there, f'{text!r} of rank {rank}', limit, self.output)
 
     def close(self):
         for process in self.processes:

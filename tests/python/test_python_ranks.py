@@ -10,6 +10,7 @@ import time
 import pytest
 
 import jobs
+from wait import until
 
 
 @pytest.mark.parametrize('size', [1, 2, 3])
@@ -156,7 +157,7 @@ def test_ctrl_c_is_heard_while_waiting_for_ranks_that_never_come(start):
     ranks.wait_for(1, 'idle')
     for turn in range(4):
         ranks.wait_for(0, f'waiting {turn}')
-        time.sleep(0.3)
+        time.sleep(0.3)  # patient: while it waits
         ranks.processes[0].send_signal(signal.SIGINT)
         ranks.wait_for(0, f'interrupted {turn}', limit=20)
     ranks.wait_for(0, 'survived')
@@ -166,11 +167,9 @@ def test_ctrl_c_is_heard_while_ranks_are_missing_at_the_start(start):
     ranks = start(2, 'life.py', 'again')
     # Rank 1 never gets to its init.
     ranks.processes[1].kill()
-    time.sleep(4)
-    started = time.monotonic()
+    time.sleep(4)  # patient: while it waits
     ranks.processes[0].send_signal(signal.SIGINT)
-    while ranks.processes[0].poll() is None and time.monotonic() - started < 30:
-        time.sleep(0.05)
+    until(lambda: ranks.processes[0].poll() is not None, 'the end of rank 0', 30)
     assert ranks.processes[0].poll() not in (None, 0), ranks.output()
 
 
