@@ -10,7 +10,7 @@ check:      ## every fast test; those in C with ASan and UBSan
 	@tools/check.sh check $(ARGS)
 check-all:  ## every slow test: sanitized ranks, PyTorch 2, simulated hosts, the demo
 	@tools/check.sh check-all $(ARGS)
-soak:       ## random operations and fuzzing for an hour (ARGS=8h)
+soak:       ## random operations, fuzzing, changed tests 20 times, for an hour (ARGS=8h)
 	@tools/check.sh soak $(ARGS)
 check-gpu:  ## on a machine with a GPU: every operation there against the host's results
 	@tools/gpu.sh check $(ARGS)

@@ -124,7 +124,7 @@ TIMES = pytest.StashKey()
 
 
 def pytest_sessionstart(session):
-    session.config.stash[TIMES] = (took.known(), {})
+    session.config.stash[TIMES] = (took.known() if took.holds() else {}, {})
 
 
 @pytest.hookimpl(hookwrapper=True, trylast=True)
@@ -143,5 +143,5 @@ def pytest_runtest_call(item):
 
 
 def pytest_sessionfinish(session):
-    if TIMES in session.config.stash:
+    if TIMES in session.config.stash and took.holds():
         took.add(session.config.stash[TIMES][1])

@@ -2,7 +2,7 @@
 """Run the parts of `make check`, `make check-all` or `make soak`, and say what each took.
 
 usage: tools/check.py check|check-all [PART...]
-       tools/check.py soak [TIME] [PART...]      TIME: 90s, 30m, 8h; default 1h
+       tools/check.py soak [TIME] [--since=COMMIT] [PART...]    TIME: 90s, 30m, 8h; default 1h
 
 Several parts run at once, since most of a test's time is waiting: for a limit, a daemon, a network.
 Each says how many cores it keeps busy and how long it took, and the longest ones begin, as long as
@@ -31,6 +31,8 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Callable, NamedTuple
+
+import soak
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / 'build/check'
@@ -71,6 +73,7 @@ class Result:
         self.skips = []
         self.texts = {}
         self.oks = set()
+        self.runs = []  # each run of each test, for the page of make soak
         self.seconds = 0.0
         self.cpu_seconds = 0.0
 
@@ -186,6 +189,10 @@ def count_junit(xml, result):
         name = f'{case.get("classname")}.{re.sub(GROUP, "", case.get("name"))}'
         bad = case.find('failure') if case.find('failure') is not None else case.find('error')
         skip = case.find('skipped')
+        if skip is None:
+            notes = {p.get('name'): int(p.get('value')) for p in case.iter('property')
+                     if p.get('value').isdigit()}
+            result.runs.append(soak.Run(name, bad is None, float(case.get('time') or 0), notes))
         if bad is not None:
             result.failures.append(f'{name}: {first_line(bad)}')
             result.texts[result.failures[-1]] = bad.text or bad.get('message') or ''
@@ -267,6 +274,7 @@ def count_cmocka(test, result):
         else:
             result.skips.append(f'{test["name"]}: {case}')
     failed = test.get('result') in ('FAIL', 'TIMEOUT', 'ERROR', 'INTERRUPT')
+    result.runs.append(soak.Run(test['name'], not failed, test.get('duration') or 0))
     if failed and 'FAILED' not in seen.values():
         result.failures.append(f'{test["name"]}: {test.get("result")}, '
                                f'status {test.get("returncode")}')
@@ -346,6 +354,7 @@ def merge(result, other):
     result.failures += other.failures
     result.unstable += other.unstable
     result.texts.update(other.texts)
+    result.runs += other.runs
     result.skips += other.skips
 
 
@@ -417,6 +426,50 @@ def part_slow(part):
 def part_random(part):
     """Once only: what failed says how to run the same again."""
     return pytest_once(part, ['tests/behaviour'], '-n', WORKERS, '-m', 'soak')
+
+
+#: Of tests that are not about going on for long.
+USUAL_TIMES = {'REIGEN_SWEEP_SECONDS': '24', 'REIGEN_FUZZ_SECONDS': '2'}
+
+
+def numbered(result, number):
+    """The result of one round of several, whose failures say which round it was."""
+    for run_ in result.runs:
+        run_.number = number
+    for i, failure in enumerate(result.failures):
+        name, colon, rest = failure.partition(': ')
+        line = f'{name}: round {number} of {soak.TIMES}{colon}{rest}'
+        result.texts[line] = result.texts.pop(failure, '')
+        result.failures[i] = line
+    return result
+
+
+def part_changed(part):
+    """The tests that are new or changed, again and again while every core is busy, as far as the
+    time goes. No second look: what fails once in twenty times is what is looked for."""
+    ids, sources = soak.changed(SOAK.base)
+    build = sanitizer_build(part, 'asan') if sources else None
+    if sources and not build:
+        return no_build(part, 'asan')
+    programs = soak.programs_of(introspect(build, 'tests'), introspect(build, 'targets'),
+                                sources) if build else []
+    result, end = Result(), time.monotonic() + SOAK.seconds
+    if not ids and not programs:
+        result.skips.append(f'{part}: no test is new or changed since {SOAK.base[:12]}')
+        return result
+    with soak.load():
+        for number in range(1, soak.TIMES + 1):
+            if programs:
+                merge(result, numbered(unit_once(part, build, ['--no-rebuild', *programs], ()),
+                                       number))
+            if ids:
+                merge(result, numbered(pytest_once(
+                    part, ids, '-n', '2', '--dist', 'loadfile', '--max-worker-restart', '4', '-m',
+                    'not soak and not serial', env=USUAL_TIMES), number))
+            if time.monotonic() >= end:
+                break
+    result.skips = list(dict.fromkeys(result.skips))
+    return result
 
 
 def part_torch2(part):
@@ -519,7 +572,8 @@ PARTS = {
                   Part('tsan', part_tsan, 1.2, 170), Part('demo', part_demo, 1.0, 135),
                   Part('asan-ranks', part_asan_ranks, 1.4, 115),
                   Part('slow', part_slow, 0.9, 110), Part('install', part_install, 0.8, 30)],
-    'soak': [Part('random', part_random, 1.0, 2), Part('fuzz', part_long_fuzz, 1.0, 1)],
+    'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_long_fuzz, 1.0, 2),
+             Part('changed', part_changed, 0.5, 1)],
 }
 ALONE = {'check': [Part('serial', part_serial, 1.0, 5)],
          'check-all': [Part('slow-serial', part_slow_serial, 1.2, 100)]}
@@ -596,9 +650,13 @@ def report_all(results, seconds):
     return failed
 
 
-def begin_soak(words):
+#: The page of make soak; None in other stages.
+SOAK = None
+
+
+def begin_soak(words, since):
     """Let the tests that can go on for as long as one likes go on for so long, from a seed that no
-    run had before; which one is said, so that it can be had again."""
+    run had before; which one is said, so that it can be had again. The page."""
     match = re.fullmatch(r'(\d+)([smh])', words)
     if not match:
         sys.exit(f'soak for "{words}"? Write 90s, 30m or 8h')
@@ -609,6 +667,10 @@ def begin_soak(words):
     os.environ['REIGEN_SWEEP_SECONDS'] = str(seconds)
     os.environ['REIGEN_FUZZ_SECONDS'] = str(max(5, 2 * seconds // ntargets))
     print(f'soak: {seconds} s; REIGEN_SWEEP_SEED={seed} has the same operations again', flush=True)
+    page = soak.Page(seconds, seed, soak.base_of(since))
+    print(f'soak: new and changed tests are those since {page.base[:12]}; the page is '
+          f'{page.path.relative_to(ROOT)}', flush=True)
+    return page
 
 
 def whole_part(part):
@@ -652,6 +714,8 @@ def run_parts(parts, cores):
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 results.append((running.pop(done).name, done.result()))
                 report_part(*results[-1])
+                if SOAK:
+                    SOAK.add(*results[-1])
     except BaseException:
         STOPPING.append(True)
         pool.shutdown(wait=False, cancel_futures=True)
@@ -666,8 +730,9 @@ def main(argv):
     together, alone = PARTS.get(stage, []), ALONE.get(stage, [])
     known = [part.name for part in together + alone]
     words = argv[2:]
-    if stage == 'soak':
-        begin_soak(words.pop(0) if words and words[0][:1].isdigit() else '1h')
+    since = next((word.partition('=')[2] for word in words if word.startswith('--since=')), None)
+    words = [word for word in words if not (stage == 'soak' and word.startswith('--since='))]
+    asked = words.pop(0) if stage == 'soak' and words and words[0][:1].isdigit() else '1h'
     names = words or known
     ASKED.update(names)
     if not known or any(n not in known for n in names):
@@ -675,8 +740,8 @@ def main(argv):
             strays = [p.name for p in parts + ALONE.get(other, []) if p.name in names]
             if other != stage and strays:
                 print(f'{", ".join(strays)}: belongs to make {other}', file=sys.stderr)
-        print(f'usage: check.py check|check-all [PART...] | soak [TIME] [PART...]; parts: '
-              f'{", ".join(known)}', file=sys.stderr)
+        print('usage: check.py check|check-all [PART...] | soak [TIME] [--since=COMMIT] [PART...]; '
+              f'parts: {", ".join(known)}', file=sys.stderr)
         return 2
     # What nohup, or a shell in the background, makes this ignore, all that the tests start would
     # ignore as well; of a handler of ours they know nothing.
@@ -687,6 +752,9 @@ def main(argv):
     os.environ['PATH'] += os.pathsep + os.pathsep.join(SBIN)
     LOGS.mkdir(parents=True, exist_ok=True)
     (LOGS / 'left-behind').unlink(missing_ok=True)
+    if stage == 'soak':
+        global SOAK  # pylint: disable=global-statement
+        SOAK = begin_soak(asked, since)
     start = time.monotonic()
     early = begin_build(names)
     cores = len(os.sched_getaffinity(0)) + SPARE_CORES

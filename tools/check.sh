@@ -3,7 +3,7 @@
 # make check, check-all and soak: packages, build, then tools/check.py.
 #
 # usage: tools/check.sh check|check-all [PART...]
-#        tools/check.sh soak [TIME] [PART...]
+#        tools/check.sh soak [TIME] [--since=COMMIT] [PART...]
 set -eu
 cd "$(dirname "$0")/.."
 tools/deps.sh "$1"

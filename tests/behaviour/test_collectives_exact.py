@@ -21,6 +21,7 @@ def exact(size, ms=1500, seed=SEED, max_nbytes=4 << 20, threads=1, **options):
     words = results.pop().split()
     # Slow machines do less in the time, but never nothing.
     assert int(words[2]) >= 3, words
+    return int(words[2])
 
 
 def half_by_tcp(rank):
@@ -71,17 +72,18 @@ def test_small_fusion_buffer_and_small_cache_change_no_result():
 
 @pytest.mark.soak
 @pytest.mark.timeout((2 * LONG_S + 300) * SLOWER)
-def test_random_operations_over_two_hosts_stay_exact_for_long(tmp_path):
-    ms = int(LONG_S * 1000 / 6)
+def test_random_operations_over_two_hosts_stay_exact_for_long(tmp_path, record_property):
+    ms, nrounds = int(LONG_S * 1000 / 6), 0
     with two_hosts(tmp_path) as (env, enter):
         for seed in range(SEED + 40, SEED + 43):
-            exact(4, ms=ms, seed=seed, env=env, enter=enter(4))
-            exact(5, ms=ms, seed=seed, max_nbytes=64 << 10, env=env, enter=enter(5))
+            nrounds += exact(4, ms=ms, seed=seed, env=env, enter=enter(4))
+            nrounds += exact(5, ms=ms, seed=seed, max_nbytes=64 << 10, env=env, enter=enter(5))
+    record_property('rounds', nrounds)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout((LONG_S + 300) * SLOWER)
 @pytest.mark.parametrize('planes', PLANES)
-def test_threads_stay_exact_for_long(planes):
-    exact(4, ms=int(LONG_S * 1000 / 2), seed=SEED + 50, max_nbytes=256 << 10, threads=4,
-          env=PLANES[planes])
+def test_threads_stay_exact_for_long(planes, record_property):
+    record_property('rounds', exact(4, ms=int(LONG_S * 1000 / 2), seed=SEED + 50,
+                                    max_nbytes=256 << 10, threads=4, env=PLANES[planes]))

@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / 'build-fuzz'
+#: The same seed tries the same inputs, one after the other; 0: any.
+SEED = int(os.environ.get('REIGEN_SWEEP_SEED', '0'))
 SECONDS = int(os.environ.get('REIGEN_FUZZ_SECONDS', '2'))
 
 
@@ -72,7 +74,8 @@ def fuzz(target, folder, corpus, seconds):
     found = folder / 'found'
     found.mkdir(exist_ok=True)
     env = {**os.environ, 'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1'}
-    status, output = run(target, f'-max_total_time={seconds}', '-timeout=60', '-rss_limit_mb=2048',
+    status, output = run(target, f'-max_total_time={seconds}', f'-seed={SEED}',
+                         '-timeout=60', '-rss_limit_mb=2048',
                          '-print_final_stats=1', '-verbosity=0', f'-artifact_prefix={folder}/',
                          found, corpus, timeout=seconds + 120, env=env)
     crash = [f'{p.name}: {p.read_bytes()[:256].hex()}' for p in folder.glob('*-*') if p.is_file()]
@@ -84,7 +87,7 @@ def fuzz(target, folder, corpus, seconds):
 
 @pytest.mark.timeout(12 * SECONDS + 500)
 @pytest.mark.parametrize('name', targets())
-def test_fuzzing_finds_nothing(build, tmp_path, name):
+def test_fuzzing_finds_nothing(build, tmp_path, name, record_property):
     corpus = corpus_of(name)
     assert corpus and any(corpus.iterdir()), f'{name} has no corpus in tests/fuzz/corpus'
     ntried = 0
@@ -92,4 +95,5 @@ def test_fuzzing_finds_nothing(build, tmp_path, name):
         ntried += fuzz(build / 'tests' / name, tmp_path, corpus, times * SECONDS)
         if ntried > 1000:
             break
+    record_property('inputs', ntried)
     assert ntried > 1000
