@@ -19,11 +19,14 @@
  * Names: a name identifies one operation, from its submission until its submitter has seen its end:
  * by reigen_wait, a reigen_poll that gives 1, or the call that reigen_on_done asks for. Using it
  * again before is an error (the operation goes on), on every rank that does so, no matter which
- * rank is ahead. A handle that is released unseen frees its name when the operation has ended,
- * which this rank cannot know: do not use that name again soon. NULL gives the n-th unnamed
- * operation of this kind on each rank the same name, so unnamed operations are matched by their
- * order. Names live in one name space per operation kind, as "allreduce.grad", and are at most
- * REIGEN_NAME_MAX bytes.
+ * rank is ahead; until a wait of this rank has ended, for whatever it was. After that an operation
+ * of the same name stands in line: it begins when the one before it has ended, which keeps its
+ * outcome. A wait is a call of reigen_wait, _wait_us, _wait_all (also for no handles),
+ * reigen_request_wait or _run that has a time and does not give -EAGAIN, and every blocking form. A
+ * handle that is released unseen frees its name when the operation has ended, which this rank
+ * cannot know. NULL gives the n-th unnamed operation of this kind on each rank the same name, so
+ * unnamed operations are matched by their order. Names live in one name space per operation kind,
+ * as "allreduce.grad", and are at most REIGEN_NAME_MAX bytes.
  *
  * Tensors: dense, row-major, shape in elements, at most REIGEN_NDIM_MAX dimensions. Buffers are
  * borrowed from submission until the handle is done. In place (out == in) is allowed where said.
@@ -291,8 +294,9 @@ REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
                                     reigen_handle *ret_handle);
 
 /* This rank has no more data: until all ranks have joined it supplies zeros to the others'
- * allreduces. Operations of other kinds fail while a rank has joined. The result of reigen_wait is
- * 1 + the rank that joined last. */
+ * allreduces, but for what it has submitted before, also where that still stands in line.
+ * Operations of other kinds fail while a rank has joined. The result of reigen_wait is 1 + the rank
+ * that joined last. */
 REIGEN_API int reigen_join_async(reigen_handle *ret_handle);
 
 /* The blocking forms: submit, wait without a limit, release. The result is reigen_wait's. */
@@ -449,7 +453,7 @@ REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, cons
                                      int ndim, const struct reigen_options *options,
                                      struct reigen_request **ret_request);
 /* Submit with these buffers. As reigen_allreduce_async, without a handle. -EEXIST when the last
- * start's end has not been seen, or another operation has the name. */
+ * start's end has not been seen, or another operation has the name: a request stands in no line. */
 REIGEN_API int reigen_request_start(struct reigen_request *request, const void *in, void *out);
 /* As reigen_poll and reigen_wait. */
 REIGEN_API int reigen_request_test(struct reigen_request *request);

@@ -13,11 +13,14 @@
 
 #include "coll/api/call.h"
 #include "coll/api/sets.h"
+#include "coll/gpu/gpu.h"
 #include "coll/ground/config.h"
 #include "coll/progress/progress.h"
 
 struct rg_runtime {
     _Alignas(64) _Atomic int users; /* calls that are inside */
+    _Atomic bool unwaited;          /* something has been submitted since ... */
+    _Atomic uint64_t waits;         /* ... the last of the waits that are counted here ended */
     _Alignas(64) struct rg_config config;
     struct rg_boot *boot;
     struct rg_team *team;
@@ -43,6 +46,27 @@ static inline void rg_api_leavep(struct rg_runtime **rt)
 }
 /* Of a local that rg_api_enter gives: left with its block. */
 #define rg_inside __attribute__((cleanup(rg_api_leavep)))
+
+/* For rg_call.waited, by who is about to submit; stays: it does not wait for it in the same call.
+ * Whether a name may be used again depends on this rank's own calls alone, and not on what the
+ * others have done meanwhile, so that all ranks of one program are told alike. */
+static inline uint64_t rg_api_waited(struct rg_runtime *rt, bool stays)
+{
+    uint64_t waited = atomic_load(&rt->waits);
+
+    if (stays && !atomic_load_explicit(&rt->unwaited, memory_order_relaxed))
+        atomic_store_explicit(&rt->unwaited, true, memory_order_relaxed);
+    return waited;
+}
+
+/* This rank's wait for something has ended, or has been given up. */
+static inline void rg_api_count_wait(struct rg_runtime *rt)
+{
+    if (!atomic_load_explicit(&rt->unwaited, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&rt->unwaited, false, memory_order_relaxed);
+    atomic_fetch_add(&rt->waits, 1);
+}
 
 /* The progress engine of a process set (0: of all ranks), held until rg_set_leave(*ret_set);
  * *ret_set is NULL for all ranks. NULL with err: it does not exist, or this rank is not a
@@ -81,8 +105,14 @@ void rg_api_device_end(struct rg_call *call);
 int rg_api_device_await(const struct rg_op *op);
 /* Whether the device has done all that the operation, which is DONE, has put on its stream. */
 bool rg_api_device_passed(const struct rg_op *op);
-/* Whether this is in a device's memory. */
-bool rg_api_device_is(const void *at);
+/* Whether this is in a device's memory; rg_api_device_looks in a process that uses devices. */
+bool rg_api_device_looks(const void *at);
+
+static inline bool rg_api_device_is(const void *at)
+{
+    return __builtin_expect(atomic_load_explicit(&rg_gpu_in_use, memory_order_relaxed), 0) &&
+           rg_api_device_looks(at);
+}
 /* Copy from a result of the operation's to memory in the same place; on a device in the order of
  * the caller's stream. 0, or -errno, which is remembered. */
 int rg_api_device_copy(const struct rg_op *op, void *to, const void *from, size_t nbytes);

@@ -37,11 +37,11 @@ static bool in_use(void)
     return __builtin_expect(atomic_load_explicit(&rg_gpu_in_use, memory_order_relaxed), 0);
 }
 
-bool rg_api_device_is(const void *at)
+bool rg_api_device_looks(const void *at)
 {
     int device;
 
-    return in_use() && at && (rg_gpu_find(at, &device, NULL) < 0 || device >= 0);
+    return at && (rg_gpu_find(at, &device, NULL) < 0 || device >= 0);
 }
 
 REIGEN_API int reigen_nccl_version(void)

@@ -23,6 +23,7 @@ static int submit(struct rg_call *call, reigen_handle *handles)
     progress = rg_api_progress(rt, call->kind, call->options, &call->set, &err);
     if (!progress)
         return rg_api_fail(&err);
+    call->waited = rg_api_waited(rt, true);
     r = rg_api_device_begin(progress, call, &err);
     if (r == 0)
         r = rg_call_submit(progress, call, handles, NULL, &err);
@@ -55,12 +56,15 @@ static int run(struct rg_call *call)
     if (!progress)
         return rg_api_fail(&err);
     call->waits = true;
+    call->waited = rg_api_waited(rt, false);
     r = rg_api_device_begin(progress, call, &err);
     if (r == 0)
         r = rg_call_submit(progress, call, NULL, &op, &err);
     rg_api_device_end(call);
-    if (r == 0)
+    if (r == 0) {
         rg_progress_wait(progress, op, RG_NEVER_NS);
+        rg_api_count_wait(rt);
+    }
     rg_set_leave(call->set);
     if (r < 0)
         return rg_api_fail(&err);
@@ -367,11 +371,21 @@ static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t dead
     return r;
 }
 
+/* As a caller that may then use names again, unless it has only looked. */
+static int wait_for(struct rg_runtime *rt, reigen_handle handle, uint64_t deadline_ns)
+{
+    int r = wait_until(rt, handle, deadline_ns);
+
+    if (rt && r != -EAGAIN && deadline_ns)
+        rg_api_count_wait(rt);
+    return r;
+}
+
 REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
 
-    return wait_until(rt, handle, rg_api_deadline(timeout_ms));
+    return wait_for(rt, handle, rg_api_deadline(timeout_ms));
 }
 
 REIGEN_API int reigen_wait_us(reigen_handle handle, int64_t timeout_us)
@@ -379,7 +393,7 @@ REIGEN_API int reigen_wait_us(reigen_handle handle, int64_t timeout_us)
     rg_inside struct rg_runtime *rt = rg_api_enter();
     uint64_t us = timeout_us > WAIT_US_MAX ? WAIT_US_MAX : (uint64_t) timeout_us;
 
-    return wait_until(rt, handle, timeout_us <= 0 ? 0 : rg_now_ns() + us * 1000);
+    return wait_for(rt, handle, timeout_us <= 0 ? 0 : rg_now_ns() + us * 1000);
 }
 
 REIGEN_API int reigen_on_done(reigen_handle handle,
@@ -431,6 +445,8 @@ REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_
         if (r < 0 && failure == 0)
             failure = r;
     }
+    if (deadline_ns)
+        rg_api_count_wait(rt);
     return failure;
 }
 

@@ -114,7 +114,7 @@ static int in_use(const struct reigen_request *request)
 /* As rg_op_hold_name and rg_op_seen; a request has no members, and one thread at a time. */
 static inline void hold(struct rg_op *op)
 {
-    atomic_store_explicit(&op->record->taken, true, memory_order_relaxed);
+    rg_record_hold(op->record, op);
     atomic_store_explicit(&op->name.held, true, memory_order_relaxed);
 }
 
@@ -123,7 +123,7 @@ static inline void seen(struct rg_op *op)
     if (!atomic_load_explicit(&op->name.held, memory_order_relaxed))
         return;
     atomic_store_explicit(&op->name.held, false, memory_order_relaxed);
-    atomic_store_explicit(&op->record->taken, false, memory_order_release);
+    rg_record_seen(op->record, op);
 }
 
 /* Where the record is held by another operation, that one has perhaps arrived already. */
@@ -131,10 +131,10 @@ static int claim(struct rg_progress *progress, struct rg_op *op)
 {
     int r;
 
-    if (rg_record_take(op->record, op))
+    if (rg_record_take(progress, op->record, op))
         return 0;
     pthread_mutex_lock(&progress->lock);
-    r = rg_record_claim(progress, op->record, op);
+    r = rg_names_claim(progress, op->record, op, false);
     pthread_mutex_unlock(&progress->lock);
     return r;
 }
@@ -155,6 +155,8 @@ static int start(struct rg_progress *progress, struct reigen_request *request, c
     if (atomic_load_explicit(&op->name.held, memory_order_relaxed) || !rg_op_done(op) ||
         claim(progress, op) < 0)
         return in_use(request);
+    atomic_store_explicit(&op->record->waits, rg_api_waited(request->rt, !waits),
+                          memory_order_relaxed);
     hold(op);
     rg_call_renew(progress, op);
     op->one.in = in;
@@ -169,7 +171,7 @@ static int start(struct rg_progress *progress, struct reigen_request *request, c
         op->status = r;
         op->text = strdup(err.text);
         seen(op);
-        atomic_store(&op->record->op, NULL);
+        rg_record_drop(progress, op->record);
         atomic_store(&op->state, RG_OP_DONE);
         return rg_api_fail(&err);
     }
@@ -196,6 +198,8 @@ static int await(struct rg_progress *progress, struct reigen_request *request, i
 
     if (r < 0)
         return r;
+    if (timeout_ms)
+        rg_api_count_wait(request->rt);
     seen(op);
     return rg_api_outcome(op);
 }
@@ -250,6 +254,8 @@ REIGEN_API int reigen_request_run(struct reigen_request *request, const void *in
     r = start(progress, request, in, out, true);
     if (r == 0)
         r = await(progress, request, timeout_ms);
+    if (r == -EAGAIN)
+        rg_api_waited(rt, true);
     rg_set_leave(request->set);
     return r;
 }

@@ -408,30 +408,57 @@ int rg_call_record(struct rg_progress *progress, const struct rg_call *call, con
     return r;
 }
 
-/* Claim the record and all names of a group, or nothing. */
-static int claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op)
+/* Nobody has it, or who has it was submitted before this rank's last wait. */
+static bool may_follow(const struct rg_record *record, uint64_t waited)
 {
-    int r = rg_record_claim(progress, record, op);
+    bool free = !atomic_load(&record->op) && !rg_record_is_held(record) &&
+                !atomic_load(&record->in_line);
 
-    for (int i = 0; r == 0 && i < record->nmembers; i++) {
-        r = rg_record_claim(progress, record->members[i], op);
-        if (r < 0) {
-            while (i-- > 0)
-                atomic_store(&record->members[i]->op, NULL);
-            atomic_store(&record->op, NULL);
-        }
-    }
-    return r;
+    return free || atomic_load_explicit(&record->waits, memory_order_relaxed) < waited;
+}
+
+/* "allreduce.grad_1of2 and 1 more" */
+static int in_use(const struct rg_call *call, const char *key, struct rg_error *err)
+{
+    if (call->n == 1 || !call->names || !call->names[0])
+        return rg_error_set(err, EEXIST, "%s (%s)", rg_name_in_use_text, key);
+    return rg_error_set(err, EEXIST, "%s (%s.%s and %d more)", rg_name_in_use_text,
+                        rg_kind_name(call->kind), call->names[0], call->n - 1);
+}
+
+/* Under the lock: 0, or 1 where the operation is to stand in line. -errno with err. The runtime's
+ * own names always follow: it uses them again by itself. */
+static int claim(struct rg_progress *progress, const struct rg_call *call,
+                 struct rg_record *record, struct rg_op *op, const char *key, struct rg_error *err)
+{
+    bool follows;
+
+    if (rg_names_take(progress, record, op) == 0)
+        return 0;
+    follows = !call->names || !call->names[0] || may_follow(record, call->waited);
+    for (int i = 0; i < record->nmembers; i++)
+        follows = follows && may_follow(record->members[i], call->waited);
+    if (!follows)
+        return in_use(call, key, err);
+    if (!rg_line_wants(record) && rg_names_claim(progress, record, op, true) == 0)
+        return 0;
+    return rg_op_refusal(progress, record, err) < 0 ? -err->errnum : 1;
 }
 
 static void unclaim(struct rg_progress *progress, struct rg_op *op)
 {
     pthread_mutex_lock(&progress->lock);
-    for (int i = 0; i < op->record->nmembers; i++)
-        atomic_store(&op->record->members[i]->op, NULL);
-    atomic_store(&op->record->op, NULL);
+    rg_names_drop(progress, op->record);
     rg_op_seen(op);
     pthread_mutex_unlock(&progress->lock);
+}
+
+/* When they were last submitted. */
+static void mark_names(struct rg_record *record, uint64_t waited)
+{
+    atomic_store_explicit(&record->waits, waited, memory_order_relaxed);
+    for (int i = 0; i < record->nmembers; i++)
+        atomic_store_explicit(&record->members[i]->waits, waited, memory_order_relaxed);
 }
 
 /* The first n of them. */
@@ -460,7 +487,7 @@ static int add_handles(struct rg_progress *progress, struct rg_op *op, reigen_ha
     return r;
 }
 
-/* Under the lock: find the record, claim it, and make handles. */
+/* Under the lock: find the record, claim it, and make handles. 0, or 1: it stands in line. */
 static int enter(struct rg_progress *progress, const struct rg_call *call, struct rg_op *op,
                  reigen_handle *handles, struct rg_error *err)
 {
@@ -472,26 +499,33 @@ static int enter(struct rg_progress *progress, const struct rg_call *call, struc
         return r;
     if (rg_call_record(progress, call, key, &record) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
-    if (claim(progress, record, op) < 0)
-        return rg_error_set(err, EEXIST, "%s (%s)", rg_name_in_use_text, key);
+    r = claim(progress, call, record, op, key, err);
+    if (r < 0)
+        return r;
     op->record = record;
     atomic_fetch_add(&op->refs, 1); /* the progress engine's */
     if (handles && add_handles(progress, op, handles, call->n) < 0) {
-        for (int k = 0; k < record->nmembers; k++)
-            atomic_store(&record->members[k]->op, NULL);
-        atomic_store(&record->op, NULL);
+        if (r == 0)
+            rg_names_drop(progress, record);
         atomic_fetch_sub(&op->refs, 1);
         return rg_error_set(err, ENOMEM, "more than %u handles are in use", RG_HANDLES_MAX / 2);
     }
+    mark_names(record, call->waited);
     /* The reference that rg_call_make gave is the first handle's. */
     if (handles) {
         atomic_fetch_add(&op->refs, call->n - 1);
         op->nhandles = call->n;
     }
-    /* The runtime's own names do not come again. */
-    if (handles && call->names && call->names[0])
-        rg_op_hold_name(op);
-    return 0;
+    /* The runtime's own names do not come again. In line it has none yet, and is to hold them. */
+    if (handles && call->names && call->names[0]) {
+        if (r == 0)
+            rg_op_hold_name(op);
+        else
+            atomic_store(&op->name.held, true);
+    }
+    if (r == 1)
+        rg_line_add(progress, op);
+    return r;
 }
 
 int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
@@ -509,7 +543,12 @@ int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, rei
         rg_op_unref(op);
         return r;
     }
-    r = rg_op_post(progress, op, err);
+    if (r == 1) {
+        rg_line_stir(progress);
+        r = 0;
+    } else {
+        r = rg_op_post(progress, op, err);
+    }
     if (r < 0) {
         if (handles)
             drop_handles(progress, handles, call->n);

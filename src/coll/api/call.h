@@ -28,6 +28,8 @@ struct rg_call {
     struct rg_gpu_mark *ready; /* of a device's memory: where the caller's stream is; borrowed */
     struct rg_set *set; /* whose progress engine it is for; NULL: of all ranks */
     bool waits; /* the caller will wait at once */
+    uint64_t waited; /* waits of this rank that have ended: whose name is from before them may be
+                        followed under it. 0: nobody */
 };
 
 /* Check the arguments and make an operation of them; the caller holds its one reference. 0 or
@@ -40,8 +42,8 @@ int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
 /* The record of the call and, for a group, those of its members' names. */
 int rg_call_record(struct rg_progress *progress, const struct rg_call *call, const char *key,
                    struct rg_record **ret_record);
-/* Make, claim and submit. handles: NULL (then *ret_op has a reference for the caller) or room for
- * n. */
+/* Make, claim and submit, or put in line. handles: NULL (then *ret_op has a reference for the
+ * caller) or room for n. */
 int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
                    struct rg_op **ret_op, struct rg_error *err);
 /* As reigen_deterministic. */

@@ -29,7 +29,11 @@ struct rg_op;
 struct rg_record {
     UT_hash_handle hh;
     _Atomic(struct rg_op *) op; /* the operation in flight, or NULL */
-    _Atomic bool taken;    /* by an operation whose end its submitter has not seen yet */
+    _Atomic(const struct rg_op *) holder, seen; /* whose the name was last, and whether that one's
+                              end has been seen: then they are equal */
+    _Atomic uint64_t waits; /* of this rank, that had ended when the name was last submitted */
+    _Atomic int in_line;   /* operations that wait for it */
+    uint64_t looked;       /* the look at the line that found it wanted; see rg_line */
     uint32_t id;           /* entry, while held */
     uint32_t version;      /* of the entry as this rank knows it; 0: look again */
     uint64_t digest;       /* of this rank's last signature */
@@ -45,6 +49,35 @@ struct rg_record {
     struct rg_record **members;
     char key[];
 };
+
+/* An operation whose end its submitter has not seen yet has the name. */
+static inline bool rg_record_is_held(const struct rg_record *record)
+{
+    return atomic_load_explicit(&record->holder, memory_order_relaxed) !=
+           atomic_load_explicit(&record->seen, memory_order_relaxed);
+}
+
+/* By who has claimed the record. */
+static inline void rg_record_hold(struct rg_record *record, const struct rg_op *op)
+{
+    atomic_store_explicit(&record->seen, NULL, memory_order_relaxed);
+    atomic_store_explicit(&record->holder, op, memory_order_relaxed);
+}
+
+/* Whoever holds it does so no longer. The same. */
+static inline void rg_record_take_over(struct rg_record *record)
+{
+    atomic_store_explicit(&record->seen,
+                          atomic_load_explicit(&record->holder, memory_order_relaxed),
+                          memory_order_relaxed);
+}
+
+/* Any thread. Nothing happens when the name is another's meanwhile. */
+static inline void rg_record_seen(struct rg_record *record, const struct rg_op *op)
+{
+    if (atomic_load_explicit(&record->holder, memory_order_relaxed) == op)
+        atomic_store_explicit(&record->seen, op, memory_order_release);
+}
 
 struct rg_notice;
 

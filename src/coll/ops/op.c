@@ -71,8 +71,8 @@ void rg_op_unref(struct rg_op *op)
 void rg_op_hold_name(struct rg_op *op)
 {
     for (int i = 0; i < op->record->nmembers; i++)
-        atomic_store_explicit(&op->record->members[i]->taken, true, memory_order_relaxed);
-    atomic_store_explicit(&op->record->taken, true, memory_order_relaxed);
+        rg_record_hold(op->record->members[i], op);
+    rg_record_hold(op->record, op);
     atomic_store_explicit(&op->name.held, true, memory_order_relaxed);
 }
 
@@ -86,6 +86,6 @@ void rg_op_seen(struct rg_op *op)
     if (!atomic_exchange(&op->name.held, false))
         return;
     for (int i = 0; i < record->nmembers; i++)
-        atomic_store_explicit(&record->members[i]->taken, false, memory_order_release);
-    atomic_store_explicit(&record->taken, false, memory_order_release);
+        rg_record_seen(record->members[i], op);
+    rg_record_seen(record, op);
 }

@@ -3,10 +3,10 @@
  * One operation, from its submission to its end: what the user gave, what was agreed, and where it
  * stands. Who carries it out is the progress engine (coll/progress).
  *
- *               submit                all ranks are here               carried out
- *   (new) ---> QUEUED ---> POSTED ------------------------> CLAIMED ---------------> DONE
- *            only while an old slot      inline: found by whoever looks
- *            is still being read         stream: through the log, by the driver
+ *               submit                           all ranks are here           carried out
+ *   (new) ---> IN_LINE ---> QUEUED ---> POSTED ------------------> CLAIMED ------------> DONE
+ *            while another   while an old slot   inline: found by whoever looks
+ *            one has a name  is still being read stream: through the log, by the driver
  *
  * Thread rule: whoever has moved it from POSTED to CLAIMED finishes it; the fields of its
  * submission do not change while it is in flight. Nothing blocks.
@@ -28,7 +28,14 @@ struct rg_record;  /* node/table.h */
 struct rg_set;     /* api/sets.h */
 struct rg_watcher; /* notify.h */
 
-enum rg_op_state { RG_OP_FREE, RG_OP_QUEUED, RG_OP_POSTED, RG_OP_CLAIMED, RG_OP_DONE };
+enum rg_op_state {
+    RG_OP_FREE,
+    RG_OP_IN_LINE,
+    RG_OP_QUEUED,
+    RG_OP_POSTED,
+    RG_OP_CLAIMED,
+    RG_OP_DONE
+};
 
 /* One tensor of an operation. */
 struct rg_tensor {
@@ -44,8 +51,9 @@ struct rg_tensor {
 
 /* Its name, which its record stands for. */
 struct rg_op_name {
-    _Atomic bool held; /* the record is taken until the operation's end has been seen: rg_op_seen */
-    bool dropped;      /* held, and no handle is left to see its end; under the lock */
+    _Atomic bool held; /* it is the operation's until somebody has seen its end: rg_op_seen */
+    bool dropped;      /* held, and no handle is left to see its end; under the lock, as the next */
+    struct rg_op *prev, *next; /* IN_LINE: who wants one before and after it */
 };
 
 /* Where all its ins and outs are. Of a device: `ready` is where the submitter's stream had come to,
@@ -120,11 +128,12 @@ void rg_op_unref(struct rg_op *op);
  * the order of the calling thread's stream, whoever drops the last reference. */
 void rg_op_drop_results(struct rg_op *op);
 /* From now on the record's name is the operation's until somebody has seen its end, so that a rank
- * which uses it again too early is told so whether the others have come or not. By who has
- * claimed the record, before the operation is posted. */
+ * which uses it again too early is told so whether the others have come or not; or until the next
+ * one in line for it takes it over. By who has claimed the record, before the operation is
+ * posted. */
 void rg_op_hold_name(struct rg_op *op);
-/* It is DONE (or was never posted), and its submitter knows: the name is free again. The
- * progress engine is there still; any lock may be held. */
+/* It is DONE (or was never posted), and its submitter knows: the name is free again, unless it has
+ * been taken over. The progress engine is there still; any lock may be held. */
 void rg_op_seen(struct rg_op *op);
 
 #endif

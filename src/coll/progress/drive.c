@@ -258,6 +258,7 @@ static bool look_closer(struct rg_progress *progress)
 
     if (status == 0)
         return false;
+    rg_line_end(progress, status, text);
     if (atomic_load(&progress->view.shared->aborted) || atomic_load(&progress->abandoned)) {
         give_up(progress, status, text);
         return true;
@@ -293,7 +294,9 @@ bool rg_progress_drive(struct rg_progress *progress)
     rg_run_look(progress);
     if (atomic_load_explicit(&progress->polled.n, memory_order_relaxed))
         moved |= polled(progress);
-    if (atomic_load_explicit(&progress->joining, memory_order_relaxed))
+    if (atomic_load_explicit(&progress->line.stirred, memory_order_acquire))
+        moved |= rg_line_drive(progress);
+    if (atomic_load_explicit(&progress->join.begun, memory_order_relaxed))
         moved |= rg_join_drive(progress);
     if (atomic_load_explicit(&progress->view.shared->attention, memory_order_acquire) ||
         atomic_load_explicit(&progress->abandoned, memory_order_relaxed))
@@ -310,7 +313,7 @@ bool rg_progress_has_work(struct rg_progress *progress)
     if (progress->exec_dead)
         return atomic_load(&progress->polled.n) > 0;
     return progress->run->nitems > 0 || atomic_load(&progress->polled.n) > 0 ||
-           atomic_load(&progress->joining) ||
+           atomic_load(&progress->line.stirred) || atomic_load(&progress->join.begun) ||
            rg_runlog_read(&progress->view.log, progress->position, &item) ||
            rg_multi_has_work(progress);
 }

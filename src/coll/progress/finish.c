@@ -61,9 +61,9 @@ void rg_op_finish(struct rg_progress *progress, struct rg_op *op, int status, co
         set_text(progress, op, status, text);
     if (record) {
         if (op->epoch && record->place)
-            atomic_store(&record->place->done, op->epoch);
-        for (int i = 0; i < record->nmembers; i++)
-            atomic_store(&record->members[i]->op, NULL);
+            atomic_store_explicit(&record->place->done, op->epoch, memory_order_release);
+        if (__builtin_expect(record->nmembers > 0, 0))
+            rg_members_drop(progress, record);
     }
     if (status >= 0) {
         rg_count(&progress->counters.nbytes, op->nbytes);
@@ -73,15 +73,19 @@ void rg_op_finish(struct rg_progress *progress, struct rg_op *op, int status, co
     }
     /* A persistent operation may be started again the moment its record is free and it is DONE. */
     if (op->persistent) {
-        if (record)
-            atomic_store_explicit(&record->op, NULL, memory_order_release);
+        bool wanted;
+
+        atomic_store(&record->op, NULL);
+        wanted = atomic_load(&record->in_line) != 0;
         atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
+        if (__builtin_expect(wanted, 0))
+            rg_line_stir(progress);
         return;
     }
     /* Under the lock a record's operation is there to be looked at. */
     pthread_mutex_lock(&progress->lock);
     if (record)
-        atomic_store(&record->op, NULL);
+        rg_record_drop(progress, record);
     if (op->watchers)
         rg_notify_ended(&progress->notify, op);
     atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);

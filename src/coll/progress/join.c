@@ -40,30 +40,15 @@ static void watch_mine(struct rg_progress *progress)
     pthread_mutex_unlock(&progress->lock);
 }
 
-int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *err)
+/* The others are told. */
+static void say(struct rg_progress *progress)
 {
     struct rg_view *view = &progress->view;
     struct rg_shared *shared = view->shared;
     struct rg_run_item item = { 0, RG_RUN_JOINED, 1 + (uint64_t) progress->team->rank };
-    const char *text = NULL;
-    int r = rg_progress_abort_cause(progress, &text);
 
-    if (r < 0) {
-        rg_progress_cut_off(progress, r);
-        return rg_error_set(err, -r, "%s", text);
-    }
-    if (atomic_exchange(&progress->joining, true))
-        return rg_error_set(err, EEXIST, "%s", rg_name_in_use_text);
-    op->mode = RG_ENTRY_STREAM;
-    atomic_store(&op->state, RG_OP_POSTED);
-    /* Both at once: another thread may drive already. No round ends without this rank. */
-    pthread_mutex_lock(&progress->lock);
-    progress->join.round = atomic_load(&shared->join_round);
-    progress->join.op = op;
-    pthread_mutex_unlock(&progress->lock);
     watch_mine(progress);
-    r = rg_view_lock(view);
-    if (r == 0) {
+    if (rg_view_lock(view) == 0) {
         atomic_store(&view->rows[view->me].joined, 1);
         atomic_fetch_or(&shared->attention, RG_ATTENTION_JOINED);
         if (atomic_fetch_add(&shared->joined_count, 1) + 1 <= (uint32_t) view->n)
@@ -73,6 +58,34 @@ int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error
         rg_view_unlock(view);
     }
     rg_wake_ring_all(&progress->wake, true);
+}
+
+int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *err)
+{
+    const char *text = NULL;
+    bool unsaid;
+    int r = rg_progress_abort_cause(progress, &text);
+
+    if (r < 0) {
+        rg_progress_cut_off(progress, r);
+        return rg_error_set(err, -r, "%s", text);
+    }
+    if (atomic_exchange(&progress->join.begun, true))
+        return rg_error_set(err, EEXIST, "%s", rg_name_in_use_text);
+    op->mode = RG_ENTRY_STREAM;
+    atomic_store(&op->state, RG_OP_POSTED);
+    /* All at once: another thread may drive already. No round ends without this rank. What stands
+     * in line was submitted before, and comes in as long as nobody knows of the join. */
+    pthread_mutex_lock(&progress->lock);
+    progress->join.round = atomic_load(&progress->view.shared->join_round);
+    progress->join.op = op;
+    unsaid = atomic_load(&progress->line.n) > 0;
+    atomic_store(&progress->join.unsaid, unsaid);
+    pthread_mutex_unlock(&progress->lock);
+    if (unsaid)
+        rg_wake_ring(&progress->wake, progress->view.me, true);
+    else
+        say(progress);
     return 0; /* a death is told through the operation */
 }
 
@@ -133,6 +146,10 @@ bool rg_join_drive(struct rg_progress *progress)
     struct rg_op *op = NULL;
     uint64_t round;
 
+    if (atomic_load(&progress->join.unsaid) && !atomic_load(&progress->line.n)) {
+        atomic_store(&progress->join.unsaid, false);
+        say(progress);
+    }
     if (progress->join.consumed && !busy(progress))
         drain(progress);
     pthread_mutex_lock(&progress->lock);
@@ -145,7 +162,7 @@ bool rg_join_drive(struct rg_progress *progress)
     pthread_mutex_unlock(&progress->lock);
     if (!op)
         return false;
-    atomic_store(&progress->joining, false);
+    atomic_store(&progress->join.begun, false);
     if (rg_op_claim(op))
         rg_op_finish(progress, op, 1 + atomic_load(&shared->join_last), NULL);
     return true;
@@ -158,6 +175,7 @@ void rg_join_end(struct rg_progress *progress, int status, const char *text)
     pthread_mutex_lock(&progress->lock);
     op = progress->join.op;
     progress->join.op = NULL;
+    atomic_store(&progress->join.unsaid, false);
     pthread_mutex_unlock(&progress->lock);
     if (op && rg_op_claim(op))
         rg_op_finish(progress, op, status, text);

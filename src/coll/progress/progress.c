@@ -229,6 +229,7 @@ static void cancel_all(struct rg_progress *progress)
         if (!rg_op_try(progress, op) && rg_op_claim(op))
             rg_op_finish(progress, op, status, text);
     }
+    rg_line_end(progress, status, text);
     rg_join_end(progress, status, text);
     rg_polled_clear(&progress->polled);
 }

@@ -54,10 +54,20 @@ struct rg_told {
     bool lost;          /* nothing is heard of it any more; communication thread */
 };
 
+/* Operations that wait for a name, in the order of their submission; under the lock. */
+struct rg_line {
+    struct rg_op *first;
+    uint64_t looks;       /* at the line, of the driver's */
+    _Atomic bool stirred; /* a name may have come free since the last one */
+    _Atomic int n;        /* that have not been announced */
+};
+
 /* A join (join.h). */
 struct rg_join {
+    _Atomic bool begun;  /* until it has ended, nothing can be submitted */
     struct rg_op *op;  /* in flight */
     uint64_t round;    /* that it waits to see complete; both under the lock */
+    _Atomic bool unsaid; /* the others are told when nothing stands in line here any more */
     bool consumed;     /* all have joined; my operations may not have ended yet */
 };
 
@@ -80,9 +90,9 @@ struct rg_progress {
     pthread_mutex_t lock;
     struct rg_polled polled;
     struct rg_notify notify;
+    struct rg_line line;
     struct rg_wake wake;
     _Atomic(struct rg_op *) *by_entry; /* stream operations posted, by entry */
-    _Atomic bool joining;
 
     pthread_mutex_t drive;
     uint64_t position;              /* in the log */
@@ -104,6 +114,27 @@ static inline void rg_progress_went_on(struct rg_progress *progress)
 
     if (atomic_load_explicit(&progress->view.rows[progress->view.me].left, memory_order_relaxed))
         atomic_store(&world->counters.moved_ns, rg_now_ns());
+}
+
+/* A name that operations stand in line for may have come free. Any thread, any lock may be held. */
+void rg_line_stir(struct rg_progress *progress);
+
+/* The record is no operation's any more. The same. */
+static inline void rg_record_drop(struct rg_progress *progress, struct rg_record *record)
+{
+    atomic_store(&record->op, NULL);
+    if (__builtin_expect(atomic_load(&record->in_line) != 0, 0))
+        rg_line_stir(progress);
+}
+
+/* Those of a group's members; and these with the group's own. */
+void rg_members_drop(struct rg_progress *progress, struct rg_record *record);
+
+static inline void rg_names_drop(struct rg_progress *progress, struct rg_record *record)
+{
+    if (__builtin_expect(record->nmembers > 0, 0))
+        rg_members_drop(progress, record);
+    rg_record_drop(progress, record);
 }
 
 /* Who is told of the timeline's events; NULL, mostly: nobody on this node writes one. */

@@ -143,7 +143,8 @@ static int announce(struct rg_progress *progress, struct rg_op *op)
     return 0;
 }
 
-int rg_op_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *err)
+int rg_op_refusal(struct rg_progress *progress, const struct rg_record *record,
+                  struct rg_error *err)
 {
     const char *text = NULL;
     int r = 0;
@@ -154,9 +155,31 @@ int rg_op_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *
         rg_progress_cut_off(progress, r);
         return rg_error_set(err, -r, "%s", text);
     }
-    if (atomic_load_explicit(&progress->joining, memory_order_acquire))
+    if (atomic_load_explicit(&progress->join.begun, memory_order_acquire))
         return rg_error_set(err, EINVAL, "%s: this rank has joined; wait for the join first",
-                            op->record->key);
+                            record->key);
+    return 0;
+}
+
+/* What announce() has given, but -EAGAIN, in words. */
+static int cannot(const struct rg_op *op, int r, struct rg_error *err)
+{
+    if (r == -ENOSPC)
+        return rg_error_set(err, ENOMEM,
+                            "%s: more than %d names, or their groups, are in use on this host",
+                            op->record->key, RG_ENTRIES_MAX);
+    return rg_error_set(err, -r, "%s: cannot be submitted: another rank died", op->record->key);
+}
+
+int rg_op_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *err)
+{
+    int r = 0;
+
+    if (atomic_load_explicit(&progress->view.shared->attention, memory_order_acquire) ||
+        atomic_load_explicit(&progress->join.begun, memory_order_acquire))
+        r = rg_op_refusal(progress, op->record, err);
+    if (r < 0)
+        return r;
     op->epoch = 0;
     atomic_store_explicit(&op->state, RG_OP_FREE, memory_order_relaxed);
     r = announce(progress, op);
@@ -169,18 +192,12 @@ int rg_op_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *
         rg_polled_later(&progress->polled, op);
         return 0;
     }
-    if (r == -ENOSPC)
-        return rg_error_set(err, ENOMEM,
-                            "%s: more than %d names, or their groups, are in use on this host",
-                            op->record->key, RG_ENTRIES_MAX);
-    if (r < 0)
-        return rg_error_set(err, -r, "%s: cannot be submitted: another rank died",
-                            op->record->key);
-    return 0;
+    return r < 0 ? cannot(op, r, err) : 0;
 }
 
 void rg_op_retry(struct rg_progress *progress, struct rg_op *op)
 {
+    struct rg_error err = RG_ERROR_INIT;
     const char *text = NULL;
     int state = RG_OP_QUEUED, r;
 
@@ -192,18 +209,31 @@ void rg_op_retry(struct rg_progress *progress, struct rg_op *op)
     if (r == 0)
         return;
     atomic_store(&op->state, RG_OP_QUEUED);
-    if (r != -EAGAIN && rg_op_claim(op))
-        rg_op_finish(progress, op, r, text ? text : "cannot be submitted");
+    if (r == -EAGAIN || !rg_op_claim(op))
+        return;
+    if (!text)
+        r = cannot(op, r, &err);
+    rg_op_finish(progress, op, r, text ? text : err.text);
 }
 
-int rg_record_claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op)
+static bool take(struct rg_progress *progress, struct rg_record *record, struct rg_op *op,
+                 bool follows)
+{
+    struct rg_op *nobody = NULL;
+
+    return follows ? atomic_compare_exchange_strong(&record->op, &nobody, op)
+                   : rg_record_take(progress, record, op);
+}
+
+static int claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op,
+                 bool follows)
 {
     struct rg_op *other;
 
-    if (rg_record_take(record, op))
+    if (take(progress, record, op, follows))
         return 0;
     other = atomic_load(&record->op);
-    if (atomic_load(&record->taken) || !other)
+    if (!other || (!follows && rg_record_is_held(record)))
         return -EEXIST;
     /* Perhaps it has arrived and nobody has looked. Finishing takes the lock, unless it is a
      * request's. */
@@ -216,5 +246,36 @@ int rg_record_claim(struct rg_progress *progress, struct rg_record *record, stru
         rg_op_unref(other);
         pthread_mutex_lock(&progress->lock);
     }
-    return rg_record_take(record, op) ? 0 : -EEXIST;
+    if (take(progress, record, op, follows))
+        return 0;
+    /* Whoever waits for op does not look at what is before it. */
+    other = atomic_load(&record->op);
+    if (follows && other)
+        rg_polled_add(&progress->polled, other);
+    return -EEXIST;
+}
+
+static void take_over(struct rg_record *record)
+{
+    rg_record_take_over(record);
+    for (int i = 0; i < record->nmembers; i++)
+        rg_record_take_over(record->members[i]);
+}
+
+int rg_names_claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op,
+                   bool follows)
+{
+    int r = claim(progress, record, op, follows);
+
+    for (int i = 0; r == 0 && i < record->nmembers; i++) {
+        r = claim(progress, record->members[i], op, follows);
+        if (r < 0) {
+            while (i-- > 0)
+                rg_record_drop(progress, record->members[i]);
+            rg_record_drop(progress, record);
+        }
+    }
+    if (r == 0 && follows)
+        take_over(record);
+    return r;
 }

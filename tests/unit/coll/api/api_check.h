@@ -8,6 +8,8 @@
 
 #include "unit.h"
 
+#include <sched.h>
+
 #include "coll/ranks.h"
 #include "coll/ground/types.h"
 #include "reigen/reigen.h"
@@ -38,6 +40,17 @@ static inline int wait_release(reigen_handle h)
         fprintf(stderr, "rank %d: %s\n", reigen_rank(), reigen_handle_error(h));
     reigen_release(h);
     return r;
+}
+
+/* A barrier without a wait, after which names might be used again. */
+static inline void pass_barrier(void)
+{
+    reigen_handle h = 0;
+
+    check(reigen_barrier_async(NULL, &h) == 0);
+    while (reigen_poll(h) == 0)
+        sched_yield();
+    reigen_release(h);
 }
 
 /* An operation that was submitted (r) ends with -EINVAL and this sentence. */
