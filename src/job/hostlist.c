@@ -33,21 +33,22 @@ static char *find_comma(char *text)
     return text;
 }
 
-/* Split "name", "name:slots", "name[1-4]:slots", "[v6]:slots" or a bare IPv6 address in place. */
-static int split_slots(char *text, char **ret_name, char **ret_slots)
+/* Split "name", "name:slots", "name[1-4]:slots", "[v6]:slots" or a bare IPv6 address in place; a
+ * user may stand in front. */
+static int split_slots(char *text, char **ret_slots)
 {
+    char *at = strchr(text, '@'), *name = at ? at + 1 : text;
     char *behind = find_range(text) ? strrchr(text, ']') : NULL;
-    char *first = strchr(behind ? behind : text, ':');
-    char *close = text[0] == '[' ? strchr(text, ']') : NULL;
+    char *first = strchr(behind ? behind : name, ':');
+    char *close = name[0] == '[' ? strchr(name, ']') : NULL;
 
     *ret_slots = NULL;
-    *ret_name = text;
-    if (text[0] == '[') {
+    if (name[0] == '[') {
         if (!close || (close[1] && close[1] != ':'))
             return -EINVAL;
-        *ret_name = text + 1;
         *ret_slots = close[1] ? close + 2 : NULL;
         *close = '\0';
+        memmove(name, name + 1, (size_t) (close - name));
     } else if (first && (behind || !strchr(first + 1, ':'))) {
         *first = '\0';
         *ret_slots = first + 1;
@@ -88,20 +89,24 @@ static int add_hosts(struct rg_job *job, const char *where, const char *text, in
     return rc == -ENOMEM ? rg_error_memory(err) : rc;
 }
 
-static int add_item(struct rg_job *job, const char *where, const char *item, struct rg_error *err)
+/* nslots: what stands beside the item, or 0. */
+static int add_item(struct rg_job *job, const char *where, const char *item, int nslots,
+                    struct rg_error *err)
 {
-    rg_autofree char *copy = strdup(item);
-    char *name, *slots;
-    int nslots = 0;
+    rg_autofree char *name = strdup(item);
+    char *slots;
 
-    if (!copy)
+    if (!name)
         return rg_error_memory(err);
-    if (split_slots(copy, &name, &slots) < 0)
+    if (split_slots(name, &slots) < 0)
         return rg_error_set(
             err, EINVAL, "%s: \"%s\" is not a host; write an IPv6 address as [::1]:2", where, item);
     if (!*name)
         return rg_error_set(err, EINVAL, "%s: \"%s\" has no host name; write NAME or NAME:SLOTS",
                             where, item);
+    if (slots && nslots)
+        return rg_error_set(err, EINVAL, "%s: \"%s\" says its slots twice; leave :%s or slots=%d "
+                            "out", where, item, slots, nslots);
     if (slots) {
         int rc = parse_slots(where, name, slots, &nslots, err);
         if (rc < 0)
@@ -128,32 +133,52 @@ int rg_hostlist_parse(struct rg_job *job, const char *what, const char *text, st
         if (!*item)
             return rg_error_set(err, EINVAL, "%s \"%s\": a host is missing beside a comma", what,
                                 text);
-        int rc = add_item(job, what, item, err);
+        int rc = add_item(job, what, item, 0, err);
         if (rc < 0)
             return rc;
     }
     return 0;
 }
 
-/* The words after the host: slots=N counts, max_slots=N and max-slots=N only bound what we never
+/* "slots = 2" is slots=2, as with Open MPI. */
+static void join_words(char *line)
+{
+    char *to = line;
+
+    for (const char *from = line; *from; from++) {
+        const char *next = from + strspn(from, SEPARATORS);
+        if (*next == '=' || (to > line && to[-1] == '='))
+            from = next;
+        if (!*from)
+            break;
+        *to++ = *from;
+    }
+    *to = '\0';
+}
+
+/* The words after the host: slots=N counts, max_slots=N and its like only bound what we never
  * exceed. */
 static int parse_words(const char *where, const char *host, char *words, int *ret_nslots,
-                       struct rg_error *err)
+                       const char **ret_user, struct rg_error *err)
 {
     char *word, *save = NULL;
 
     for (; (word = strtok_r(words, SEPARATORS, &save)); words = NULL) {
-        const char *value = strchr(word, '=');
-        size_t n = value ? (size_t)(value - word) : 0;
-        int ignored, *ret = &ignored;
+        char *value = strchr(word, '=');
+        int ignored, rc = 0;
 
-        if (n == 5 && strncmp(word, "slots", n) == 0)
-            ret = ret_nslots;
-        else if (n != 9 || strncmp(word, "max", 3) != 0 || strncmp(word + 4, "slots", 5) != 0)
-            return rg_error_set(err, EINVAL,
-                                "%s: \"%s\" after host %s; only slots=N may stand there", where,
-                                word, host);
-        int rc = parse_slots(where, host, value + 1, ret, err);
+        if (value)
+            *value = '\0';
+        if (value && rg_str_has_word("slots count cpu", word))
+            rc = parse_slots(where, host, value + 1, ret_nslots, err);
+        else if (value && rg_str_has_word("max_slots max-slots slots_max slots-max", word))
+            rc = parse_slots(where, host, value + 1, &ignored, err);
+        else if (value && value[1] && rg_str_has_word("username user_name user-name", word))
+            *ret_user = value + 1;
+        else
+            rc = rg_error_set(err, EINVAL, "%s: \"%s%s%s\" after host %s; only slots=N may stand "
+                              "there, and username=NAME; a port is --ssh-port", where, word,
+                              value ? "=" : "", value ? value + 1 : "", host);
         if (rc < 0)
             return rc;
     }
@@ -166,21 +191,22 @@ static int parse_line(struct rg_job *job, const char *where, char *line, struct 
     line += strspn(line, SEPARATORS);
     if (!*line)
         return 0;
+    join_words(line);
     size_t n = strcspn(line, SEPARATORS);
     char *words = line[n] ? line + n + 1 : line + n;
+    const char *user = NULL;
     int nslots = 0;
 
     line[n] = '\0';
     if (*find_comma(line))
         return rg_error_set(err, EINVAL, "%s: \"%s\": one host per line, without commas", where,
                             line);
-    int rc = parse_words(where, line, words, &nslots, err);
+    int rc = parse_words(where, line, words, &nslots, &user, err);
+    rg_autofree char *item = rg_strf("%s%s%s", user ? user : "", user ? "@" : "", line);
 
-    if (rc < 0)
-        return rc;
-    if (!nslots)
-        return add_item(job, where, line, err);
-    return add_hosts(job, where, line, nslots, err);
+    if (rc == 0 && !item)
+        return rg_error_memory(err);
+    return rc < 0 ? rc : add_item(job, where, item, nslots, err);
 }
 
 int rg_hostfile_parse(struct rg_job *job, const char *path, const char *text, size_t nbytes,

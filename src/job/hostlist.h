@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lists of hosts as people write them: `-H a:2,b:4`, and the host files of Open MPI ("a slots=2
- * max_slots=4"), MPICH ("a:2") and Horovod (either). A '#' begins a comment. IPv6 addresses stand
- * as they are ("::1") or in brackets ("[::1]:4"). Other brackets stand for several hosts with so
- * many slots each: "node[1-4]:2", "n[01-10,12]-ib"; see rg_slurm_nodes.
+ * max_slots=4", "b cpu = 2 username = bob"), MPICH ("a:2") and Horovod (either). A '#' begins a
+ * comment. IPv6 addresses stand as they are ("::1") or in brackets ("[::1]:4"). Other brackets
+ * stand for several hosts with so many slots each: "node[1-4]:2", "n[01-10,12]-ib"; see
+ * rg_slurm_nodes.
  *
  * A host without a number of slots has as many as cores; named n times, it has n (as with Open
  * MPI).

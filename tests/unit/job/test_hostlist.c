@@ -102,6 +102,32 @@ static void host_files_of_all_three_origins_are_read(void **state)
     check_host(&job, 4, "::1", 5);
 }
 
+/* What Open MPI's own parser takes, and addresses in brackets. */
+static void words_behind_a_host_may_be_spaced_and_have_other_names(void **state)
+{
+    static const char text[] = "a slots = 2\tmax_slots= 4\n"
+                               "b  cpu=3 slots_max=3\n"
+                               "c count =4 username = bob\n"
+                               "[::1] slots=5\n"
+                               "amy@[2001:db8::6]:2\n"
+                               "amy@2001:db8::7 slots=1\n";
+    RG_AUTO_JOB struct rg_job job;
+
+    (void) state;
+    rg_job_init(&job);
+    assert_int_equal(rg_hostfile_parse(&job, "hosts", text, sizeof text - 1, NULL), 0);
+    assert_int_equal(job.nhosts, 6);
+    check_host(&job, 0, "a", 2);
+    check_host(&job, 1, "b", 3);
+    check_host(&job, 2, "c", 4);
+    assert_string_equal(job.hosts[2].user, "bob");
+    check_host(&job, 3, "::1", 5);
+    check_host(&job, 4, "2001:db8::6", 2);
+    assert_string_equal(job.hosts[4].user, "amy");
+    check_host(&job, 5, "2001:db8::7", 1);
+    assert_string_equal(job.hosts[5].user, "amy");
+}
+
 static void errors_of_host_files_name_file_line_and_value(void **state)
 {
     static const struct { const char *text, *says; } cases[] = {
@@ -111,6 +137,10 @@ static void errors_of_host_files_name_file_line_and_value(void **state)
         { "a,b", "one host per line" },
         { "n[1,2],b", "one host per line" },
         { "a slots", "hosts:1: \"slots\"" },
+        { "a slots =", "hosts:1: slots of host a" },
+        { "a =2", "hosts:1: host \"a=2\"" },
+        { "a port=2222", "a port is --ssh-port" },
+        { "a:2 slots=3", "says its slots twice" },
         { "a/b", "hosts:1: host \"a/b\"" },
         { "", "no host in it" },
         { "# only\n\n", "no host in it" },
@@ -165,6 +195,7 @@ int main(void)
         cmocka_unit_test(brackets_in_a_name_stand_for_several_hosts),
         cmocka_unit_test(broken_ranges_are_refused_by_name),
         cmocka_unit_test(host_files_of_all_three_origins_are_read),
+        cmocka_unit_test(words_behind_a_host_may_be_spaced_and_have_other_names),
         cmocka_unit_test(errors_of_host_files_name_file_line_and_value),
         cmocka_unit_test(a_missing_host_file_is_a_usage_error_that_names_it),
         cmocka_unit_test(only_names_of_this_computer_are_local),
