@@ -91,6 +91,18 @@ def check_a_later_batch_may_train_other_variables():
             np.testing.assert_allclose(both()[0], [ones * hvd.size()] * 2)
 
 
+def check_a_variable_may_be_listed_twice():
+    value = tf.Variable([0., 0.])
+    for number, graph in enumerate((tf.function, lambda function: function)):
+        helper = LocalGradientAggregationHelperEager(
+            2, GradientReducer(f'twice{number}', op=hvd.Sum), False, False)
+        batch = graph(lambda: helper.compute_gradients([tf.ones([2]), tf.fill([2], 10.)],
+                                                       [value, value]))
+        batch()
+        for found, want in zip(batch(), (2., 20.)):
+            np.testing.assert_allclose(found, [want * hvd.size()] * 2)
+
+
 def check_adasum_combines_the_same_variables_on_all_ranks():
     first, second = tf.Variable([1., 2.]), tf.Variable([1., 2.])
     optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.),

@@ -22,6 +22,16 @@ def get_not_none_from_list(tensor_list):
     return [t for t in tensor_list if t is not None]
 
 
+def _keys(variables: Sequence[Any]) -> List[tuple]:
+    """A key for each place. A variable may be listed twice, and has two gradients then."""
+    seen: Dict[Any, int] = {}
+    keys = []
+    for key in map(variable_key, variables):
+        seen[key] = seen.get(key, 0) + 1
+        keys.append((key, seen[key]))
+    return keys
+
+
 class Aggregation:
     """The rule: a counter of batches and one sum per gradient, in variables. A model may train
     other variables in a later batch than in the first one, as when layers are frozen meanwhile."""
@@ -60,7 +70,7 @@ class Aggregation:
         """Make the variables that are not there yet. A gradient has the shape of its variable."""
         if self.counter is None:
             self.counter = self._new((), tf.int32, 'aggregation_counter')
-        keys = [variable_key(v) for v in variables]
+        keys = _keys(variables)
         numbers = {key: i for i, key in enumerate({**self._kept, **dict.fromkeys(keys)})}
         for key, grad, variable in zip(keys, grads, variables):
             total = self._kept.get(key)
