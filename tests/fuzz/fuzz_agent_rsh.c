@@ -4,7 +4,7 @@
  * is taken is whole, a refusal has a reason, and what was split survives being quoted and split
  * again.
  */
-#include "agent/rsh/rsh.h"
+#include "agent/rsh/rshargs.h"
 #include "base/buf.h"
 #include "fuzz.h"
 

@@ -16,8 +16,6 @@
 #include "platform/drivers.h"
 #include "platform/openpai/inside/tasks.h"
 
-#define WORDS_MAX 600 /* of which each may become six; Kubernetes keeps 4096 bytes */
-
 /* The first driver whose pod this is; where it is nobody's, the first that has pods says what is
  * missing. */
 static const struct rg_pod_platform *choose(void)
@@ -31,39 +29,6 @@ static const struct rg_pod_platform *choose(void)
         first = first ? first : platform;
     }
     return first;
-}
-
-void rg_pod_leave_words(const struct rg_pod *pod, int code, bool fault, const char *text)
-{
-    rg_autobuf struct rg_buf line = RG_BUF_INIT;
-    rg_autoclose int fd = pod->words ? open(pod->words, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
-
-    rg_buf_printf(&line, "{\"exit_code\":%d,\"fault\":%s,\"cause\":", code,
-                  fault ? "true" : "false");
-    rg_json_put_bytes(&line, text, strnlen(text, WORDS_MAX));
-    rg_buf_printf(&line, "}\n");
-    if (fd >= 0 && code)
-        rg_write_all(fd, rg_buf_bytes(&line), rg_buf_nbytes(&line));
-}
-
-int rg_pod_fail(const struct rg_pod *pod, const struct rg_error *err)
-{
-    int code = err->exit_code ? err->exit_code : RG_EXIT_INTERNAL;
-
-    rg_log(RG_LOG_ERROR, "%s", err->text);
-    rg_pod_leave_words(pod, code, true, err->text);
-    return code;
-}
-
-static void leave(int signo)
-{
-    (void) signo;
-    _exit(RG_EXIT_PREEMPTED);
-}
-
-void rg_pod_obey(void)
-{
-    signal(SIGTERM, leave);
 }
 
 /* Where pods stay, those that are left begin the job again with the one that takes the lost one's
@@ -84,12 +49,6 @@ static bool is_masked(const struct rg_pod *pod, int code, bool stopped)
 
     return pod->words && (code == RG_POD_KILLED || code == RG_POD_LOST ||
                           (pod->backoff_ms && retried && !stopped));
-}
-
-int rg_pod_give_up(int nlost, struct rg_error *err)
-{
-    return rg_error_set_exit(err, EIO, RG_EXIT_HOST_LOST, "the job is not started again: pods of "
-                             "it were lost %d times", nlost);
 }
 
 static int lead(const struct rg_pod *pod, struct rg_planned *planned, struct rg_error *err)

@@ -134,6 +134,10 @@ struct rg_agent {
     struct rg_agent_lines boot;
     enum rg_agent_state state;
     int exit_code;
+    /* What run.c does when files below it have done their part: go on to GONE and BYE as soon as
+     * nothing keeps us; and leave, as the link is gone. */
+    void (*advance)(struct rg_agent *agent);
+    void (*on_lost)(struct rg_agent *agent);
 
     struct rg_msg_setup setup; /* owned once has_setup */
     bool has_setup;
@@ -161,6 +165,16 @@ struct rg_agent {
     int late_signo;
 };
 
+/* By rank, or NULL. */
+static inline struct rg_task *rg_agent_find_task(const struct rg_agent *agent, uint32_t rank)
+{
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        if (agent->tasks[i]->spec.rank == rank)
+            return agent->tasks[i];
+    }
+    return NULL;
+}
+
 /* Run an agent for boot, whose key is wiped, until the launcher is done with it or gone. Returns
  * the exit code. With boot->waits that is 0 only when the job has ended well, and else 75, but
  * RG_AGENT_UNSTARTED where the link ended before START: nothing is left then, and the caller may
@@ -176,23 +190,24 @@ void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *ob
 void rg_agent_note(struct rg_agent *agent, const char *fmt, ...) rg_printf(2, 3);
 /* The launcher is gone: kill all, wait for them (at most 4 s), leave the process. */
 _Noreturn void rg_agent_abandon(struct rg_agent *agent);
+/* Whether who keeps this process is gone: its guard, or what runs it in a container. */
+bool rg_agent_is_orphan(const struct rg_agent *agent);
+/* SIGKILL to everything that descends from us. Returns how many processes there were. */
+size_t rg_agent_kill(struct rg_agent *agent);
+
+/* --- lost.c ---------------------------------------------------------------------------------- */
+
 /* The launcher is gone: as rg_agent_abandon, but under Slurm ranks that it tells to end have their
  * time before. */
 _Noreturn void rg_agent_lose_launcher(struct rg_agent *agent);
-/* Whether who keeps this process is gone: its guard, or what runs it in a container. */
-bool rg_agent_is_orphan(const struct rg_agent *agent);
 /* By signal: whether the last one was from a root process that is not our parent, as Slurm's are;
  * and whether SIGTERM has come at all. The handler sets them. */
 extern volatile sig_atomic_t rg_agent_directly[NSIG], rg_agent_told_to_end;
-/* SIGKILL to everything that descends from us. Returns how many processes there were. */
-size_t rg_agent_kill(struct rg_agent *agent);
 
 /* --- run.c, hello.c --------------------------------------------------------------------------- */
 
 /* Say HELLO; arg: the agent. hello.c */
 void rg_agent_say_hello(void *arg);
-/* Go on to GONE and BYE as soon as nothing keeps us. */
-void rg_agent_advance(struct rg_agent *agent);
 
 /* --- tasks.c: starting ranks ------------------------------------------------------------------ */
 
@@ -207,8 +222,6 @@ int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec);
 /* Start them all, and tell the launcher of each. After the first failure no more are tried. */
 void rg_agent_start_tasks(struct rg_agent *agent);
 void rg_task_destroy(struct rg_task *task);
-/* By rank, or NULL. */
-struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank);
 
 /* --- streams.c -------------------------------------------------------------------------------- */
 
@@ -218,8 +231,6 @@ void rg_pump_close(struct rg_pump *pump);
 /* Read from the source or leave it, as credit and link allow; once nothing of ours is left that
  * could write, read to the end. ended is not called. */
 void rg_pump_flow(struct rg_pump *pump);
-/* The same for all of them. Call after credit or link changed. */
-void rg_agent_pump(struct rg_agent *agent);
 /* True when all streams of all ranks are at their end. */
 bool rg_agent_drained(const struct rg_agent *agent);
 

@@ -7,7 +7,7 @@
 #include <sys/random.h>
 #include <sys/wait.h>
 
-#include "agent/ranks/remote.h"
+#include "agent/ranks/remote_client.h"
 #include "base/fd.h"
 #include "base/time.h"
 #include "wire/conn.h"
@@ -100,7 +100,7 @@ static void doom(struct rg_rankconn *conn)
     shutdown(conn->conn.fd, SHUT_RDWR);
 }
 
-void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+static void conn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
                       const void *object)
 {
     if (rg_conn_send(&conn->conn, type, fields, object) < 0) {
@@ -112,12 +112,14 @@ void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_f
     watch(conn);
 }
 
-void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+static void conn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
                      const void *object)
 {
     conn->client = NULL;
-    rg_rankconn_send(conn, type, fields, object);
+    conn_send(conn, type, fields, object);
 }
+
+static const struct rg_remote_way way = { .send = conn_send, .end = conn_end };
 
 /* --- frames from ranks ------------------------------------------------------------------------ */
 
@@ -130,7 +132,7 @@ static void welcome(struct rg_rankconn *conn)
         .key = { conn->server->data_key, RG_KEY_NBYTES },
     };
 
-    rg_rankconn_send(conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &msg);
+    conn_send(conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &msg);
 }
 
 /* The first frame of a rank or a client: does it show this token? NULL: there is none. */
@@ -172,7 +174,7 @@ static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *ms
         return;
     if (is_held(task->conn, conn)) {
         conn->is_client = true; /* which may say no more, and is owed no word about why */
-        rg_rankconn_send(conn, RG_RANKMSG_TAKEN, rg_rankmsg_taken_fields,
+        conn_send(conn, RG_RANKMSG_TAKEN, rg_rankmsg_taken_fields,
                          &(struct rg_rankmsg_taken){ (uint32_t) task->conn->pid });
         return;
     }
@@ -217,9 +219,9 @@ static void on_remote(struct rg_rankconn *conn, const struct rg_rankmsg_remote *
     if (!admit(conn, msg->version, &msg->token, conn->server->token))
         return;
     conn->is_client = true;
-    int r = rg_remote_client_open(conn->server->agent, conn, msg, &conn->client);
+    int r = rg_remote_client_open(conn->server->agent, conn, &way, msg, &conn->client);
     if (r < 0)
-        rg_rankconn_end(conn, RG_RANKMSG_EXIT, rg_rankmsg_exit_fields,
+        conn_end(conn, RG_RANKMSG_EXIT, rg_rankmsg_exit_fields,
                         &(struct rg_rankmsg_exit){ 255 << 8, strerror(-r) });
 }
 
@@ -496,7 +498,7 @@ void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_rankm
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
         if (!is_current(conn) || conn->task->spec.rank == msg->rank)
             continue;
-        rg_rankconn_send(conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, msg);
+        conn_send(conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, msg);
     }
 }
 
@@ -527,7 +529,7 @@ void rg_rankserver_fence_done(struct rg_rankserver *server,
             continue;
         if (!msg->left)
             conn->task->fence = 0;
-        rg_rankconn_send(conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, msg);
+        conn_send(conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, msg);
     }
 }
 
@@ -541,6 +543,6 @@ void rg_rankserver_fence_failed(struct rg_rankserver *server,
             continue;
         relay.generation = conn->task->fence;
         conn->task->fence = 0;
-        rg_rankconn_send(conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields, &relay);
+        conn_send(conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields, &relay);
     }
 }

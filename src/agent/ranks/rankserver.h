@@ -23,18 +23,9 @@
 #define RG_RANKSERVER_PENDING_MAX 128
 #define RG_RANKSERVER_PATIENCE_MS 1000 /* a rank says HELLO at once, as far as the load lets it */
 
-struct rg_field;
-
 /* Listen. 0 or -errno. */
 int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_server);
 void rg_rankserver_destroy(struct rg_rankserver *server); /* NULL is fine */
-
-/* Queue a frame on a connection. What cannot be sent at once follows when the socket takes it.
- * rg_rankconn_end's is remote_client.c's last: the connection belongs to no client any more. */
-void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
-                      const void *object);
-void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
-                     const void *object);
 
 /* What REIGEN_AGENT_SOCKET is: "@reigen-...". Borrowed. */
 const char *rg_rankserver_name(const struct rg_rankserver *server);

@@ -185,7 +185,7 @@ static void child_ended(void *arg, pid_t pid, int status)
         }
     }
     rg_remote_child_ended(agent, pid, status);
-    rg_agent_advance(agent);
+    agent->advance(agent);
 }
 
 void rg_reaper_start(struct rg_agent *agent)

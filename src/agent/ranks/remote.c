@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "agent/rsh/rsh.h"
+#include "agent/rsh/rshargs.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/proctree.h"
@@ -88,7 +88,7 @@ static void check_end(void *arg)
     struct rg_agent *agent = remote->agent;
 
     if (end_if_over(remote))
-        rg_agent_advance(agent);
+        agent->advance(agent);
 }
 
 /* --- output ----------------------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ static void send_data(struct rg_pump *pump, uint8_t *data, size_t nbytes)
                   &(struct rg_msg_remote_data){ remote->id, pump->stream, { data, nbytes } });
 }
 
-void rg_remotes_pump(struct rg_agent *agent)
+static void pump_remotes(struct rg_agent *agent)
 {
     for (struct rg_remote *remote = agent->remotes.first, *next; remote; remote = next) {
         next = remote->next;
@@ -109,6 +109,17 @@ void rg_remotes_pump(struct rg_agent *agent)
         rg_pump_flow(&remote->outs[1]);
         end_if_over(remote);
     }
+}
+
+void rg_agent_pump(struct rg_agent *agent)
+{
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        rg_pump_flow(&agent->tasks[i]->pumps[0]);
+        rg_pump_flow(&agent->tasks[i]->pumps[1]);
+    }
+    pump_remotes(agent);
+    if (agent->state == RG_AGENT_GONE)
+        agent->advance(agent);
 }
 
 /* --- input ------------------------------------------------------------------------------------ */
@@ -394,7 +405,7 @@ static void release_over(void *arg)
     struct rg_agent *agent = arg;
 
     agent->remotes.over = true;
-    rg_agent_advance(agent);
+    agent->advance(agent);
 }
 
 static void release_due(void *arg)

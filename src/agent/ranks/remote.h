@@ -26,38 +26,20 @@
 #define RG_REMOTE_RELEASE_MS 2000 /* after RELEASE, for commands to end by themselves */
 #define RG_REMOTE_TERM_MS 1000    /* then between SIGTERM and the sweep's SIGKILL */
 
-/* --- remote.c: commands that run here --------------------------------------------------------- */
-
 /* The launcher's messages. 0; -EBADMSG when they break the rules; -ENOMEM. */
 int rg_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg);
 /* A child was reaped: one of the commands? */
 void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status);
 /* A signal to every process in the commands' sessions. */
 void rg_remotes_signal(struct rg_agent *agent, int signo);
-/* Read from commands or leave them, as credit and link allow. */
-void rg_remotes_pump(struct rg_agent *agent);
+/* Read what ranks and commands write or leave it, as rg_pump_flow. Call after credit or link
+ * changed. */
+void rg_agent_pump(struct rg_agent *agent);
 /* RELEASE came: commands end by themselves, or by SIGTERM; rg_agent_sweep follows. After KILL it
  * does nothing. */
 void rg_remotes_release(struct rg_agent *agent);
 /* The agent may not sweep yet: it is resident, or commands have their time to end. */
 bool rg_remotes_hold(const struct rg_agent *agent);
 void rg_remotes_destroy(struct rg_agent *agent);
-
-/* --- remote_client.c: clients that came here -------------------------------------------------- */
-
-struct rg_remote_client;
-
-/* A connection's REMOTE: ask the launcher. 0; -EMSGSIZE, -EMFILE (RG_MSG_REMOTES_MAX), -ENOMEM. */
-int rg_remote_client_open(struct rg_agent *agent, struct rg_rankconn *conn,
-                          const struct rg_rankmsg_remote *msg,
-                          struct rg_remote_client **ret_client);
-/* A frame of it. 0, or -errno: a broken one. */
-int rg_remote_client_frame(struct rg_remote_client *client, uint16_t type, const uint8_t *data,
-                           size_t nbytes);
-/* Its connection is over. */
-void rg_remote_client_gone(struct rg_remote_client *client);
-/* The launcher's messages for clients: the same streams the other way. As rg_remote_message. */
-int rg_remote_client_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg);
-void rg_remote_clients_destroy(struct rg_agent *agent);
 
 #endif

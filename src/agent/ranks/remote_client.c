@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reigen rsh` on this host, whose command runs on another: its connection, seen from the agent. */
+#include "agent/ranks/remote_client.h"
+
 #include <string.h>
 
-#include "agent/ranks/rankserver.h"
-#include "agent/ranks/remote.h"
 
 struct rg_remote_client {
     struct rg_agent *agent;
     uint32_t id;
+    const struct rg_remote_way *way;
     struct rg_rankconn *conn; /* NULL: gone; the slot stays until the launcher's last word */
     uint32_t in_credit;       /* bytes of input that it may still send */
     bool in_eof;
@@ -45,7 +46,7 @@ static int find_slot(struct rg_agent *agent, uint32_t *ret_id)
 }
 
 int rg_remote_client_open(struct rg_agent *agent, struct rg_rankconn *conn,
-                          const struct rg_rankmsg_remote *msg,
+                          const struct rg_remote_way *way, const struct rg_rankmsg_remote *msg,
                           struct rg_remote_client **ret_client)
 {
     uint32_t id;
@@ -59,6 +60,7 @@ int rg_remote_client_open(struct rg_agent *agent, struct rg_rankconn *conn,
     client->agent = agent;
     client->id = id;
     client->conn = conn;
+    client->way = way;
     agent->clients->slots[id] = client;
     *ret_client = client;
     rg_agent_send(agent, RG_MSG_REMOTE_OPEN,
@@ -126,7 +128,7 @@ static int on_put(struct rg_remote_client *client, const struct rg_msg_remote_da
         return -EBADMSG;
     client->unacked[msg->stream - 1] += (uint32_t) msg->data.nbytes;
     if (client->conn)
-        rg_rankconn_send(client->conn, RG_RANKMSG_DATA, rg_rankmsg_data_fields, &relay);
+        client->way->send(client->conn, RG_RANKMSG_DATA, rg_rankmsg_data_fields, &relay);
     return 0;
 }
 
@@ -138,7 +140,7 @@ static int on_grant(struct rg_remote_client *client, const struct rg_msg_remote_
         return -EBADMSG;
     client->in_credit += msg->nbytes;
     if (client->conn)
-        rg_rankconn_send(client->conn, RG_RANKMSG_CREDIT, rg_rankmsg_credit_fields, &relay);
+        client->way->send(client->conn, RG_RANKMSG_CREDIT, rg_rankmsg_credit_fields, &relay);
     return 0;
 }
 
@@ -148,7 +150,7 @@ static void on_ended(struct rg_remote_client *client, const struct rg_msg_remote
 
     client->agent->clients->slots[client->id] = NULL;
     if (client->conn)
-        rg_rankconn_end(client->conn, RG_RANKMSG_EXIT, rg_rankmsg_exit_fields, &relay);
+        client->way->end(client->conn, RG_RANKMSG_EXIT, rg_rankmsg_exit_fields, &relay);
     free(client);
 }
 

@@ -13,13 +13,14 @@
 #include "agent/look/probe.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
+#include "agent/ranks/remote_client.h"
 #include "agent/ranks/packages.h"
 #include "base/exitcode.h"
 #include "base/say.h"
 
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
 
-void rg_agent_advance(struct rg_agent *agent)
+static void advance(struct rg_agent *agent)
 {
     rg_agent_sweep(agent);
     if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || agent->remotes.first)
@@ -109,7 +110,7 @@ static void on_kill(struct rg_agent *agent)
     }
     agent->remotes.released = agent->remotes.over = true; /* nobody waits for them any more */
     rg_agent_kill(agent);
-    rg_agent_advance(agent);
+    advance(agent);
 }
 
 static int on_start(struct rg_agent *agent)
@@ -120,7 +121,8 @@ static int on_start(struct rg_agent *agent)
     rg_prober_destroy(rg_steal_ptr(&agent->prober));
     agent->state = RG_AGENT_RUNNING;
     rg_agent_start_tasks(agent);
-    rg_agent_advance(agent);
+    rg_agent_pump(agent);
+    advance(agent);
     return 0;
 }
 
@@ -165,7 +167,7 @@ static int on_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg
         if (!agent->has_setup)
             return -EBADMSG;
         rg_remotes_release(agent);
-        rg_agent_advance(agent);
+        advance(agent);
         return 0;
     case RG_MSG_REMOTE_START:
     case RG_MSG_REMOTE_HANGUP: return rg_remote_message(agent, type, msg);
@@ -447,6 +449,8 @@ static int prepare(struct rg_agent *agent)
     agent->scratch = malloc(RG_MSG_CHUNK_MAX);
     if (!agent->scratch)
         return -ENOMEM;
+    agent->advance = advance;
+    agent->on_lost = rg_agent_lose_launcher;
     rg_reaper_start(agent);
     start_lease(agent, FIRST_LEASE_MS);
     if (agent->boot.keeper_fd >= 0)

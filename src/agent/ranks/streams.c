@@ -5,7 +5,6 @@
 #include <termios.h>
 
 #include "agent/ranks/agent.h"
-#include "agent/ranks/remote.h"
 #include "base/fd.h"
 
 /* --- output ----------------------------------------------------------------------------------- */
@@ -74,17 +73,6 @@ void rg_pump_flow(struct rg_pump *pump)
         rg_io_stop(&pump->io);
     else if (!rg_io_active(&pump->io))
         rg_io_start(&pump->io, agent->loop, pump->fd, RG_IO_READ, pump_ready, pump);
-}
-
-void rg_agent_pump(struct rg_agent *agent)
-{
-    for (size_t i = 0; i < agent->ntasks; i++) {
-        rg_pump_flow(&agent->tasks[i]->pumps[0]);
-        rg_pump_flow(&agent->tasks[i]->pumps[1]);
-    }
-    rg_remotes_pump(agent);
-    if (agent->state == RG_AGENT_GONE)
-        rg_agent_advance(agent);
 }
 
 bool rg_agent_drained(const struct rg_agent *agent)

@@ -19,15 +19,6 @@
 
 #define TASKS_MAX 65536
 
-struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank)
-{
-    for (size_t i = 0; i < agent->ntasks; i++) {
-        if (agent->tasks[i]->spec.rank == rank)
-            return agent->tasks[i];
-    }
-    return NULL;
-}
-
 void rg_task_destroy(struct rg_task *task)
 {
     rg_pump_close(&task->pumps[0]);
@@ -50,7 +41,9 @@ static void send_output(struct rg_pump *pump, uint8_t *data, size_t nbytes)
 
 static void output_ended(void *owner)
 {
-    rg_agent_advance(((struct rg_task *) owner)->agent);
+    struct rg_agent *agent = ((struct rg_task *) owner)->agent;
+
+    agent->advance(agent);
 }
 
 int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec)
@@ -369,6 +362,5 @@ void rg_agent_start_tasks(struct rg_agent *agent)
     }
     for (size_t i = 0; i < common.count; i++)
         explicit_bzero(common.v[i], strlen(common.v[i]));
-    rg_agent_pump(agent);
     rg_agent_input_flow(agent);
 }

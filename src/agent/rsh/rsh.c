@@ -2,6 +2,8 @@
 /* mpirun and pdsh want a program that takes ssh's arguments; this one asks the agent instead. */
 #include "agent/rsh/rsh.h"
 
+#include "agent/rsh/rshargs.h"
+
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that call ssh give it options that mean nothing here, and they must not be taken for
  * the host or the command. */
-#include "agent/rsh/rsh.h"
+#include "agent/rsh/rshargs.h"
 
 #include <string.h>
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the user sees while the head waits: on a terminal one line for each host, which changes,
  * else a line for each that is ready, and now and then who is missing. */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/say.h"
 #include "base/time.h"
 #include "agent/wait/internal.h"
@@ -53,4 +56,28 @@ void rg_wait_show_news(void *arg)
         if (!wait->hosts[i].ready && ++told)
             rg_say("waits for %s: %s", wait->hosts[i].name, wait->hosts[i].why);
     }
+}
+
+void rg_wait_ready(struct rg_wait_host *host)
+{
+    struct rg_wait *wait = host->wait;
+
+    if (host->ready)
+        return;
+    host->ready = true;
+    wait->nready++;
+    rg_wait_show(wait, host);
+    if (wait->nready == wait->nhosts)
+        rg_loop_stop(wait->loop);
+}
+
+void rg_wait_not_ready(struct rg_wait_host *host, const char *why)
+{
+    bool changed = host->ready || strcmp(host->why, why) != 0;
+
+    host->wait->nready -= host->ready;
+    host->ready = false;
+    snprintf(host->why, sizeof(host->why), "%s", why);
+    if (changed)
+        rg_wait_show(host->wait, host);
 }

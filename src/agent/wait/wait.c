@@ -35,30 +35,6 @@ struct options {
 
 /* --- the workers ------------------------------------------------------------------------------ */
 
-void rg_wait_ready(struct rg_wait_host *host)
-{
-    struct rg_wait *wait = host->wait;
-
-    if (host->ready)
-        return;
-    host->ready = true;
-    wait->nready++;
-    rg_wait_show(wait, host);
-    if (wait->nready == wait->nhosts)
-        rg_loop_stop(wait->loop);
-}
-
-void rg_wait_not_ready(struct rg_wait_host *host, const char *why)
-{
-    bool changed = host->ready || strcmp(host->why, why) != 0;
-
-    host->wait->nready -= host->ready;
-    host->ready = false;
-    snprintf(host->why, sizeof(host->why), "%s", why);
-    if (changed)
-        rg_wait_show(host->wait, host);
-}
-
 static void on_limit(void *arg)
 {
     struct rg_wait *wait = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/rsh/rsh.h"
+#include "agent/rsh/rshargs.h"
 #include "unit.h"
 
 #define WORDS_MAX 12
