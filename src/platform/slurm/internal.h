@@ -71,6 +71,8 @@ struct slurm {
 void slurm_phase(struct slurm_host *host, int phase, const char *reason);
 /* Once per host, with its err; from the loop. */
 void slurm_host_gone(struct slurm_host *host);
+/* Tell the session that the host (arg) is gone. */
+void slurm_tell_gone(void *arg);
 /* The agent of this place has proven itself; takes the socket. arg: the driver. */
 void slurm_linked(void *arg, const char *place, int take_fd);
 /* Listen for the agents, on a port that --port-range, REIGEN_SLURM_PORTS or Slurm's SrunPortRange

@@ -14,7 +14,7 @@
  * A host whose packets are dropped would hold ssh for more than two minutes: ssh gets a
  * ConnectTimeout of RG_SSH_CONNECT_S, unless the user's options or ssh configuration set one.
  *
- * At most RG_SSH_WINDOW hosts are being connected at once. What a busy sshd drops is tried again,
+ * At most 64 hosts are being connected at once. What a busy sshd drops is tried again,
  * until the session gives up.
  */
 #ifndef RG_PLATFORM_SSH_DOOR_H
@@ -22,7 +22,6 @@
 
 #include "launch/host/driver.h"
 
-#define RG_SSH_WINDOW 64
 #define RG_SSH_CONNECT_S 10 /* for a host to answer, where neither option nor configuration says */
 
 extern const struct rg_driver_ops rg_driver_ssh;

@@ -588,3 +588,14 @@ void ssh_host_start(struct ssh_host *host)
     host->err = err;
     stop(host);
 }
+
+/* Also called from within itself, when a host fails at once; the loop then goes on by itself. */
+void ssh_advance(struct ssh *ssh)
+{
+    if (ssh->advancing)
+        return;
+    ssh->advancing = true;
+    while (ssh->nstarting < RG_SSH_WINDOW && ssh->next < ssh->shared.o.plan->nhosts)
+        ssh_host_start(ssh->hosts[ssh->next++]);
+    ssh->advancing = false;
+}

@@ -17,6 +17,8 @@
 #include "launch/host/leftover.h"
 #include "launch/plan/plan.h"
 
+#define RG_SSH_WINDOW 64 /* hosts that are being connected at once */
+
 struct ssh_host;
 
 /* What all hosts share. */

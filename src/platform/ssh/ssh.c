@@ -36,17 +36,6 @@ static int discover(void *held, struct rg_job *job, struct rg_error *err)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-/* Also called from within itself, when a host fails at once; the loop then goes on by itself. */
-void ssh_advance(struct ssh *ssh)
-{
-    if (ssh->advancing)
-        return;
-    ssh->advancing = true;
-    while (ssh->nstarting < RG_SSH_WINDOW && ssh->next < ssh->shared.o.plan->nhosts)
-        ssh_host_start(ssh->hosts[ssh->next++]);
-    ssh->advancing = false;
-}
-
 static int prepare(struct ssh *ssh, const struct rg_driver_options *options, struct rg_error *err)
 {
     const struct rg_plan *plan = options->plan;

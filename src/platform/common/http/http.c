@@ -5,6 +5,7 @@
  * it was told, to whoever asks for them.
  */
 #include "platform/common/http/http.h"
+#include "platform/common/http/url.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -93,10 +93,4 @@ const struct rg_http_reply *rg_http_reply(struct rg_http *http);
 /* Whether there is a libcurl that knows Unix sockets: one without would go by TCP. */
 bool rg_http_has_sockets(void);
 
-/* Whether what is sent to one URL may be sent to another one, with its authorization: the same
- * host, and the same port, or https in the place of http. */
-bool rg_http_same_origin(const char *from, const char *to);
-/* text as it may stand in a path or behind a "=". */
-void rg_http_put_escaped(struct rg_buf *url, const char *text);
-
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "platform/common/http/http.h"
+#include "platform/common/http/url.h"
 
 #define HOST_MAX 256
 

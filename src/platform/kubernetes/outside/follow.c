@@ -13,14 +13,12 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/time.h"
-#include "platform/kubernetes/outside/follow.h"
+#include "platform/kubernetes/outside/followed.h"
 
 #define EVENTS_MS 3000    /* a start that takes longer wants reasons */
 /* A job that was just handed over has no news yet, and a kubectl that begins takes a tenth of a
  * second of a core, for which pods would wait where the cluster is this computer. */
 #define FRESH_MS 200
-#define RETRY_MS 500      /* after a cut, and */
-#define RETRY_MAX_MS 5000 /* later */
 #define ASK_MS 10000      /* an answer about the Job */
 #define JOB_MS 2000       /* between looks at the Job, where that is to say what comes next, and */
 #define JOB_MAX_MS 30000  /* later, where it has not ended */
@@ -29,7 +27,6 @@
 #define LOST_MS 1500      /* for others to be lost with a pod, or the job to be over with it */
 #define GONE_MS 3000      /* the log's end, after the Job is gone */
 #define LOG_MS 30000      /* nothing comes of the log, after the Job has ended */
-#define LASTING_MS 10000  /* a stream that has lasted so long was a good one */
 
 static void start_pods(void *arg);
 static void begin_again(struct follow *f);
@@ -38,15 +35,6 @@ static void ask_job(void *arg);
 static void start_events(struct follow *f);
 
 /* --- the end ---------------------------------------------------------------------------------- */
-
-/* The place and what is asked are the stream's while it goes on. */
-int follow_start_stream(struct follow *f, struct kube_stream *stream,
-                        const struct kube_request *request, struct kube_listener listener,
-                        struct rg_error *err)
-{
-    listener.arg = f;
-    return kube_stream_start(stream, f->us.o.loop, &f->place, request, &listener, err);
-}
 
 static void on_removed(void *arg)
 {
@@ -222,7 +210,7 @@ static void ask_job(void *arg)
 }
 
 /* The head has ended, and its log is read: is that the end of the job? */
-void follow_decide(struct follow *f)
+static void decide(struct follow *f)
 {
     const struct kube_pod *head = &f->head;
 
@@ -239,32 +227,6 @@ void follow_decide(struct follow *f)
 }
 
 /* --- what nobody answers to ------------------------------------------------------------------- */
-
-/* A stream was cut. Whether to go on: what is refused once is refused again. */
-bool follow_may_retry(struct follow *f, struct watched *watched)
-{
-    const struct kube_stream *stream = &watched->stream;
-    struct rg_error cause = RG_ERROR_INIT;
-
-    kube_explain_refusal(&stream->refusal, &cause);
-    bool stays = cause.exit_code == RG_EXIT_NO_PERMISSION || cause.exit_code == RG_EXIT_USAGE;
-    if (stream->refusal.why != KUBE_AWAY && !*stream->refusal.text)
-        return true;
-    return rg_follower_bears(&f->us, stream->refusal.why == KUBE_AWAY ? RG_TROUBLE_PASSES
-                                     : stays ? RG_TROUBLE_STAYS : RG_TROUBLE_ODD,
-                             &watched->ncomplaints, &cause);
-}
-
-/* Streams that are cut at once are not begun at once each time. */
-void follow_try_again(struct watched *watched, struct follow *f, void (*start)(void *arg))
-{
-    if (rg_now_ns() - watched->since_ns > LASTING_MS * RG_NS_PER_MS)
-        watched->pause_ms = RETRY_MS;
-    rg_timer_start(&watched->timer, f->us.o.loop, watched->pause_ms, 0, start, f);
-    watched->pause_ms *= 2;
-    if (watched->pause_ms > RETRY_MAX_MS)
-        watched->pause_ms = RETRY_MAX_MS;
-}
 
 /* --- the start -------------------------------------------------------------------------------- */
 
@@ -506,7 +468,7 @@ static void take_head(struct follow *f, const struct kube_pod *pod)
     }
     if (pod->ended && !pod->running)
         f->log.over = true; /* it has none */
-    follow_decide(f);
+    decide(f);
 }
 
 static void on_pod(void *arg, const json_t *event)
@@ -663,7 +625,7 @@ int kube_follow(const struct rg_follow_options *options, void **ret_state, struc
     f->memory = (struct kube_memory){ .say = options->on_say, .arg = options->arg };
     f->place = kube_place_submitted(options->submitted, f->place_text);
     snprintf(f->selector, sizeof(f->selector), KUBE_JOB_PODS, options->submitted->id);
-    f->pods.pause_ms = f->logs.pause_ms = RETRY_MS;
+    f->log.on_over = decide;
     f->begun_ns = rg_now_ns();
     f->head.exit_code = -1;
     for (int i = 0; i < options->nhosts; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The head's log, as a job that is stayed with has it: read to its end, over all cuts. */
 #include "base/time.h"
-#include "platform/kubernetes/outside/follow.h"
+#include "platform/kubernetes/outside/followed.h"
 
 #define SETTLE_MS 1000    /* between the end of a log and that of its pod */
 #define HELD_MS 300       /* a line of the log that is held, for the next mark */
@@ -55,7 +55,7 @@ static void settle_log(void *arg)
 
     if ((f->head.ended || f->gone) && !reads_on(f)) {
         f->log.over = true;
-        follow_decide(f);
+        f->log.on_over(f);
     } else if (!f->logs.stream.started) {
         follow_start_log(f);
     }
@@ -77,7 +77,7 @@ static void on_log_end(void *arg)
     /* A pod that is missing is gone, and its log with it. */
     if ((well && f->head.ended) || f->logs.stream.refusal.why == KUBE_MISSING) {
         f->log.over = true;
-        follow_decide(f);
+        f->log.on_over(f);
         return;
     }
     if (well)

@@ -238,3 +238,13 @@ int kube_encode_plan(const struct rg_planned *planned, struct rg_buf *buf, struc
                                  rg_buf_nbytes(buf), CONFIG_MAX);
     return r;
 }
+
+struct kube_place kube_place_submitted(const struct rg_submitted_job *job, char *text)
+{
+    snprintf(text, KUBE_TEXT_MAX, "%s", job->cluster ? job->cluster : "");
+    char *at = strchr(text, '@');
+    if (at)
+        *at = '\0';
+    return (struct kube_place){ .context = at && at[1] ? at + 1 : NULL,
+                                .ns = *text ? text : NULL };
+}

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "platform/kubernetes/outside/internal.h"
 #include "job/options/manifest.h"
+#include "job/options/yaml.h"
 
 #define DIGITS "0123456789"
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
@@ -31,6 +33,31 @@ static bool is_name(const char *value, size_t max)
 
     return n && n <= max && !value[strspn(value, LOWER DIGITS "-")] && *value != '-' &&
            value[n - 1] != '-';
+}
+
+json_t *kube_read_yaml(const char *what, const char *path, struct rg_error *err)
+{
+    rg_autofree char *text = NULL;
+    json_t *value = NULL;
+    size_t nbytes;
+
+    if (rg_read_named(what, path, RG_YAML_NBYTES_MAX, &text, &nbytes, err) < 0 ||
+        rg_manifest_read(path, "such a file", text, nbytes, &value, err) < 0)
+        return NULL;
+    if (json_is_object(value))
+        return value;
+    json_decref(value);
+    rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE, "%s %s: one mapping is expected in this file",
+                      what, path);
+    return NULL;
+}
+
+bool kube_is_object_name(const char *name)
+{
+    static const char all[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+    size_t n = strlen(name);
+
+    return n && n <= 253 && !name[strspn(name, all)] && *name != '-' && *name != '.';
 }
 
 static int set_name(struct rg_request *request, const char *option, const char *what,

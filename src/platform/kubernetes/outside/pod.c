@@ -410,3 +410,10 @@ bool kube_host_is_given_up(struct kube_host *host, int npods, bool *ret_wait,
     *ret_wait = true;
     return rg_now_ns() - host->hopeless_ns >= ret_cause->after_ms * RG_NS_PER_MS;
 }
+
+bool kube_pod_is_lost(const struct kube_pod *pod)
+{
+    bool vanished = pod->ended && pod->exit_code < 0 && *pod->name;
+
+    return vanished || kube_pod_is_retried(pod);
+}

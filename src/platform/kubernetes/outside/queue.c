@@ -262,16 +262,6 @@ static int create_all(struct making *making, const struct kube_place *place,
     return r;
 }
 
-struct kube_place kube_place_submitted(const struct rg_submitted_job *job, char *text)
-{
-    snprintf(text, KUBE_TEXT_MAX, "%s", job->cluster ? job->cluster : "");
-    char *at = strchr(text, '@');
-    if (at)
-        *at = '\0';
-    return (struct kube_place){ .context = at && at[1] ? at + 1 : NULL,
-                                .ns = *text ? text : NULL };
-}
-
 int kube_submit(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
                 struct rg_error *err)
 {

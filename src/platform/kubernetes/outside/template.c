@@ -18,31 +18,6 @@
 
 /* --- the user's file -------------------------------------------------------------------------- */
 
-json_t *kube_read_yaml(const char *what, const char *path, struct rg_error *err)
-{
-    rg_autofree char *text = NULL;
-    json_t *value = NULL;
-    size_t nbytes;
-
-    if (rg_read_named(what, path, RG_YAML_NBYTES_MAX, &text, &nbytes, err) < 0 ||
-        rg_manifest_read(path, "such a file", text, nbytes, &value, err) < 0)
-        return NULL;
-    if (json_is_object(value))
-        return value;
-    json_decref(value);
-    rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE, "%s %s: one mapping is expected in this file",
-                      what, path);
-    return NULL;
-}
-
-bool kube_is_object_name(const char *name)
-{
-    static const char all[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
-    size_t n = strlen(name);
-
-    return n && n <= 253 && !name[strspn(name, all)] && *name != '-' && *name != '.';
-}
-
 static int fail_template(struct rg_error *err, const char *fmt, ...) rg_printf(2, 3);
 
 static int fail_template(struct rg_error *err, const char *fmt, ...)

@@ -119,13 +119,6 @@ void kube_memory_fini(struct kube_memory *memory)
 
 /* --- pods that are lost while the job goes on ------------------------------------------------- */
 
-bool kube_pod_is_lost(const struct kube_pod *pod)
-{
-    bool vanished = pod->ended && pod->exit_code < 0 && *pod->name;
-
-    return vanished || kube_pod_is_retried(pod);
-}
-
 static uint64_t backoff_ms(const struct kube_pod *pod)
 {
     return rg_kubernetes_backoff_ms(pod->nlost + 1);

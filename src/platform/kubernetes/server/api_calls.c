@@ -471,7 +471,8 @@ static int ask(const struct kube_place *place, const struct kube_request *reques
 
     if (rg_loop_create(&question.loop) < 0)
         return rg_error_memory(err);
-    int r = kube_stream_start(&question.stream, question.loop, place, request, &listener, err);
+    int r = kube_stream_start_by(&kube_api, &question.stream, question.loop, place, request,
+                                 &listener, err);
     if (r == 0) {
         rg_timer_start(&question.timer, question.loop, ms, 0, on_late, &question);
         rg_loop_run(question.loop);

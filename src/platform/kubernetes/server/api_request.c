@@ -7,6 +7,7 @@
 
 #include "platform/kubernetes/server/api.h"
 #include "platform/common/http/http.h"
+#include "platform/common/http/url.h"
 
 #define SAID_MAX 500u
 

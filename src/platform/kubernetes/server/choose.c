@@ -179,15 +179,11 @@ int kube_stream_start(struct kube_stream *stream, struct rg_loop *loop,
                       const struct kube_listener *listener, struct rg_error *err)
 {
     struct rg_error cause = RG_ERROR_INIT;
+    const struct kube_transport *by = kube_transport_choose(place, &cause);
+    int r = by ? kube_stream_start_by(by, stream, loop, place, request, listener, &cause)
+               : -cause.errnum;
 
-    *stream = (struct kube_stream){ .loop = loop, .on_object = listener->on_object,
-                                    .on_bytes = listener->on_bytes, .on_end = listener->on_end,
-                                    .arg = listener->arg,
-                                    .watches = request->verb == KUBE_WATCH };
-    stream->by = kube_transport_choose(place, &cause);
-    int r = stream->by ? stream->by->start(stream, place, request, &cause) : -cause.errnum;
     if (r < 0 && err)
         *err = cause;
-    stream->started = r == 0;
     return r;
 }

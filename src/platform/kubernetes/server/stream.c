@@ -8,6 +8,21 @@
 
 #define CODE_GONE 410
 
+int kube_stream_start_by(const struct kube_transport *by, struct kube_stream *stream,
+                         struct rg_loop *loop, const struct kube_place *place,
+                         const struct kube_request *request, const struct kube_listener *listener,
+                         struct rg_error *err)
+{
+    *stream = (struct kube_stream){ .by = by, .loop = loop, .on_object = listener->on_object,
+                                    .on_bytes = listener->on_bytes, .on_end = listener->on_end,
+                                    .arg = listener->arg,
+                                    .watches = request->verb == KUBE_WATCH };
+    int r = by->start(stream, place, request, err);
+
+    stream->started = r == 0;
+    return r;
+}
+
 void kube_stream_stop(struct kube_stream *stream)
 {
     if (!stream->started)

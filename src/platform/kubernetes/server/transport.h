@@ -235,6 +235,12 @@ struct kube_transport {
     void (*where)(const struct kube_place *place, char **ret_ns, char **ret_context);
 };
 
+/* As kube_stream_start, by this one. */
+int kube_stream_start_by(const struct kube_transport *by, struct kube_stream *stream,
+                         struct rg_loop *loop, const struct kube_place *place,
+                         const struct kube_request *request, const struct kube_listener *listener,
+                         struct rg_error *err);
+
 extern const struct kube_transport kube_kubectl, kube_api;
 
 /* kube_kubectl where PATH has one, else kube_api where a service account's token is; else NULL with

@@ -8,6 +8,7 @@
 
 #include "platform/openpai/server/server_internal.h"
 #include "platform/common/http/http.h"
+#include "platform/common/http/url.h"
 #include "platform/openpai/jobfile/pai.h"
 
 #define TASKS_MAX 100000 /* of a job */

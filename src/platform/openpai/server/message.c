@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "platform/openpai/server/message.h"
+#include "platform/common/http/url.h"
 
 /* Nobody has such a job. */
 #define NOBODYS "/api/v2/jobs/reigen~none"

@@ -2,6 +2,7 @@
 /* What the HTTP library knows without a server; tests/behaviour/test_pai_client.py has the rest. */
 #include "platform/common/http/curl_library.h"
 #include "platform/common/http/http.h"
+#include "platform/common/http/url.h"
 #include "unit.h"
 
 #if __has_include(<curl/curl.h>)

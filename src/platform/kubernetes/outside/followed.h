@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job that is stayed with, as the two files have it that stay with it: follow.c its
- * pods, its Job and its end, follow_log.c the log of its head.
+ * A job that is stayed with, as the files have it that stay with it: follow.c its pods,
+ * its Job and its end, follow_log.c the log of its head, follow_stream.c what both read by.
  *
  * Thread rule: the loop's thread.
  */
-#ifndef RG_PLATFORM_KUBERNETES_OUTSIDE_FOLLOW_H
-#define RG_PLATFORM_KUBERNETES_OUTSIDE_FOLLOW_H
+#ifndef RG_PLATFORM_KUBERNETES_OUTSIDE_FOLLOWED_H
+#define RG_PLATFORM_KUBERNETES_OUTSIDE_FOLLOWED_H
 
 #include "platform/common/follower.h"
 #include "platform/kubernetes/outside/internal.h"
+
+struct follow;
 
 /* What is read, and taken up again after a cut. */
 struct watched {
@@ -37,6 +39,7 @@ struct followed_log {
     uint64_t read_nbytes;      /* of it, when it was read to its end last */
     struct rg_timer held_timer; /* for lines that are held */
     bool over;                 /* it was read to its end */
+    void (*on_over)(struct follow *f);
 };
 
 struct follow {
@@ -58,7 +61,7 @@ struct follow {
     bool gone;                 /* the Job is deleted, by us */
 };
 
-/* --- follow.c --------------------------------------------------------------------------------- */
+/* --- follow_stream.c -------------------------------------------------------------------------- */
 
 /* As kube_stream_start: the place and what is asked are the stream's while it goes on. */
 int follow_start_stream(struct follow *f, struct kube_stream *stream,
@@ -68,8 +71,6 @@ int follow_start_stream(struct follow *f, struct kube_stream *stream,
 bool follow_may_retry(struct follow *f, struct watched *watched);
 /* Streams that are cut at once are not begun at once each time. */
 void follow_try_again(struct watched *watched, struct follow *f, void (*start)(void *arg));
-/* The head has ended, and its log is read: is that the end of the job? */
-void follow_decide(struct follow *f);
 
 /* --- follow_log.c ----------------------------------------------------------------------------- */
 
