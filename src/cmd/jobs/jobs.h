@@ -91,6 +91,8 @@ int rg_jobs_find_at(const char *command, const char *id, const struct rg_jobs_pl
                     struct rg_submitted_job *ret_job, const struct rg_driver_ops **ret_driver);
 /* About files that are passed over, as they were listed. */
 void rg_jobs_say_remarks(const struct rg_strv *remarks);
+/* Say that there is no memory. The exit code. */
+int rg_jobs_fail_memory(const char *command);
 /* Append all that were submitted, with what their platforms say; of those that do not answer, it is
  * told. 0 or -ENOMEM. */
 int rg_jobs_list_submitted(struct rg_submitted_list *list);

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which job a command means. People give the beginning of an id, or Slurm's number; several jobs
+ * may fit. */
+#include "cmd/jobs/jobs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "base/say.h"
+#include "head/console/exit.h"
+
+#define NAMED_MAX 4
+
+int rg_jobs_fail_memory(const char *command)
+{
+    return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, command);
+}
+
+static bool is_meant(const struct rg_registry_job *job, const char *id)
+{
+    for (size_t i = 0; i < job->restarts.count; i++) {
+        if (rg_str_starts(job->restarts.v[i], id))
+            return true;
+    }
+    return rg_str_starts(job->id, id) || (job->within && strcmp(job->within_id, id) == 0);
+}
+
+/* How many are meant; of those *ret_index is the last. One whose whole id it is wins. */
+static int count_meant(const struct rg_registry *registry, const char *id, size_t *ret_index)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < registry->count; i++) {
+        if (!is_meant(&registry->jobs[i], id))
+            continue;
+        *ret_index = i;
+        count++;
+        if (strcmp(registry->jobs[i].id, id) == 0)
+            return 1;
+    }
+    return count;
+}
+
+static int fail_ambiguous(const char *command, const char *id, const struct rg_registry *registry,
+                          int count)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+    int named = 0;
+
+    for (size_t i = 0; i < registry->count; i++) {
+        if (is_meant(&registry->jobs[i], id) && named++ < NAMED_MAX)
+            rg_buf_printf(&names, "%s%s", named > 1 ? ", " : "", registry->jobs[i].id);
+    }
+    return rg_fail_usage(command, "%s %s: %d jobs begin so: %s%s; give more of its id", command, id,
+                         count, rg_buf_text(&names), count > NAMED_MAX ? ", ..." : "");
+}
+
+int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job)
+{
+    for (int ended = 0; ended < 2 && *id; ended++) {
+        rg_cleanup(rg_registry_fini) struct rg_registry registry = { 0 };
+        size_t at = 0;
+        int r = ended ? rg_registry_list_ended(&registry) : rg_registry_list(&registry);
+        if (r < 0)
+            return rg_jobs_fail_memory(command);
+        int count = count_meant(&registry, id, &at);
+        if (count > 1)
+            return fail_ambiguous(command, id, &registry, count);
+        if (count == 0)
+            continue;
+        *ret_job = registry.jobs[at];
+        registry.jobs[at] = (struct rg_registry_job){ 0 };
+        return 0;
+    }
+    return rg_fail_usage(command, "%s %.80s: no such job; reigen jobs --all lists them, "
+                         "--namespace NAME finds others' on Kubernetes, and --pai-server URL on "
+                         "OpenPAI", command, id);
+}
+
+const struct rg_driver_ops *rg_jobs_find_submitted(const char *id, struct rg_submitted_job *ret_job)
+{
+    for (size_t i = 0; rg_drivers[i]; i++) {
+        if (rg_drivers[i]->platform.queues &&
+            rg_submitted_read(&rg_drivers[i]->platform, id, ret_job) == 0)
+            return rg_drivers[i];
+    }
+    return NULL;
+}
+
+/* --- jobs that a platform runs when it can ---------------------------------------------------- */
+
+static const char *const place_names[RG_JOBS_PLACES] = {
+    [RG_JOBS_NAMESPACE] = "namespace",
+    [RG_JOBS_CONTEXT] = "context",
+    [RG_JOBS_PAI_SERVER] = "pai-server",
+    [RG_JOBS_PAI_USER] = "pai-user",
+};
+
+/* What was given by this option of a platform's; NULL: nothing, or it has none. */
+static const char *place_value(const struct rg_jobs_place *place, const char *name)
+{
+    for (int i = 0; name && i < RG_JOBS_PLACES; i++) {
+        if (strcmp(place_names[i], name) == 0)
+            return place->value[i];
+    }
+    return NULL;
+}
+
+bool rg_jobs_names_place(const struct rg_jobs_place *place)
+{
+    bool any = false;
+
+    for (int i = 0; i < RG_JOBS_PLACES; i++)
+        any |= place->value[i] != NULL;
+    return any;
+}
+
+int rg_jobs_choose_finder(const char *command, const struct rg_jobs_place *place,
+                          const struct rg_driver_ops **ret_driver)
+{
+    const struct rg_driver_ops *found = NULL;
+
+    for (size_t i = 0; rg_drivers[i]; i++) {
+        const char *const *names = rg_drivers[i]->platform.places;
+        bool named = place_value(place, names[0]) || place_value(place, names[1]);
+        if (!rg_drivers[i]->away || !named)
+            continue;
+        if (found)
+            return rg_fail_usage(command, "%s --%s: a job is on %s or on %s, not on both; leave "
+                                 "the options of one of them out", command, names[0],
+                                 found->platform.title, rg_drivers[i]->platform.title);
+        found = rg_drivers[i];
+    }
+    *ret_driver = found;
+    return 0;
+}
+
+int rg_jobs_ask_place(const struct rg_driver_ops *driver, const struct rg_jobs_place *place,
+                      struct rg_submitted_job *job, struct rg_strv *hosts, struct rg_error *err)
+{
+    const char *const *names = driver->platform.places;
+
+    return driver->away->find(job, place_value(place, names[0]), place_value(place, names[1]),
+                              hosts, err);
+}
+
+int rg_jobs_find_at(const char *command, const char *id, const struct rg_jobs_place *place,
+                    struct rg_submitted_job *ret_job, const struct rg_driver_ops **ret_driver)
+{
+    rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
+    const struct rg_driver_ops *driver;
+    struct rg_error err = RG_ERROR_INIT;
+    int code = rg_jobs_choose_finder(command, place, &driver);
+
+    if (code)
+        return code;
+    *ret_driver = driver ? driver : rg_jobs_find_submitted(id, ret_job);
+    if (!driver)
+        return 0;
+    ret_job->platform = &driver->platform;
+    snprintf(ret_job->id, sizeof(ret_job->id), "%s", id);
+    return rg_jobs_ask_place(driver, place, ret_job, &hosts, &err) < 0 ? rg_fail(&err, command)
+                                                                       : 0;
+}
+
+int rg_jobs_fail_submitted(const char *command, const struct rg_submitted_job *job,
+                           struct rg_error *err)
+{
+    if (!err->exit_code)
+        err->exit_code = RG_EXIT_UNAVAILABLE;
+    rg_error_prepend(err, "job %s", job->id);
+    return rg_fail(err, command);
+}
+
+void rg_jobs_say_remarks(const struct rg_strv *remarks)
+{
+    for (size_t i = 0; i < remarks->count; i++)
+        rg_say("%s; passed over", remarks->v[i]);
+}
+
+int rg_jobs_list_submitted(struct rg_submitted_list *list)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && rg_drivers[i]; i++) {
+        const struct rg_platform *platform = &rg_drivers[i]->platform;
+        struct rg_error err = RG_ERROR_INIT;
+        size_t first = list->count;
+        r = platform->queues ? rg_submitted_list(platform, list) : 0;
+        for (size_t k = first; k < list->count; k++) {
+            if (rg_submitted_is_over(&list->jobs[k]))
+                list->jobs[k].state = RG_SUBMITTED_ENDED;
+        }
+        if (r == 0 && list->count > first &&
+            rg_drivers[i]->queue->status(&list->jobs[first], list->count - first, &err) < 0)
+            rg_say("%s does not answer (%s): of jobs that were submitted it is unknown whether "
+                   "they run", platform->title, err.text);
+    }
+    rg_jobs_say_remarks(&list->remarks);
+    return r;
+}
