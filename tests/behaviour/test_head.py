@@ -134,6 +134,9 @@ def test_a_plan_that_cannot_be_run_is_refused_and_reigen_itself_runs_every_one(d
     desk.plan.write_bytes(desk.plan.read_bytes().replace(b'\6\0\0\0local', b'\6\0\0\0slurm'))
     code, _, err = desk.run()
     assert code == 2 and 'the plan names hosts (localhost), but Slurm gives' in err, err
+    desk.write('-np', 1, '--on', 'slurm', '--', 'true')
+    code, _, err = desk.run()
+    assert code == 69 and "no allocation of Slurm's; reigen head asks for one" in err, err
     desk.write('-np', 1, '--', 'sh', '-c', 'exit 4')
     done = subprocess.run([PROGRAMS.reigen, 'head', '--plan', desk.plan], env=desk.env, text=True,
                           capture_output=True, timeout=LIMIT, check=False)

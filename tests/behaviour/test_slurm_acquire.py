@@ -47,7 +47,7 @@ exit 1
 """
 REFUSING = '#!/bin/sh\necho srun: error: no >&2\nexit 1\n'
 LIMIT_S = 60
-#: As RELEASE_MS in platform/slurm/acquire.c: so long salloc's end would be waited for.
+#: As RELEASE_MS in platform/slurm/salloc.c: so long salloc's end would be waited for.
 RELEASE_S = 5
 
 

@@ -119,6 +119,18 @@ const struct rg_slurm_allocation *slurm_held_allocation(const struct slurm_held 
 /* The allocation as the agents have it, whose step has all GPUs of its nodes. 0 or -errno. */
 int slurm_held_read_whole(const struct slurm_held *held,
                           struct rg_slurm_allocation *ret_allocation, struct rg_error *err);
+
+/* --- salloc.c: in the launcher alone ---------------------------------------------------------- */
+
+struct slurm_salloc;
+
+/* Ask for an allocation. on_got follows once: its variables are in our environment, or err says why
+ * there is none. 0; -errno, and nothing follows. */
+int slurm_salloc_start(const struct rg_acquire_options *options,
+                       void (*on_got)(void *arg, const struct rg_error *err), void *arg,
+                       struct slurm_salloc **ret_salloc, struct rg_error *err);
+/* Give it back, or take the request back: no event follows. May block for seconds. Frees. */
+void slurm_salloc_end(struct slurm_salloc *salloc);
 /* salloc's and sbatch's options for what the user wants. 0 or -ENOMEM. */
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
 
