@@ -22,7 +22,7 @@ RECORD = Path(os.environ.get('REIGEN_BED_DIR', ROOT / 'build/bed')) / 'took.json
 COMMITTED = ROOT / 'tests/took.txt'
 TIMES, LEAST_S = 10, 20.0
 #: What is shorter has the least limit anyway.
-LISTED_S = 2.0
+LISTED_S = 6.0
 #: How much of what a slow run took is forgotten at each quicker one.
 FORGOTTEN = 0.25
 

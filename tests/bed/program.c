@@ -16,6 +16,6 @@ int main(int argc, char **argv)
            (int)getuid(), (int)getgid(), (int)getpid());
     fflush(stdout);
     if (argc > 1)
-        usleep((useconds_t)(atof(argv[1]) * 1e6));
+        usleep((useconds_t)(atof(argv[1]) * 1e6)); /* patient: asked for */
     return argc > 2 ? atoi(argv[2]) : 0;
 }

@@ -7,6 +7,7 @@ import time
 import pytest
 from built import PROGRAMS
 from firewall import closed, narrow
+from wait import soon
 
 TIMEOUT = 60
 NAMES = ('REIGEN_NETWORK', 'NCCL_SOCKET_IFNAME', 'GLOO_SOCKET_IFNAME', 'MASTER_ADDR')
@@ -114,7 +115,7 @@ def test_network_that_swallows_large_packets_is_refused_or_passed_over(two):
         assert found and found[1] != found[2] == found[3], done.stderr
         for word in ('(eth1)', 'small packets pass, large ones do not', 'MTU', 'ip link set dev'):
             assert word in done.stderr, done.stderr
-        assert time.monotonic() - began < 25
+        assert soon(began, 25)
         assert not two[1].path('started').exists()
         assert variables(two)[0]['REIGEN_NETWORK'] == '10.77.0.0/16'
     # The same network serves as soon as its switch lets them pass.

@@ -12,6 +12,7 @@ import pytest
 
 import travels
 from clones import copy_source, make_in
+from wait import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -283,9 +284,7 @@ def interrupted(tmp_path_factory):
     (where / 'home').mkdir()
     child = subprocess.Popen(['make'], cwd=clone, stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, start_new_session=True)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (clone / 'build/meson-private').exists():
-        time.sleep(0.02)
+    until((clone / 'build/meson-private').exists, 'a setup that has begun', 60)
     os.killpg(child.pid, 9)
     child.wait()
     assert not (clone / 'build/.installed').exists()

@@ -98,7 +98,7 @@ def test_jobs_go_on_while_the_api_server_and_dns_are_away(reigen):  # noqa: F811
     kube.cluster.stop_dns()
     kube.cluster.stop_api()
     try:
-        time.sleep(20)
+        time.sleep(20)  # patient: so long the server is away
     finally:
         kube.cluster.start_api()
         kube.cluster.start_dns()

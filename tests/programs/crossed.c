@@ -100,7 +100,7 @@ static int come_late(bool waits)
         if (i == 0 && waits && !odd())
             expect(reigen_wait(first, -1), 0, "the first");
         else if (i == 0)
-            sleep_ms(7000);
+            sleep_ms(7000); /* patient: it comes late */
     }
     finish(first, 0, "the first");
     finish(second, 0, "the second");

@@ -43,7 +43,7 @@ int main(void)
     expect(reigen_use_device(reigen_rank(), stream), 0, "use_device");
     for (int i = 0; i < ROUNDS_MAX && r == 0; i++) {
         r = reigen_allreduce("x", at, at, REIGEN_FLOAT32, &shape, 1, NULL);
-        sleep_ms(5);
+        sleep_ms(5); /* patient: it computes */
     }
     if (r == 0)
         fail("nothing has failed");

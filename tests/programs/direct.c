@@ -119,7 +119,7 @@ static void sums_in_any_order(long round, struct rng *rng)
     for (int i = 0; i < n; i++) {
         start(&sums[order[i]]);
         if (rng_one_in(rng, 8))
-            usleep((useconds_t) rng_below(rng, 3000));
+            usleep((useconds_t) rng_below(rng, 3000)); /* patient: it computes */
     }
     shuffle(order, n, rng);
     for (int i = 0; i < n; i++) {
@@ -180,7 +180,7 @@ static void join_one_by_one(long round, struct rng *rng)
         start(&sums[i]);
         last = i;
         if (rng_one_in(rng, 3))
-            usleep((useconds_t) rng_below(rng, 2000));
+            usleep((useconds_t) rng_below(rng, 2000)); /* patient: it computes */
         if (waits)
             expect(reigen_wait(sums[i].handle, -1), 0, "sum beside joined ranks");
     }
@@ -218,7 +218,7 @@ static void leave(struct rng *rng)
             if (use < 2)
                 expect(started[i], 0, name);
             else if (rng_one_in(rng, 6))
-                usleep((useconds_t) rng_below(rng, 1500));
+                usleep((useconds_t) rng_below(rng, 1500)); /* patient: it computes */
             if (use == 2 && leaves && k > NEND / 2 && rng_one_in(rng, 10))
                 break;
         }

@@ -62,7 +62,7 @@ int main(void)
             told_ms = now_ms();
             say("round %llu", (unsigned long long) round);
         }
-        sleep_ms(1);
+        sleep_ms(1); /* patient: it computes */
     }
     if (r < 0)
         say("error %d %s", r, reigen_last_error());

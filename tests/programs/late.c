@@ -43,7 +43,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], "stop"))
             raise(SIGSTOP);
         else
-            sleep_ms((unsigned) argument(argc, argv, 1, 0));
+            sleep_ms((unsigned) argument(argc, argv, 1, 0)); /* patient: it is late */
     }
     int r = 0;
 

@@ -12,6 +12,7 @@
  */
 #include <signal.h>
 
+#include "help/wait.h"
 #include "program.h"
 
 static bool is_over(int64_t pid)
@@ -34,9 +35,8 @@ static bool is_over(int64_t pid)
 
 static void wait_for_end(int64_t pid)
 {
-    while (!is_over(pid))
-        sleep_ms(10);
-    sleep_ms(300); /* for the launcher to hear of it, where it can */
+    unit_until(is_over(pid), "the end of the last rank");
+    sleep_ms(300); /* patient: for the launcher to hear of it, where it can */
 }
 
 static _Noreturn void wait_for_rank_1(void)
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
     goes_on();
     if (reigen_rank() != leaver)
         wait_for_rank_1();
-    sleep_ms(100);
+    sleep_ms(100); /* patient: the others wait by then */
     if (!strcmp(how, "exit")) {
         reigen_shutdown();
         wait_for_end(last);
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     }
     if (!strcmp(how, "linger")) {
         reigen_shutdown();
-        sleep_ms(700);
+        sleep_ms(700); /* patient: longer than others may wait */
         exit(code);
     }
     stop_agent_until(last);

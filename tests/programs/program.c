@@ -80,7 +80,7 @@ void sleep_ms(unsigned ms)
 {
     struct timespec t = { ms / 1000, (long) (ms % 1000) * 1000000 };
 
-    while (nanosleep(&t, &t) < 0 && errno == EINTR)
+    while (nanosleep(&t, &t) < 0 && errno == EINTR) /* patient: for programs */
         ;
 }
 

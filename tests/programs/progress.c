@@ -4,6 +4,7 @@
  * What goes on while nobody waits: an operation submitted and left alone, one that is released
  * before it is done, and NAMES distinct names, whose memory is bounded.
  */
+#include "help/wait.h"
 #include "program.h"
 
 #define LARGE (2 << 20)
@@ -51,13 +52,10 @@ static void released_before_done(void)
                                       1, NULL, &handle), 0, "dropped");
         expect(reigen_release(handle), 0, "release");
         expect(reigen_poll(handle), -EINVAL, "poll");
-        uint64_t deadline_ms = now_ms() + 10000;
 
-        while (out[0] != (float) reigen_size() || out[n - 1] != (float) reigen_size()) {
-            if (now_ms() > deadline_ms)
-                fail("a released operation of %lld elements was not carried out", (long long) n);
-            sleep_ms(1);
-        }
+        if (!unit_until(out[0] == (float) reigen_size() && out[n - 1] == (float) reigen_size(),
+                        "the operation"))
+            fail("a released operation of %lld elements was not carried out", (long long) n);
     }
 }
 

@@ -5,6 +5,7 @@
  * calls, TIMES times. Every thread learns that it is over from the call it is in or from its next
  * one, and its buffers are its own again then. Says "round R" each time. Three ranks or more.
  */
+#include "help/wait.h"
 #include "program.h"
 
 #include <pthread.h>
@@ -88,8 +89,7 @@ static int polled(const char *name, float *data)
 
     if (r < 0)
         return r;
-    while ((r = reigen_poll(h)) == 0)
-        sleep_ms(1);
+    unit_until((r = reigen_poll(h)) != 0, "an operation that is polled");
     /* Whatever poll said: data is borrowed until a wait is over. */
     r = reigen_wait(h, -1);
     check_end(name, r);
@@ -118,8 +118,7 @@ static int told_of(const char *name, float *data)
         return r;
     if (reigen_on_done(h, told, &calls) < 0)
         return reigen_wait(h, -1);
-    while (!atomic_load(&calls))
-        sleep_ms(1);
+    unit_until(atomic_load(&calls), "the callback");
     r = reigen_wait(h, -1);
     check_end(name, r);
     reigen_release(h);
@@ -247,9 +246,8 @@ int main(int argc, char **argv)
         atomic_store(&ninside, 0);
         for (size_t i = 0; i < COUNT_OF(parts); i++)
             expect(pthread_create(&parts[i].thread, NULL, run_part, &parts[i]), 0, "a thread");
-        while (atomic_load(&ninside) < (int) COUNT_OF(parts))
-            sleep_ms(1);
-        sleep_ms(number == round % reigen_size() ? 5 : 15);
+        unit_until(atomic_load(&ninside) >= (int) COUNT_OF(parts), "all threads");
+        sleep_ms(number == round % reigen_size() ? 5 : 15); /* patient: one rank comes first */
         expect(pthread_create(&other, NULL, shut_down, NULL), 0, "a thread");
         shut_down(NULL);
         pthread_join(other, NULL);

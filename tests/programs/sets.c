@@ -506,7 +506,7 @@ static void death(int victim, const char *where)
 
     say("ready");
     if (reigen_rank() == victim) {
-        sleep_ms(300);
+        sleep_ms(300); /* patient: in the middle of the work */
         raise(SIGKILL);
     }
     r = until_it_ends("first", in && !world ? id : 0);

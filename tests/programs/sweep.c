@@ -186,7 +186,7 @@ static void carry_out(struct sweep *sweep, struct unit *unit)
 static void pause_sometimes(struct rng *rng)
 {
     if (rng_one_in(rng, 12))
-        usleep((useconds_t) rng_below(rng, 2000));
+        usleep((useconds_t) rng_below(rng, 2000)); /* patient: it computes */
 }
 
 /* A random order, in which the unnamed keep theirs: they are matched by it. */

@@ -124,13 +124,13 @@ int main(int argc, char **argv)
         return idle();
     if (!last())
         return wait_for_last();
-    sleep_ms(300);
+    sleep_ms(300); /* patient: in the middle of the work */
     if (!strcmp(what, "exit"))
         _exit(9);
     if (!strcmp(what, "return"))
         return 0;
     if (!strcmp(what, "shutdown"))
         return reigen_shutdown();
-    sleep_ms(60000);
+    sleep_ms(60000); /* patient: waits to be killed */
     return 0;
 }

@@ -115,7 +115,7 @@ def test_scancel_at_any_moment(tracked, request):
         name = names[i % len(names)]
         after = draw.uniform(0, 1.3 * whole[name])
         job = start(tracked.head, ways(tracked)[name])
-        time.sleep(after)
+        time.sleep(after)  # patient: any moment
         try:
             cancel(tracked, job)
             took = seconds_until_gone(tracked.nodes)

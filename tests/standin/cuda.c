@@ -317,7 +317,7 @@ static void carry_out(struct standin_stream *stream, struct work *work)
     if (all.fault_after > 0 && --all.fault_after == 0)
         break_device(stream->context, all.fault, "a fault that was asked for");
     pthread_mutex_unlock(&all.lock);
-    nanosleep(&moment, NULL);
+    nanosleep(&moment, NULL); /* patient: a random moment */
     if (work->fn)
         work->fn(work->arg);
     pthread_mutex_lock(&all.lock);

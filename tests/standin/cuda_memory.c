@@ -212,7 +212,7 @@ static void take_time(const struct move *move)
     atomic_fetch_add(&under_way[to], 1);
     if (atomic_load(&under_way[!to]) > 0)
         atomic_fetch_add(&ncopies[STANDIN_COPIES_BESIDE], 1);
-    nanosleep(&time, NULL);
+    nanosleep(&time, NULL); /* patient: so long a copy takes */
     atomic_fetch_sub(&under_way[to], 1);
 }
 

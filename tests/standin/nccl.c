@@ -119,7 +119,7 @@ static void nap(void)
 {
     struct timespec moment = { 0, 20000 };
 
-    nanosleep(&moment, NULL);
+    nanosleep(&moment, NULL); /* patient: so long a call takes */
 }
 
 STANDIN_API const char *ncclGetErrorString(int result)

@@ -291,7 +291,7 @@ def waits_and_handles_mix(me, ranks, group=None):
 def callbacks_may_wait(me, ranks, group=None):
     """For other operations, as PyTorch's PowerSGD does it."""
     def again(future):
-        time.sleep(0.01 * (me % 2))
+        time.sleep(0.01 * (me % 2))  # patient: ranks come one after the other
         return dist.all_reduce(future.value()[0], group=group, async_op=True).get_future().wait()
 
     for count in (1, 20000):

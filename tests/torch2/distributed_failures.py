@@ -92,7 +92,8 @@ def killed(me):
     took = fails(lambda: [dist.all_reduce(torch.ones(100)) for _ in range(1000)], 'rank 1')
     assert took < 15, took
     # What does not need the dead rank may go on until its own group hears of it.
-    took = fails(lambda: [(dist.all_reduce(torch.ones(100), group=pair), time.sleep(0.01))
+    took = fails(lambda: [(dist.all_reduce(torch.ones(100), group=pair),
+                           time.sleep(0.01))  # patient: it computes
                           for _ in range(2000)])
     assert took < 15, took
     print(f'rank {me} was told after {took:.1f} s', flush=True)
@@ -136,7 +137,7 @@ def late(me):
 def abort(me):
     work = dist.all_reduce(torch.ones(9), async_op=True) if me else None
     if me == 0:
-        time.sleep(0.5)
+        time.sleep(0.5)  # patient: the others wait
         dist.distributed_c10d._abort_process_group()
     else:
         fails(work.wait)
@@ -156,7 +157,7 @@ def again(me):
         work = dist.isend(torch.full((1000,), float(me + turn)), (me + 1) % size)
         dist.recv(tensor, (me - 1) % size)
         assert work.wait() and (tensor == (me - 1) % size + turn).all()
-        time.sleep(0.03 * me)
+        time.sleep(0.03 * me)  # patient: ranks come one after the other
         dist.destroy_process_group()
         dist.init_process_group('reigen', init_method=f'file://{sys.argv[2]}.{turn}', rank=me,
                                 world_size=size, timeout=datetime.timedelta(seconds=60))

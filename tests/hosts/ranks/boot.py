@@ -54,7 +54,7 @@ def work_until_the_end():
                 raise RuntimeError('the last rank has had enough')
             os._exit(3)
         reigen.allreduce(numpy.ones(3), name='step')
-        time.sleep(0.2)
+        time.sleep(0.2)  # patient: the work
 
 
 main()

@@ -107,7 +107,7 @@ def check_a_name_is_taken_on_every_rank_until_its_end_is_seen():
             for turn in range(2):
                 handle = start(tensor)
                 if turn:  # it may have ended, which changes nothing
-                    time.sleep(0.01)
+                    time.sleep(0.01)  # patient: for its end, most often
                 for _ in range(2):
                     error = checks.raises(HorovodInternalError, lambda: start(tensor), 'same name')
                     assert isinstance(error, ValueError), kind
@@ -150,7 +150,7 @@ def check_a_handle_that_nobody_waits_for_keeps_no_name_beyond_the_next_wait():
             tensor = torch.ones(rows * hvd.size(), 17)
             for step in range(12):
                 if odd() and step % 3 == 0:  # the others are ahead: theirs are in flight still
-                    time.sleep(0.003)
+                    time.sleep(0.003)  # patient: the others are ahead
                 start(tensor)
                 checks.raises(ValueError, lambda: start(tensor), 'same name')
                 if step % 2:
@@ -198,7 +198,7 @@ def check_poll_is_false_right_after_a_submission():
             assert hvd.synchronize(handles[2])[0] == 1
             # The runtime's own thread, or a rank that comes later, may carry it out meanwhile.
             handle = hvd.reducescatter_async(torch.ones(hvd.size() * rows))
-            time.sleep(0.05)
+            time.sleep(0.05)  # patient: it must not be seen to end
             assert not hvd.poll(handle)
             while not hvd.poll(handle):
                 pass

@@ -101,7 +101,7 @@ def stalled():
     assert total() == hvd.size()
     if hvd.rank() != 0:
         print('idle', flush=True)
-        time.sleep(100)
+        time.sleep(100)  # patient: is killed meanwhile
         return
     # The second time on the fast path, which knows the name already.
     for turn, call in enumerate([
@@ -126,7 +126,7 @@ def doomed():
     assert total(name='x') == hvd.size()
     hvd.barrier()
     if hvd.rank() == hvd.size() - 1:
-        time.sleep(0.3)
+        time.sleep(0.3)  # patient: in the middle of the work
         os.kill(os.getpid(), signal.SIGKILL)
     started = time.monotonic()
     error = checks.raises(hvd.HorovodInternalError, lambda: total(name='x'))
@@ -134,7 +134,7 @@ def doomed():
     assert str(hvd.size() - 1) in str(error), error
     print('told', flush=True)
     # Rank 0 stays until all others have been told of the first death, not of the end of another.
-    time.sleep(1)
+    time.sleep(1)  # patient: for what follows from it
     hvd.shutdown()
 
 
@@ -182,7 +182,7 @@ def daemons():
     for number in range(4):
         threading.Thread(target=reduce_for_ever, args=(number,), daemon=True).start()
     while began[0] < 8:
-        time.sleep(0.01)
+        time.sleep(0.01)  # patient: in a rank
     hvd.barrier()
 
 

@@ -20,14 +20,14 @@ def load(path):
         except ValueError:
             if attempt == 4:
                 raise
-            time.sleep(0.003)
+            time.sleep(0.003)  # patient: the write is over then
 
 
 def until(condition, seconds=20):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.02)  # patient: in a rank
 
 
 def timeline(path):

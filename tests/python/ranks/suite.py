@@ -30,7 +30,7 @@ def duplicate_of(start):
         tensor = torch.ones(17 * hvd.size(), 1 + turn % 40)
         start(tensor)
         if turn % 2:
-            time.sleep(0.001)
+            time.sleep(0.001)  # patient: for its end, most often
         for _ in range(10):
             fails(lambda: start(tensor), 'same name')
     return call
@@ -133,7 +133,7 @@ def main(turns):
         hvd.init()
         chosen = random.Random(turn).sample(CALLS, 5)
         if hvd.rank() == turn % hvd.size():
-            time.sleep(0.002)
+            time.sleep(0.002)  # patient: it comes last
         for call in chosen:
             call(turn)
             assert hvd.allreduce(torch.ones(1), op=hvd.Sum, name='step')[0] == hvd.size(), call

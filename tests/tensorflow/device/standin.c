@@ -195,7 +195,7 @@ static void *stream_main(void *arg)
             stream->end = &stream->first;
         stream->busy = true;
         pthread_mutex_unlock(&stream->lock);
-        usleep((useconds_t) (rand_r(&stream->seed) % MOMENT_US));
+        usleep((useconds_t) (rand_r(&stream->seed) % MOMENT_US)); /* patient: a random moment */
         carry_out(work);
         free(work);
         pthread_mutex_lock(&stream->lock);
