@@ -121,6 +121,8 @@ def record_name(item):
 
 
 TIMES = pytest.StashKey()
+#: What waits in a test gives up first, and says what it waited for (wait.until()).
+LEAST_S = 45
 
 
 def pytest_sessionstart(session):
@@ -133,7 +135,7 @@ def pytest_runtest_call(item):
     (before, now), name = item.config.stash[TIMES], record_name(item)
     whole = getattr(item, 'timer_settings', None)
     if whole and name in before:
-        set_timer(item, min(whole.timeout, took.limit_s(name, 0, before)))
+        set_timer(item, min(whole.timeout, took.limit_s(name, 0, before, LEAST_S)))
     began = time.monotonic()
     outcome = yield
     if not outcome.excinfo:

@@ -19,6 +19,7 @@ import took
 
 #: What a test that nobody has seen may take on a quiet machine.
 GENERAL_S = 60
+#: What the sanitizers make of it (tests/unit/help/limit.c).
 SLOWER = {'build-asan': 2, 'build-tsan': 3}
 HANG_STATUS = 99
 PR_SET_CHILD_SUBREAPER = 36
@@ -115,7 +116,8 @@ def run(argv, limit):
 
 def main(argv):
     folder, name = name_of(argv)
-    limit = took.limit_s(name, GENERAL_S, slower=SLOWER.get(folder, 1))
+    slower = SLOWER.get(folder, 1)
+    limit = took.limit_s(name, GENERAL_S * slower, least_s=took.LEAST_S * slower)
     start = time.monotonic()
     status = run(argv, limit)
     if status == 0:

@@ -73,11 +73,11 @@ def add(times, path=RECORD):
             fresh.replace(path)
 
 
-def limit_s(name, general_s, times=None, slower=1):
-    """How many seconds the test may take now; slower: than the same without a sanitizer."""
+def limit_s(name, general_s, times=None, least_s=LEAST_S):
+    """How many seconds the test may take now, where a new one may take a quiet machine general_s,
+    and none has to be quicker than least_s."""
     before = (known() if times is None else times).get(name)
-    quiet_s = general_s * slower if before is None else max(TIMES * before, LEAST_S * slower)
-    return quiet_s * patience()
+    return (general_s if before is None else max(TIMES * before, least_s)) * patience()
 
 
 def main():
