@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A thread is asked by a signal, whose handler notes its calls in memory that all processes of a
- * test share. They are forked from one program, so that the one who asks can name the functions. A
- * thread that blocks all signals, such as the runtime's own, is described by what /proc knows.
+ * test share. The handler does not return: else a wait that the signal interrupts could end, and
+ * the test would go on as if nothing had been. All are forked from one program, so that the one who
+ * asks can name the functions. A thread that blocks all signals, such as the runtime's own, is
+ * described by what /proc knows.
  */
 #include "help/hang.h"
 
@@ -47,19 +49,20 @@ static int ask_signal(void)
 
 static void note_calls(int number)
 {
-    int saved = errno, i = atomic_fetch_add(&answers->ntaken, 1);
+    int i = atomic_fetch_add(&answers->ntaken, 1);
 
     (void) number;
     if (i < THREADS_MAX) {
         answers->list[i].nframes = backtrace(answers->list[i].frames, FRAMES_MAX);
         atomic_store(&answers->list[i].tid, (int) syscall(SYS_gettid));
     }
-    errno = saved;
+    for (;;)
+        pause();
 }
 
 void hang_listen(void)
 {
-    struct sigaction action = { .sa_handler = note_calls, .sa_flags = SA_RESTART };
+    struct sigaction action = { .sa_handler = note_calls };
     void *frames[2];
 
     if (answers)
@@ -148,13 +151,13 @@ static void print_call(const void *address)
 static void report_thread(pid_t pid, int tid)
 {
     char line[LINE_MAX_];
-    const struct answer *answer = ask(pid, tid);
 
-    fprintf(stderr, "    thread %d", tid);
-    fprintf(stderr, " %s, %s", field(pid, tid, "comm", "", line),
-            field(pid, tid, "status", "State:\t", line));
+    fprintf(stderr, "    thread %d %s", tid, field(pid, tid, "comm", "", line));
+    fprintf(stderr, ", %s", field(pid, tid, "status", "State:\t", line));
     fprintf(stderr, ", in the kernel at %s", field(pid, tid, "wchan", "", line));
     fprintf(stderr, ", system call %s\n       ", field(pid, tid, "syscall", "", line));
+    const struct answer *answer = ask(pid, tid);
+
     if (!answer)
         fprintf(stderr, " (does not say in which functions)");
     for (int i = OWN_FRAMES; answer && i < answer->nframes; i++)
@@ -222,9 +225,13 @@ bool hang_wait(const pid_t *pids, int n, unsigned limit_s, const char *who, int 
                 (int) pids[i], limit_s);
         report_process(pids[i]);
     }
-    for (int i = 0; i < n; i++)
-        if (!gone[i] && kill(pids[i], SIGKILL) == 0)
-            waitpid(pids[i], &ret_status[i], 0);
+    for (int i = 0; i < n; i++) {
+        if (gone[i])
+            continue;
+        kill(pids[i], SIGKILL);
+        waitpid(pids[i], NULL, 0);
+        ret_status[i] = SIGKILL; /* even where it has just ended otherwise */
+    }
     return !hang;
 }
 
