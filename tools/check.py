@@ -48,7 +48,7 @@ SPARE_CORES = 0.5
 #: Between looks at a command that runs.
 LOOK_S = 0.1
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
-#: What each test may take is its own affair (tests/conftest.py).
+#: What each test may take is its own affair (tests/took.py).
 PART_LIMIT_S = 3600
 UNITS_S = {'s': 1, 'm': 60, 'h': 3600}
 GROUP = r'@\w+$'

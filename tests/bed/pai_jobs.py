@@ -158,7 +158,7 @@ class Job:
             task.run.terminate()
         deadline = time.monotonic() + GRACE_S
         while any(task.run.poll() is None for task in left) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+            time.sleep(POLL_S)  # patient: a server, not a test
         for task in left:
             task.code, task.state = ENDED[self.generation], 'STOPPED'
         for task in self.tasks:

@@ -243,7 +243,7 @@ class ProcessRun(Run):
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            time.sleep(0.005)
+            time.sleep(0.005)  # patient: a server, not a test
         self.finish()
 
     def processes(self):

@@ -392,7 +392,7 @@ def test_a_background_job_neither_stops_nor_takes_the_terminals_keys(terminal, p
     t.send(b'PS1=; stty -echo\r')
     t.send(f'{programs.reigen} run -np 1 sh -c "sleep 1; echo ended well" & \r'.encode())
     t.send(b'read x; echo "shell got: $x"\r')
-    time.sleep(0.5)
+    time.sleep(0.5)  # patient: while the job runs
     t.send(b'mine\r')
     t.read_until(b'shell got: mine')
     t.read_until(b'ended well')

@@ -193,7 +193,7 @@ def test_who_says_nothing_gets_several_sockets_on_a_long_line(long_line):
         most = 0
         while job.poll() is None:
             most = max(most, connections(long_line[2]))
-            time.sleep(0.1)
+            time.sleep(0.1)  # patient: between two looks of many
         out = job.communicate(timeout=TIMEOUT)[0]
         assert job.returncode == 0, out
         counts[n] = most
