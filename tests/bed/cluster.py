@@ -346,14 +346,17 @@ def remove_cgroup(root):
 
 
 def drop_folder(path):
-    for _ in range(50):
+    """As soon as nothing is in it; where that does not come soon, it stays."""
+    def dropped():
         try:
             path.rmdir()
-            return
         except FileNotFoundError:
-            return
+            pass
         except OSError:
-            time.sleep(0.02)
+            return False
+        return True
+    with contextlib.suppress(BedError):
+        wait_until(dropped, 0.5, f'{path} is empty')
 
 
 def sweep():

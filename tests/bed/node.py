@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 from wait import until
@@ -71,16 +70,18 @@ class Process(subprocess.Popen):
 
     def inner_pid(self, timeout=30):
         """The command's pid as this process counts; None when it has ended."""
-        deadline = time.monotonic() + timeout
-        while self.poll() is None and time.monotonic() < deadline:
+        def first():
+            if self.poll() is not None:
+                return [None]
             try:
                 children = Path(f'/proc/{self.pid}/task/{self.pid}/children').read_text().split()
             except OSError:
-                return None
-            if children:
-                return int(children[0])
-            time.sleep(0.005)
-        return None
+                return [None]
+            return [int(pid) for pid in children]
+        try:
+            return until(first, 'the command', timeout, error=BedError)[0]
+        except BedError:
+            return None
 
     def kill_all(self):
         """End the command and what is still in its process group."""

@@ -48,7 +48,7 @@ def use_mpi(rank):
 
 
 def work_until_the_end():
-    for step in range(600):
+    for step in range(6000):
         if step == 5 and reigen.rank() == reigen.size() - 1 and 'work' not in WORDS:
             if 'raise' in WORDS:
                 raise RuntimeError('the last rank has had enough')
