@@ -104,9 +104,6 @@ static int add_item(struct rg_job *job, const char *where, const char *item, int
     if (!*name)
         return rg_error_set(err, EINVAL, "%s: \"%s\" has no host name; write NAME or NAME:SLOTS",
                             where, item);
-    if (slots && nslots)
-        return rg_error_set(err, EINVAL, "%s: \"%s\" says its slots twice; leave :%s or slots=%d "
-                            "out", where, item, slots, nslots);
     if (slots) {
         int rc = parse_slots(where, name, slots, &nslots, err);
         if (rc < 0)
@@ -140,45 +137,26 @@ int rg_hostlist_parse(struct rg_job *job, const char *what, const char *text, st
     return 0;
 }
 
-/* "slots = 2" is slots=2, as with Open MPI. */
-static void join_words(char *line)
-{
-    char *to = line;
-
-    for (const char *from = line; *from; from++) {
-        const char *next = from + strspn(from, SEPARATORS);
-        if (*next == '=' || (to > line && to[-1] == '='))
-            from = next;
-        if (!*from)
-            break;
-        *to++ = *from;
-    }
-    *to = '\0';
-}
-
-/* The words after the host: slots=N counts, max_slots=N and its like only bound what we never
- * exceed. */
+/* The words after the host: slots=N counts, max_slots=N only bounds what we never exceed. As with
+ * Open MPI, they have other names, and blanks around '='. */
 static int parse_words(const char *where, const char *host, char *words, int *ret_nslots,
                        const char **ret_user, struct rg_error *err)
 {
     char *word, *save = NULL;
 
-    for (; (word = strtok_r(words, SEPARATORS, &save)); words = NULL) {
-        char *value = strchr(word, '=');
+    for (; (word = strtok_r(words, SEPARATORS "=", &save)); words = NULL) {
+        const char *value = strtok_r(NULL, SEPARATORS "=", &save);
         int ignored, rc = 0;
 
-        if (value)
-            *value = '\0';
-        if (value && rg_str_has_word("slots count cpu", word))
-            rc = parse_slots(where, host, value + 1, ret_nslots, err);
-        else if (value && rg_str_has_word("max_slots max-slots slots_max slots-max", word))
-            rc = parse_slots(where, host, value + 1, &ignored, err);
-        else if (value && value[1] && rg_str_has_word("username user_name user-name", word))
-            *ret_user = value + 1;
+        if (value && rg_str_has_word("username user_name user-name", word))
+            *ret_user = value;
+        else if (value && rg_str_has_word("slots count cpu max_slots max-slots slots_max slots-max",
+                                          word))
+            rc = parse_slots(where, host, value, strchr(word, 'm') ? &ignored : ret_nslots, err);
         else
-            rc = rg_error_set(err, EINVAL, "%s: \"%s%s%s\" after host %s; only slots=N may stand "
-                              "there, and username=NAME; a port is --ssh-port", where, word,
-                              value ? "=" : "", value ? value + 1 : "", host);
+            rc = rg_error_set(err, EINVAL,
+                              "%s: \"%s\" after host %s; only slots=N may stand there", where, word,
+                              host);
         if (rc < 0)
             return rc;
     }
@@ -191,7 +169,6 @@ static int parse_line(struct rg_job *job, const char *where, char *line, struct 
     line += strspn(line, SEPARATORS);
     if (!*line)
         return 0;
-    join_words(line);
     size_t n = strcspn(line, SEPARATORS);
     char *words = line[n] ? line + n + 1 : line + n;
     const char *user = NULL;
@@ -202,11 +179,11 @@ static int parse_line(struct rg_job *job, const char *where, char *line, struct 
         return rg_error_set(err, EINVAL, "%s: \"%s\": one host per line, without commas", where,
                             line);
     int rc = parse_words(where, line, words, &nslots, &user, err);
-    rg_autofree char *item = rg_strf("%s%s%s", user ? user : "", user ? "@" : "", line);
+    rg_autofree char *item = user && rc == 0 ? rg_strf("%s@%s", user, line) : NULL;
 
-    if (rc == 0 && !item)
-        return rg_error_memory(err);
-    return rc < 0 ? rc : add_item(job, where, item, nslots, err);
+    if (rc < 0 || (user && !item))
+        return rc < 0 ? rc : rg_error_memory(err);
+    return add_item(job, where, user ? item : line, nslots, err);
 }
 
 int rg_hostfile_parse(struct rg_job *job, const char *path, const char *text, size_t nbytes,
