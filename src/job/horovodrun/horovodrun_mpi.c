@@ -30,11 +30,6 @@ static int ignore(struct rg_horovodrun *run, const char *what, const struct rg_s
                ? 0 : rg_error_memory(err);
 }
 
-static bool is_mca(const struct rg_flag *flag)
-{
-    return flag->option && strcmp(flag->option->name, "mca") == 0;
-}
-
 /* One that is refused where it is an option of reigen run's own. */
 static bool is_refused(const struct rg_flag *flag)
 {
@@ -53,7 +48,7 @@ static int take(struct rg_horovodrun *run, const char *what, const struct rg_str
                             "program, which stands behind all flags", what, word);
     if (!rg_flag_find(word, &flag))
         return ignore(run, what, words, i, "nothing here has this option", err);
-    if (is_mca(&flag))
+    if (rg_flag_is_vain(&flag, words->v[*i + 1]))
         return ignore(run, what, words, i, "MPI's parameters mean nothing here", err);
     if (is_refused(&flag))
         return ignore(run, what, words, i, flag.foreign->text, err);

@@ -506,12 +506,3 @@ APPLY(accepted)
     UNUSED(request), UNUSED(what), UNUSED(err), UNUSED(value);
     return 0;
 }
-
-APPLY(mca)
-{
-    UNUSED(value);
-    /* One remark, however many parameters a command line carries. */
-    return rg_request_note(request, "%s: MPI's parameters mean nothing here and are ignored",
-                           what) < 0
-               ? rg_error_memory(err) : 0;
-}

@@ -22,7 +22,8 @@
 struct rg_foreign {
     const char *names;  /* without dashes, separated by spaces */
     const char *option; /* the name of our option that it is; NULL: see below */
-    int nvalues;        /* how many values follow it: 0 to 2 */
+    /* How many values follow it: 0 to 2; one NAME=VALUE stands for two. -1: one may be attached. */
+    int nvalues;
     /* Judge the values; used where option is NULL. NULL: the flag is refused with text. */
     int (*apply)(struct rg_request *request, const struct rg_foreign *flag, const char *what,
                  const char *value, const char *second, struct rg_error *err);
@@ -47,6 +48,9 @@ bool rg_flag_is_env_pair(int argc, char *const *argv, int at);
 
 /* Whether it changes nothing: all it leads to is a remark. */
 bool rg_flag_is_idle(const struct rg_flag *flag);
+
+/* Whether it sets one of MPI's parameters, of which nothing here has key, or NULL. */
+bool rg_flag_is_vain(const struct rg_flag *flag, const char *key);
 
 /* Carry out a flag of theirs. value and second: as many as nvalues says, else NULL. 0 or -errno
  * with err. */

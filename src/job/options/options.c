@@ -214,8 +214,6 @@ static const struct rg_option options[] = {
 
     {"allow-run-as-root", NULL, NULL, RG_GROUP_MPIRUN, RG_FILE_NONE, NULL, NULL, NULL,
      "Accepted; reigen runs as any user.", BY(accepted)},
-    {"mca", "gmca", NULL, RG_GROUP_MPIRUN, RG_FILE_NONE, "KEY", "VALUE", NULL,
-     "Accepted, noted once, and ignored.", BY(mca)},
 };
 
 /* --- with those of the platforms -------------------------------------------------------------- */

@@ -109,7 +109,7 @@ struct rg_option {
     enum rg_option_group group;
     enum rg_option_file file;
     const char *arg;        /* what the value is called: "N"; NULL: no value */
-    const char *arg2;       /* a second value (mpirun's --mca K V), or NULL */
+    const char *arg2;       /* a second value (horovodrun has such flags), or NULL */
     /* Words, separated by spaces; after "@list" several of them with commas; "@file", "@dir",
      * "@var", "@host" (with commas), "@net" (an interface); for commands "@job"; or NULL */
     const char *completes;

@@ -143,6 +143,8 @@ static int take_option(struct making *making, struct program *program, char *con
     snprintf(what, sizeof(what), "%.*s", (int) flag.name_nbytes, arg);
     if (!pair && (!name || !rg_str_has_word(OWN " np H", name)))
         return refuse_option(what, err);
+    if (pair && *next < argc && strchr(argv[*next], '='))
+        pair = false, name = "env";
     if (*next + pair + !flag.attached > argc)
         return rg_error_set(err, EINVAL, "%s needs a value", what);
     const char *value = flag.attached ? flag.attached : argv[(*next)++];

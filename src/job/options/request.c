@@ -86,23 +86,26 @@ static int too_few(const struct walk *walk, int nvalues, struct rg_error *err)
 {
     const struct rg_option *o = walk->option;
 
-    return rg_error_set(err, EINVAL, "%s needs %s: %s %s%s%s", walk->what,
+    return rg_error_set(err, EINVAL, "%s needs %s: %s %s%s", walk->what,
                         nvalues == 2 ? "two values" : "a value", walk->what,
-                        o ? o->arg : nvalues == 2 ? "NAME" : "VALUE", nvalues == 2 ? " " : "",
-                        nvalues < 2 ? "" : o ? o->arg2 : "VALUE");
+                        o ? o->arg : nvalues == 2 ? "NAME" : "VALUE", nvalues == 2 ? " VALUE" : "");
 }
 
 static int take_value(struct walk *walk, const char *inline_value, struct rg_error *err)
 {
     const struct rg_option *o = walk->option;
-    int nvalues = !o ? walk->foreign->nvalues : !o->arg ? 0 : o->arg2 ? 2 : 1;
+    int nvalues = !o ? walk->foreign->nvalues : o->arg != NULL;
 
     if (!nvalues && inline_value)
         return rg_error_set(err, EINVAL, "%s=%.80s: %s takes no value", walk->what, inline_value,
                             walk->what);
-    walk->value = o ? "true" : NULL;
-    if (!nvalues)
+    walk->value = o ? "true" : inline_value;
+    if (nvalues <= 0)
         return 0;
+    const char *first = inline_value ? inline_value
+                                     : walk->next < walk->argc ? walk->argv[walk->next] : "";
+
+    nvalues = nvalues == 2 && strchr(first, '=') ? 1 : nvalues;
     int wanted = nvalues - (inline_value ? 1 : 0);
 
     if (walk->next + wanted > walk->argc)

@@ -187,6 +187,7 @@ static void what_of_mpi_args_has_no_meaning_is_named(void **state)
         { "--merge-stderr-to-stdout -x A=B", "--merge-stderr-to-stdout: ignored" },
         { "--frobnicate 1 2 -x A=B", "--frobnicate 1 2: ignored" },
         { "--report-uri - -x A=B", "--report-uri: ignored" },
+        { "-mca btl_tcp_if_include ib0 -mca plm_rsh_args '-p 99' -x A=B", "--network-interface" },
         { "--map-by slot:PE=2 -x A=B", "--map-by slot:PE=2: taken for slot" },
     };
     static const char *const wrong[][2] = {

@@ -235,6 +235,35 @@ static void mca_is_noted_once_and_ignored(void **state)
     rg_request_fini(&request);
 }
 
+static void what_mca_says_of_ssh_and_the_environment_is_obeyed(void **state)
+{
+    char *args[] = {"reigen", "-mca", "plm_rsh_args", "-q -p 99 -oCompression=yes -l bob -i /key",
+                    "--prtemca", "plm_ssh_agent", "/usr/bin/ssh -J gate", "-gmca",
+                    "mca_base_env_list", "A=1;;B=2 3", "-mca", "rmaps_base_oversubscribe", "1",
+                    "-mca", "plm_rsh_agent", "rsh", "-mca", "btl_tcp_if_include", "eth0", "-genv",
+                    "C=4", "-np", "2", "x", NULL};
+    struct rg_request request;
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    rg_request_init(&request);
+    assert_int_equal(rg_request_parse(&request, rg_array_len(args) - 1, args, &err), 0);
+    assert_int_equal(request.job.ssh_port, 99);
+    assert_string_equal(request.job.ssh_identity, "/key");
+    assert_int_equal(request.job.ssh_options.count, 3);
+    assert_string_equal(request.job.ssh_options.v[0], "Compression=yes");
+    assert_string_equal(request.job.ssh_options.v[1], "User=bob");
+    assert_string_equal(request.job.ssh_options.v[2], "ProxyJump=gate");
+    assert_string_equal(rg_env_get(&request.job.env, "A"), "1");
+    assert_string_equal(rg_env_get(&request.job.env, "B"), "2 3");
+    assert_string_equal(rg_env_get(&request.job.env, "C"), "4");
+    assert_true(request.job.oversubscribe);
+    assert_int_equal(request.notes.count, 2);
+    assert_contains(request.notes.v[0], "--ssh-option");
+    assert_contains(request.notes.v[1], "--network-interface");
+    rg_request_fini(&request);
+}
+
 static void values_reach_their_fields(void **state)
 {
     struct rg_request request;
@@ -467,6 +496,7 @@ int main(void)
         cmocka_unit_test(broken_files_of_variables_are_refused_by_line),
         cmocka_unit_test(connect_timeout_is_an_option_of_sshs_in_whole_seconds),
         cmocka_unit_test(mca_is_noted_once_and_ignored),
+        cmocka_unit_test(what_mca_says_of_ssh_and_the_environment_is_obeyed),
         cmocka_unit_test(values_reach_their_fields),
         cmocka_unit_test(without_hosts_any_number_of_ranks_is_meant),
         cmocka_unit_test(usual_hosts_are_for_ssh_and_give_way),

@@ -30,7 +30,7 @@ static const struct refusal command_lines[] = {
     { "--tagoutput x", "--tagoutput", "did you mean --tag-output" },
     { "--tag-output=yes x", "--tag-output=yes", "takes no value" },
     { "--json=1 x", "--json=1", "takes no value" },
-    { "--mca one", "--mca needs two values", "KEY VALUE" },
+    { "--mca one", "--mca needs two values", "NAME VALUE" },
     { "-H", "-H needs a value", "HOST" },
     { "-H= x", "-H", "localhost:4" },
     { "-H a: x", "slots of host a", "1 to" },
