@@ -341,6 +341,13 @@ def test_workers_that_no_ssh_reaches_are_refused_at_once(pod, reigen, mpi, name,
     done = reigen('run', '--', 'true', env=pod(mpi, **{name: agent}))
     assert done.returncode == 69 and f'{agent} ({name})' in done.stderr, done
     assert 'have no sshd' in done.stderr and done.stderr.count('\n') == 1, done
+    for words in (['run', '--hostfile', pod.path], ['horovodrun', '-np', 1, '--hostfile', pod.path],
+                  ['horovodrun', '-np', 1, '--host-discovery-script', f'cat {pod.path}']):
+        done = reigen(*words, 'true', env=pod(mpi, **{name: agent}))
+        assert done.returncode == 69 and 'have no sshd' in done.stderr, done
+    own = reigen('run', '-H', 'localhost', '--on', 'ssh', '--dry-run', 'true',
+                 env=pod(mpi, hosts=('one',), **{name: agent}))
+    assert own.returncode == 0, own
     for fine in ('/usr/bin/ssh -q', 'ssh : rsh', ''):
         assert reigen('run', '--', 'true', env=pod(mpi, **{name: fine})).returncode == 0, fine
     own = reigen('run', '--on', 'local', '-np', '1', '--', 'true', env=pod(mpi, **{name: agent}))

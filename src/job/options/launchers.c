@@ -7,13 +7,12 @@
 #include <string.h>
 
 #include "job/options/apply.h"
+#include "job/options/mpijob.h"
 #include "job/platform.h"
-#include "job/shellwords.h"
 
 #define NAME_MAX_LEN 64
 #define OWN_SSH "the ssh of PATH is what reigen starts; use --ssh-option, or put another ssh " \
                 "into PATH"
-#define WORDS_MAX 1024
 #define HANDLER(name)                                                                              \
     static int name(struct rg_request *request, const struct rg_foreign *flag, const char *what,   \
                     const char *value, const char *second, struct rg_error *err)
@@ -195,54 +194,26 @@ HANDLER(output)
 
 /* --- MPI's parameters ------------------------------------------------------------------------- */
 
-/* What mpirun gives to ssh, as far as options of ours say it; the rest only changes what ssh
- * prints. */
-static int take_ssh_words(struct rg_request *request, const char *what,
-                          const struct rg_strv *words, size_t first, struct rg_error *err)
-{
-    static const struct { char letter; const char *option, *keyword; } options[] = {
-        {'p', "ssh-port", ""},        {'i', "ssh-identity", ""},
-        {'o', "ssh-option", ""},      {'l', "ssh-option", "User="},
-        {'J', "ssh-option", "ProxyJump="},
-    };
-    int rc = 0;
-
-    for (size_t i = first; i < words->count && rc == 0; i++) {
-        const char *word = words->v[i];
-        for (size_t k = 0; word[0] == '-' && k < rg_array_len(options) && rc == 0; k++) {
-            if (word[1] != options[k].letter)
-                continue;
-            const char *given = word[2] ? word + 2 : i + 1 < words->count ? words->v[++i] : "";
-            rg_autofree char *value = rg_strf("%s%s", options[k].keyword, given);
-            rc = value ? by_name(options[k].option, request, what, value, err)
-                       : rg_error_memory(err);
-            break;
-        }
-    }
-    return rc;
-}
-
 static int take_ssh_args(struct rg_request *request, const char *what, const char *value,
                          struct rg_error *err)
 {
-    rg_autostrv struct rg_strv words = RG_STRV_INIT;
-    int rc = rg_shell_split(what, value, WORDS_MAX, &words, err);
-
-    return rc < 0 ? rc : take_ssh_words(request, what, &words, 0, err);
+    UNUSED(what);
+    return rg_mpijob_take_ssh(value, &request->job.ssh_options) < 0 ? rg_error_memory(err) : 0;
 }
 
 /* "ssh -p 2222" */
 static int take_ssh_agent(struct rg_request *request, const char *what, const char *value,
                           struct rg_error *err)
 {
-    rg_autostrv struct rg_strv words = RG_STRV_INIT;
-    int rc = rg_shell_split(what, value, WORDS_MAX, &words, err);
-    const char *slash = words.count ? strrchr(words.v[0], '/') : NULL;
+    rg_autofree char *program = strndup(value, strcspn(value, " "));
+    const char *slash = program ? strrchr(program, '/') : NULL;
 
-    if (rc == 0 && words.count && strcmp(slash ? slash + 1 : words.v[0], "ssh") != 0 &&
-        rg_request_note(request, "%s %s: ignored; " OWN_SSH, what, value) < 0)
+    if (!program)
         return rg_error_memory(err);
-    return rc < 0 || !words.count ? rc : take_ssh_words(request, what, &words, 1, err);
+    if (strcmp(slash ? slash + 1 : program, "ssh") != 0)
+        return rg_request_note(request, "%s %s: ignored; " OWN_SSH, what, value) < 0
+                   ? rg_error_memory(err) : 0;
+    return take_ssh_args(request, what, value + strlen(program), err);
 }
 
 /* "A=1;B" */

@@ -60,8 +60,7 @@ static const struct names *find(const struct rg_job *job)
     return NULL;
 }
 
-/* "-o ConnectionAttempts=10 -p 2222" as --ssh-option has it: what has no dash is a value of -o. */
-static int take_ssh(const char *text, struct rg_strv *options)
+int rg_mpijob_take_ssh(const char *text, struct rg_strv *options)
 {
     rg_autofree char *copy = strdup(text ? text : "");
     char *save = NULL;
@@ -95,6 +94,26 @@ static int check_agent(const struct names *by, struct rg_error *err)
                              "MPIJob of API v1 or v1alpha2, and have no sshd: let mpirun start the "
                              "ranks, use API v2beta1 (reigen render mpijob), or say other hosts by "
                              "-H, --hostfile or --on local", kind, agent, by->agent);
+}
+
+/* Launchers often name the operator's own file again, by --hostfile. Where it cannot be read, its
+ * hosts are not these. */
+static bool has_workers(const struct rg_job *job, const struct names *by)
+{
+    RG_AUTO_JOB struct rg_job theirs;
+    rg_autofree char *text = NULL;
+    size_t nbytes;
+    bool found = false;
+
+    rg_job_init(&theirs);
+    if (rg_read_named("host file", getenv(by->file), RG_HOSTFILE_NBYTES_MAX, &text, &nbytes,
+                      NULL) < 0 ||
+        rg_hostfile_parse(&theirs, "", text, nbytes, NULL) < 0)
+        return false;
+    for (size_t i = 0; i < job->nhosts && !found; i++)
+        for (size_t k = 0; k < theirs.nhosts && !found; k++)
+            found = strcmp(job->hosts[i].name, theirs.hosts[k].name) == 0;
+    return found;
 }
 
 static int take_hosts(struct rg_request *request, const struct names *by, struct rg_error *err)
@@ -134,12 +153,12 @@ int rg_mpijob_settle(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
     const struct names *by = find(job);
-    int r = by && !job->nhosts ? check_agent(by, err) : 0;
+    int r = by && (!job->nhosts || has_workers(job, by)) ? check_agent(by, err) : 0;
 
     r = r == 0 && by && !job->nhosts ? take_hosts(request, by, err) : r;
 
     if (r < 0 || !by || !job->nhosts)
         return r;
     job->hosts_come = true;
-    return take_ssh(getenv(by->ssh), &job->ssh_options) < 0 ? rg_error_memory(err) : 0;
+    return rg_mpijob_take_ssh(getenv(by->ssh), &job->ssh_options) < 0 ? rg_error_memory(err) : 0;
 }

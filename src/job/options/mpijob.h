@@ -23,9 +23,14 @@ int rg_mpijob_slots(const struct rg_request *request);
 /* Where the request names no hosts, and nothing to run on that has hosts of its own: those of the
  * operator's file, if this is such a pod, with a note that says so. Also where it does name some,
  * hosts_come is set, since the pods start together, and what MPI's launcher is to tell ssh is told
- * to ours, behind the user's options. A file without hosts (a launcher alone) is as none. 0; -errno
- * of a file that cannot be read or understood, with exit_code 2, which tells the variable;
+ * to ours, behind the user's options. A file without hosts (a launcher alone) is as none. 0;
+ * -ENOTSUP: the hosts, or one that the request names, are workers that are reached by kubectl exec;
+ * -errno of a file that cannot be read or understood, with exit_code 2, which tells the variable;
  * -ENOMEM. */
 int rg_mpijob_settle(struct rg_request *request, struct rg_error *err);
+
+/* "-o ConnectionAttempts=10 -p 2222", by which an mpirun is told to call ssh, as --ssh-option has
+ * it: what has no dash is a value of -o. text may be NULL. 0 or -ENOMEM. */
+int rg_mpijob_take_ssh(const char *text, struct rg_strv *options);
 
 #endif
