@@ -2,6 +2,7 @@
 /* Each option of the table has a handler, which judges its value. */
 #include "job/options/apply.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -313,8 +314,13 @@ APPLY(bind_to)
     rg_env_unset(&request->job.env, "REIGEN_BIND_TO");
     if (gpu && rg_env_set(&request->job.env, "REIGEN_BIND_TO", "gpu") < 0)
         return rg_error_memory(err);
+    /* Open MPI's words mean nothing more here; MPICH's core:2 is two cores for each rank. */
     if (strcasestr(value, ":overload-allowed"))
         request->job.oversubscribe = true;
+    else if (isdigit((unsigned char) value[strlen(object) + !!value[strlen(object)]]) &&
+             rg_request_note(request, "%s %s: taken for %s; a rank is bound to one of them", what,
+                             value, object) < 0)
+        return rg_error_memory(err);
     if (i > 2 && i != 4 && !gpu &&
         rg_request_note(request, "%s %s: taken as %s", what, object, words[request->job.bind]) < 0)
         return rg_error_memory(err);

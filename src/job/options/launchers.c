@@ -576,12 +576,32 @@ static bool has_nodes(const struct rg_platform *platform)
     return false;
 }
 
+/* "node1:2,node2:2" */
+static bool are_hosts(const char *word)
+{
+    for (;; word++) {
+        size_t name = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                   "0123456789.-_");
+        if (!name || word[name] != ':')
+            return false;
+        size_t slots = strspn(word + name + 1, "0123456789");
+        word += name + 1 + slots;
+        if (!slots || (*word && *word != ','))
+            return false;
+        if (!*word)
+            return true;
+    }
+}
+
 int rg_foreign_settle(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
     bool takes_nodes = has_nodes(rg_platform_of(job));
     int n = request->per_host_or_nodes, rc = 0;
 
+    if (job->command.count && are_hosts(job->command.v[0]))
+        return rg_error_set(err, EINVAL, "%.200s: these are hosts, where the command begins; write "
+                            "-H in front of them", job->command.v[0]);
     if (n && takes_nodes) {
         rc = rg_request_note(request, "-N %d: taken for srun's, --nodes %d; mpirun's is "
                              "--ranks-per-host", n, n);

@@ -57,7 +57,8 @@ bool rg_flag_is_vain(const struct rg_flag *flag, const char *key);
 int rg_foreign_apply(struct rg_request *request, const struct rg_foreign *flag, const char *what,
                      const char *value, const char *second, struct rg_error *err);
 
-/* When all is read: what -N and --nnodes mean, now that the platform and the hosts are known. 0;
+/* When all is read: what -N and --nnodes mean, now that the platform and the hosts are known, and
+ * whether the command is one, and not the hosts whose -H is missing. 0;
  * -EINVAL, -ENOMEM with err. */
 int rg_foreign_settle(struct rg_request *request, struct rg_error *err);
 

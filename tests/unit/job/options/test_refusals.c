@@ -71,6 +71,8 @@ static const struct refusal command_lines[] = {
     { "--multi-prog x a", "--multi-prog", "-np 1 loader : -np 3 trainer" },
     { "--map-by slots x", "slots", "did you mean slot" },
     { "--map-by moon x", "moon", "slot, node" },
+    { "-np 4 server1:2,server2:2 python x.py", "server1:2,server2:2: these are hosts", "-H" },
+    { "-np 1 localhost:1", "localhost:1", "-H in front" },
     { "--bind-to cores x", "cores", "did you mean core" },
     { "--bind-to the-moon x", "the-moon", "none, core, socket" },
     { "--on cloud x", "cloud", "local, ssh, slurm, kubernetes, pods, openpai or openpai-tasks" },
