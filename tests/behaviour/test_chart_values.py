@@ -9,7 +9,7 @@ import charts
 import pytest
 import yaml
 from built import environment
-from charts import CHART, helm, pod, render
+from charts import CHART, env, helm, pod, render
 from test_chart_render import NAME, hostfile
 
 pytestmark = pytest.mark.timeout(120)
@@ -42,6 +42,22 @@ def test_resources_and_slots_of_a_role_win_over_those_of_all(each_helm):
     assert hostfile(objects) == [f'{NAME}-driver slots=3', f'{NAME}-0.{NAME} slots=4']
 
 
+def test_variables_may_be_a_list_as_in_a_pod(each_helm):
+    values = {'worker': {'number': 1, 'env': [{'name': 'B', 'value': 2}, {'name': 'E'}]},
+              'master': {'env': [{'name': 'A', 'value': 'x y'}, {'name': 'B', 'value': 'z'}]}}
+    done = helm(each_helm, 'template', 'mnist', CHART, values=values)
+    assert 'warning' not in done.stderr, done.stderr
+    objects = render(each_helm, values=values)
+    head, worker = (env(pod(objects, kind, NAME)['containers'][0])
+                    for kind in ('Job', 'StatefulSet'))
+    assert (head['A'], head['B'], worker['A'], worker['B']) == ('x y', 'z', 'x y', '2')
+    assert 'E' in worker and 'E' not in head and not worker['E']
+    for wrong, said in (([{'name': 'SSHPORT', 'value': 1}], 'sets this variable itself'),
+                        ([{'name': 'A', 'valueFrom': {}}], 'valueFrom'), ([{'value': 1}], 'name')):
+        done = helm(each_helm, 'template', 'm', CHART, values={'master': {'env': wrong}})
+        assert done.returncode != 0 and said in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize('path, said', [
     ('image.repository', 'image: the chart has no such value; give worker.image and master.image'),
     ('env.A', 'env: the chart has no such value; give master.env'),
@@ -54,6 +70,8 @@ def test_resources_and_slots_of_a_role_win_over_those_of_all(each_helm):
     ('master.number', 'there is one master'), ('ssh.existingSecret', 'give ssh.hostKey'),
     ('worker.image.name', 'worker.image.name: the chart has no such value; give repository'),
     ('master.image.pullSecrets', 'give imagePullSecrets, at the top'),
+    ('workersCount', 'give worker.number'), ('master.restartPolicy', 'give master.backoffLimit'),
+    ('worker.shmSize', 'at /dev/shm'), ('extraEnv.A', 'give master.env'),
     ('serviceAccount.name', 'give serviceAccountName'), ('rbac.create', 'give worker.endWithJob')])
 def test_values_of_other_charts_are_told_what_takes_their_place(one_helm, path, said):
     done = helm(one_helm, 'template', 'm', CHART, '--set-string', f'{path}=x')

@@ -54,8 +54,19 @@ rerun: {{ $head.rerun | default "" | toString | quote }}
 args: {{ include "reigen.args" $head.args }}
 worker: {{ include "reigen.container" (list $worker $repository $tag $resources) | nindent 2 }}
 head: {{ include "reigen.container" (list $head $repository $tag $resources) | nindent 2 }}
-headEnv: {{ $head.env | default dict | toJson }}
-workerEnv: {{ merge (deepCopy ($worker.env | default dict)) ($head.env | default dict) | toJson }}
+headEnv: {{ include "reigen.namedEnv" $head.env }}
+workerEnv: {{ merge (include "reigen.namedEnv" $worker.env | fromJson) (include "reigen.namedEnv" $head.env | fromJson) | toJson }}
+{{- end -}}
+
+{{/* Variables by their names, as JSON; they may be given as in a pod, as a list. */}}
+{{- define "reigen.namedEnv" -}}
+{{- $env := dict -}}
+{{- if kindIs "slice" . -}}
+{{- range . -}}
+{{- $_ := set $env .name .value -}}
+{{- end -}}
+{{- end -}}
+{{- ternary $env (. | default dict) (kindIs "slice" .) | toJson -}}
 {{- end -}}
 
 {{/* What the container of one role has, with the resources of all where it has none of its own. */}}
@@ -74,9 +85,10 @@ what takes their place. What is empty asks for nothing. */}}
 {{- if eq (toString .enabled) "false" -}}
 {{- fail "enabled is false, and the chart is rendered all the same: for a dependency put `condition: NAME.enabled` beside it into Chart.yaml; NAME is its alias, or reigen" -}}
 {{- end -}}
+{{- $shm := "volumes, at the top, with an emptyDir of medium Memory, and volumeMounts at /dev/shm" -}}
 {{- $gpus := "resources.limits, such as {nvidia.com/gpu: 2}" -}}
-{{- $all := dict "image" "worker.image and master.image" "env" "master.env, which the workers get, too" "args" "master.args" "command" "master.args, a command line" "hostNetwork" "useHostNetwork" "hostPID" "useHostPID" "replicas" "worker.number" "replicaCount" "worker.number" "workers" "worker.number" "number" "worker.number" "gpu" $gpus "gpus" $gpus "slots" "worker.slots; without it slots follow from the GPUs" "slotsPerWorker" "worker.slots; without it slots follow from the GPUs" "useSecrets" "ssh.useSecrets" "hostKey" "ssh.hostKey" "hostKeyPub" "ssh.hostKeyPub" "sshPort" "ssh.port" "serviceAccount" "serviceAccountName, an account that exists" "rbac" "worker.endWithJob: with false the chart makes no Role" "podAnnotations" "annotations, of the master's pod" "imagePullPolicy" "worker.image.pullPolicy and master.image.pullPolicy" "persistence" "volumes and volumeMounts" "launcher" "master" -}}
-{{- $role := dict "replicas" "worker.number" "replicaCount" "worker.number" "number" "worker.number; there is one master" "gpu" $gpus "gpus" $gpus "command" "master.args, a command line; the chart runs the workers itself" "args" "master.args; the chart runs the workers itself" "hostNetwork" "useHostNetwork, at the top" "podAnnotations" "annotations, at the top: of the master's pod" "annotations" "annotations, at the top: of the master's pod" "capabilities" "capabilities, at the top: of the master's container" "serviceAccount" "serviceAccountName, at the top: of the master's pod" "serviceAccountName" "serviceAccountName, at the top: of the master's pod" "ssh" "ssh, at the top" "rerun" "master.rerun" "backoffLimit" "master.backoffLimit" -}}
+{{- $all := dict "image" "worker.image and master.image" "env" "master.env, which the workers get, too" "args" "master.args" "command" "master.args, a command line" "hostNetwork" "useHostNetwork" "hostPID" "useHostPID" "replicas" "worker.number" "replicaCount" "worker.number" "workers" "worker.number" "number" "worker.number" "gpu" $gpus "gpus" $gpus "slots" "worker.slots; without it slots follow from the GPUs" "slotsPerWorker" "worker.slots; without it slots follow from the GPUs" "useSecrets" "ssh.useSecrets" "hostKey" "ssh.hostKey" "hostKeyPub" "ssh.hostKeyPub" "sshPort" "ssh.port" "serviceAccount" "serviceAccountName, an account that exists" "rbac" "worker.endWithJob: with false the chart makes no Role" "podAnnotations" "annotations, of the master's pod" "imagePullPolicy" "worker.image.pullPolicy and master.image.pullPolicy" "persistence" "volumes and volumeMounts" "launcher" "master" "workersCount" "worker.number" "workerCount" "worker.number" "numWorkers" "worker.number" "gpuCount" $gpus "shmSize" $shm "envs" "master.env, which the workers get, too" "extraEnv" "master.env, which the workers get, too" "extraVolumes" "volumes" "extraVolumeMounts" "volumeMounts" "restartPolicy" "master.backoffLimit" -}}
+{{- $role := dict "restartPolicy" "master.backoffLimit: how often the job is tried again" "shmSize" $shm "envs" "env" "extraEnv" "env" "gpuCount" $gpus "replicas" "worker.number" "replicaCount" "worker.number" "number" "worker.number; there is one master" "gpu" $gpus "gpus" $gpus "command" "master.args, a command line; the chart runs the workers itself" "args" "master.args; the chart runs the workers itself" "hostNetwork" "useHostNetwork, at the top" "podAnnotations" "annotations, at the top: of the master's pod" "annotations" "annotations, at the top: of the master's pod" "capabilities" "capabilities, at the top: of the master's container" "serviceAccount" "serviceAccountName, at the top: of the master's pod" "serviceAccountName" "serviceAccountName, at the top: of the master's pod" "ssh" "ssh, at the top" "rerun" "master.rerun" "backoffLimit" "master.backoffLimit" -}}
 {{- range $name := list "nodeSelector" "tolerations" "affinity" "priorityClassName" "imagePullSecrets" "volumes" "volumeMounts" "podSecurityContext" "securityContext" -}}
 {{- $_ := set $role $name (printf "%s, at the top: of all pods" $name) -}}
 {{- end -}}
@@ -197,7 +209,7 @@ useSecrets: {{ and (not (not $sshd)) (or $secrets (and $ours (kindIs "invalid" .
 {{- $paths = append $paths $path -}}
 {{- end -}}
 {{- range $which := list "master" "driver" "worker" -}}
-{{- range $name, $value := dig "env" dict (get $ $which | default dict) | default dict -}}
+{{- range $name, $value := include "reigen.namedEnv" (get $ $which | default dict).env | fromJson -}}
 {{- if regexMatch "^(SSHPORT|USESECRETS|REIGEN_(POD|CHART)_.*)$" $name -}}
 {{- fail (printf "%s.env.%s: the chart sets this variable itself" $which $name) -}}
 {{- end -}}
