@@ -686,6 +686,20 @@ COMMENTED = '''// by hand
 '''
 
 
+def test_a_comma_behind_the_last_in_json_is_left_out(pai, reigen, tmp_path):
+    """As in a job file among OpenPAI's own examples."""
+    text = COMMENTED.replace('"}]', '", }, ], ')
+    found = [each for each in findings(pai, text) if each['what'] == 'a comma']
+    assert [(each['line'], each['severity'], each['converting_repairs']) for each in found] == \
+        [(6, 'error', True)] * 3, found
+    for to in ('v1', 'v2'):
+        assert commands(convert(pai, text, to, version=1)[0]) == ['echo "// /* " http://one/*']
+    done = reigen('run', '--config', 'job', '--image', 'none', '--dry-run', cwd=tmp_path)
+    assert done.returncode == 0 and 'main-0' in done.stdout, done
+    wrong = pai('check', '{"jobName": "a", "image": "i",, }')
+    assert wrong.returncode == 2 and 'a job of API v1 is JSON' in wrong.stdout, wrong
+
+
 def test_comments_in_json_are_read_as_the_web_portal_reads_them(pai, reigen, tmp_path):
     found, = findings(pai, COMMENTED)
     assert (found['severity'], found['line'], found['column']) == ('warning', 1, 1), found

@@ -47,9 +47,10 @@ static int refuse_errors(const char *path, const struct rg_pai_findings *found,
         return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE, "%.200s has errors; reigen pai check "
                                  "shows them", path);
     return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
-                             "%.200s:%d:%d: %.120s: %.120s: %.200s; %.120s (reigen pai check shows "
-                             "all that is wrong)", path, first->line, first->column, first->path,
-                             first->what, first->rule, first->remedy);
+                             "%.200s:%d:%d: %.120s%s%.120s: %.200s; %.120s (reigen pai check "
+                             "shows all that is wrong)", path, first->line, first->column,
+                             first->path, *first->path ? ": " : "", first->what, first->rule,
+                             first->remedy);
 }
 
 /* --- commands --------------------------------------------------------------------------------- */

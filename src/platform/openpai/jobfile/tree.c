@@ -14,6 +14,8 @@
 #define VALUES_MAX 16384 /* of one file, where aliases count as often as they stand there */
 #define BYTE_MARK "\xef\xbb\xbf" /* some editors begin a file with this mark */
 #define LARGE_DIGITS 16 /* of a number that may have more than 64 bits */
+#define VERSION_KEY "protocolVersion"
+#define COMMAS_MAX 64 /* that are left out */
 #define WHAT_MAX 60      /* characters of a value that a finding shows */
 
 /* --- places ----------------------------------------------------------------------------------- */
@@ -452,21 +454,34 @@ static json_t *load_json(const char *text, size_t nbytes, json_error_t *ret_at)
     return tree;
 }
 
-/* The first one begins where the copy without them differs. */
-static void report_comment(struct rg_pai_check *check, const char *text, const char *copy)
+static void report_char(struct rg_pai_check *check, enum rg_pai_weight weight, const char *text,
+                        size_t at, const char *what, const char *rule, const char *remedy)
 {
     int line = 1, column = 1;
 
-    for (size_t i = 0; text[i] == copy[i]; i++) {
+    for (size_t i = 0; i < at; i++) {
         line += text[i] == '\n';
         column = text[i] == '\n' ? 1 : column + 1;
     }
-    report_here(check, RG_PAI_BETTERED, line, column, "comments",
-                "the web portal takes them out of JSON, and the server refuses them",
-                "take them out; reigen pai convert leaves them out");
+    report_here(check, weight, line, column, what, rule, remedy);
 }
 
-/* As the web portal reads it. The copy is freed where it is no JSON. */
+/* Where the comma is behind which the reader came to the end of a list or an object; 0: elsewhere.
+ * In a job of protocol v2, which is YAML, it may stand there. */
+static size_t find_last_comma(const char *text, size_t nbytes, const json_error_t *at)
+{
+    size_t i = at->position > 0 && (size_t) at->position <= nbytes ? (size_t) at->position - 1 : 0;
+
+    if (!i || !strchr("}]", text[i]) || memmem(text, nbytes, VERSION_KEY, strlen(VERSION_KEY)))
+        return 0;
+    do
+        i--;
+    while (i > 0 && strchr(" \t\r\n", text[i]));
+    return text[i] == ',' ? i : 0;
+}
+
+/* As the web portal reads it, and with commas left out that JSON has not. The copy is freed where
+ * it is no JSON. */
 static json_t *load_commented(struct rg_pai_check *check, const char *text, size_t nbytes,
                               json_error_t *ret_at)
 {
@@ -476,14 +491,27 @@ static json_t *load_commented(struct rg_pai_check *check, const char *text, size
         return NULL;
     memcpy(copy, text, nbytes);
     copy[nbytes] = '\0';
-    size_t ncomments = rg_pai_blank_comments(copy, nbytes);
+    size_t ncomments = rg_pai_blank_comments(copy, nbytes), first = 0, comma;
     json_t *tree = load_json(copy, nbytes, ret_at);
 
-    check->commented = tree && ncomments;
-    if (check->commented) {
-        report_comment(check, text, copy);
-        memcpy(check->masked, copy, nbytes);
+    while (ncomments && text[first] == copy[first])
+        first++;
+    for (int i = 0; !tree && i < COMMAS_MAX; i++) {
+        comma = find_last_comma(copy, nbytes, ret_at);
+        if (!comma)
+            break;
+        report_char(check, RG_PAI_MENDED, text, comma, "a comma",
+                    "behind the last of a list or an object JSON has none", "take it out");
+        copy[comma] = ' ';
+        tree = load_json(copy, nbytes, ret_at);
     }
+    check->commented = tree && ncomments;
+    if (check->commented)
+        report_char(check, RG_PAI_BETTERED, text, first, "comments",
+                    "the web portal takes them out of JSON, and the server refuses them",
+                    "take them out; reigen pai convert leaves them out");
+    if (tree)
+        memcpy(check->masked, copy, nbytes);
     return tree;
 }
 
@@ -559,7 +587,7 @@ int rg_pai_tree_load(struct rg_pai_check *check, const char *path, const char *t
         return 0;
     }
     bool braces = at.line > 0;
-    if (braces && !memmem(text, nbytes, "protocolVersion", strlen("protocolVersion"))) {
+    if (braces && !memmem(text, nbytes, VERSION_KEY, strlen(VERSION_KEY))) {
         check->version = 1;
         report_json(check, &at);
         return 0;
