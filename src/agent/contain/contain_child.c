@@ -8,7 +8,7 @@
 
 #include "agent/contain/contain.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 
 int rg_contain_spawn(struct rg_contain_child *child, const struct rg_strv *argv, bool all,

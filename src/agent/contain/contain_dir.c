@@ -11,6 +11,7 @@
 #include "agent/store/store.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/process/self.h"
 
 #define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
 #define REMOVE_MS 10000
@@ -160,7 +161,7 @@ static int copy_program(const char *dir)
     snprintf(path, sizeof(path), "%s/bin", dir);
     if (mkdir(path, 0755) < 0 || chmod(path, 0755) < 0)
         return -errno;
-    int r = rg_read_file("/proc/self/exe", PROGRAM_MAX, &program, &nbytes);
+    int r = rg_read_file(RG_SELF, PROGRAM_MAX, &program, &nbytes);
     if (r < 0)
         return r;
     r = rg_contain_write(dir, "bin/reigen-agent", program, nbytes, 0755);

@@ -9,8 +9,8 @@
 #include "agent/contain/contain.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/proctree.h"
-#include "base/spawn.h"
+#include "base/process/proctree.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "job/slurm.h"
 

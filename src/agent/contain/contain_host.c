@@ -11,10 +11,10 @@
 
 #include "agent/contain/contain.h"
 #include "agent/store/store.h"
-#include "base/cpus.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/cpus.h"
+#include "base/process/spawn.h"
 #include "container/bundle.h"
 
 #define INSPECT_MS 5000

@@ -14,8 +14,8 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/process/spawn.h"
 #include "base/say.h"
-#include "base/spawn.h"
 #include "base/time.h"
 
 #define LINES_MAX (RG_CONTAINER_TEXT_MAX + 4096) /* of standard input */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 
 /* --- what is installed ------------------------------------------------------------------------ */
 

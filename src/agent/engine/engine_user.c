@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 
 /* What people write for each matter. */
 static const struct {

@@ -21,7 +21,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 
 #define FILE_MAX_NBYTES 65536

@@ -19,7 +19,7 @@
 #include "agent/ranks/agent.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/proctree.h"
+#include "base/process/proctree.h"
 #include "base/say.h"
 #include "base/time.h"
 #include "agent/pod/internal.h"

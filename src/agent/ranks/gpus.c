@@ -9,7 +9,7 @@
 #include "agent/engine/engine.h"
 #include "agent/ranks/agent.h"
 #include "base/exitcode.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 
 #define SMI_MS 10000  /* it may have to wake the driver */
 #define SMI_MAX 32768 /* 16 GPUs with 7 parts each take 10 KB */

@@ -6,7 +6,8 @@
 #include "agent/look/doctor.h"
 #include "agent/ranks/agent.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/self.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 
 struct rg_inspect {
@@ -70,7 +71,7 @@ static void on_text(void *arg, int events)
 static int make_command(const struct rg_agent *agent, struct rg_strv *argv)
 {
     char own[256] = "";
-    int r = rg_strv_add(argv, "/proc/self/exe");
+    int r = rg_strv_add(argv, RG_SELF);
 
     if (r == 0)
         r = rg_strv_add(argv, "doctor");

@@ -13,6 +13,7 @@
 #include "agent/store/store.h"
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/process/self.h"
 
 #define YOUNG_S 60 /* an agent that has made its directory may not have named it yet */
 
@@ -160,11 +161,10 @@ static int fill(struct rg_jobdir *dir, const struct rg_strv *hosts)
 {
     static const char *const links[] = { "rsh", "ssh", "reigen-rsh" };
     char agent[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", agent, sizeof(agent) - 1);
+    int r = rg_self_path(agent);
 
-    if (n < 0)
-        return -errno;
-    agent[n] = '\0';
+    if (r < 0)
+        return r;
     if (dir->fd < 0)
         dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->fd < 0)
@@ -213,7 +213,7 @@ int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_job
     struct rg_jobdir dir = RG_JOBDIR_INIT;
     int r;
 
-    if (access("/proc/self/exe", F_OK) < 0)
+    if (access(RG_SELF, F_OK) < 0)
         return rg_error_set(err, ENOENT, "/proc is not mounted here: reigen rsh and "
                             "REIGEN_HOSTFILE are not there, and processes that ranks leave behind "
                             "are not found; mount it");

@@ -13,7 +13,8 @@
 #include "agent/store/store.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/self.h"
+#include "base/process/spawn.h"
 #include "container/bundle.h"
 #include "container/lz4.h"
 #include "container/runtime.h"
@@ -308,13 +309,12 @@ static bool settle_later(struct rg_agent *agent)
     const struct rg_msg_setup *setup = &agent->setup;
     const char *runtime = getenv("XDG_RUNTIME_DIR"); /* ours, which ranks need not have */
     char program[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program));
 
-    if (n <= 0 || setup->bundle_first || rg_engine_used(setup) || !*agent->jobdir.path ||
-        access(PARTS "/0", R_OK) < 0)
+    if (setup->bundle_first || rg_engine_used(setup) || !*agent->jobdir.path ||
+        access(PARTS "/0", R_OK) < 0 || rg_self_path(program) < 0)
         return false;
-    rg_autofree char *text = rg_strf("%.*s\nunpack\n%s\n%llu\n%s/" FOLDER "\n%s", (int) n,
-                                     program, setup->bundle,
+    rg_autofree char *text = rg_strf("%s\nunpack\n%s\n%llu\n%s/" FOLDER "\n%s", program,
+                                     setup->bundle,
                                      (unsigned long long) setup->bundle_nbytes,
                                      agent->jobdir.path, runtime ? runtime : "");
     if (text)

@@ -8,7 +8,7 @@
 #include "agent/ranks/agent.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
-#include "base/proctree.h"
+#include "base/process/proctree.h"
 #include "base/time.h"
 
 #define SWEEP_MS 20        /* between two looks for what is left */

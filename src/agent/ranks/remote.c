@@ -8,8 +8,8 @@
 #include "agent/rsh/rshargs.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/proctree.h"
-#include "base/spawn.h"
+#include "base/process/proctree.h"
+#include "base/process/spawn.h"
 
 #define STATUS_LOST (255 << 8) /* as ssh ends when there is no command */
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "agent/ranks/agent.h"
-#include "base/proctree.h"
+#include "base/process/proctree.h"
 #include "base/time.h"
 
 void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object)

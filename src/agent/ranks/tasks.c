@@ -12,10 +12,10 @@
 #include "agent/ranks/gpus.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/packages.h"
-#include "base/cpus.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/cpus.h"
+#include "base/process/spawn.h"
 
 #define TASKS_MAX 65536
 

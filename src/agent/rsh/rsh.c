@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/process/spawn.h"
 #include "base/say.h"
-#include "base/spawn.h"
 #include "base/time.h"
 #include "wire/conn.h"
 #include "wire/msg.h"

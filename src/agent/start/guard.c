@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "base/proctree.h"
-#include "base/spawn.h"
+#include "base/process/proctree.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 
 #define RELAY_MS 50

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/process/self.h"
+
 #define PREFIX "agent-"
 #define DIGEST_DIGITS 16
 #define PROGRAM_MAX (64u << 20)
@@ -111,18 +113,16 @@ static int place(const char *from, const char *dir, const char *name, struct rg_
 
 int rg_agent_same(const char *name, struct rg_error *err)
 {
-    return check_digest("/proc/self/exe", name, err);
+    return check_digest(RG_SELF, name, err);
 }
 
 int rg_agent_install(const char *name, struct rg_error *err)
 {
     char from[PATH_MAX], dir[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", from, sizeof(from) - 1);
 
-    if (n <= 0)
+    if (rg_self_path(from) < 0)
         return rg_error_set(err, ENOENT, "there is no /proc");
-    from[n] = '\0';
-    memcpy(dir, from, (size_t) n + 1);
+    strcpy(dir, from);
     char *slash = strrchr(dir, '/');
     if (!slash || slash == dir)
         return rg_error_set(err, EINVAL, "%s is no cache directory", dir);

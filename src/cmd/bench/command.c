@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/process/self.h"
 #include "cmd/bench/bench.h"
 #include "cmd/bench/options.h"
 #include "head/console/exit.h"
@@ -69,7 +70,7 @@ static int become_program(char **argv, struct rg_error *err)
 {
     char path[PATH_MAX];
 
-    if (!rg_run_find_beside(PROGRAM, path))
+    if (!rg_self_beside(PROGRAM, path))
         return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                                  PROGRAM ": it is not beside this program; install Reigen again");
     execv(path, argv);

@@ -13,7 +13,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "base/spawn.h"
+#include "base/process/self.h"
+#include "base/process/spawn.h"
 #include "cmd/bench/options.h"
 #include "cmd/bench/peer.h"
 #include "cmd/bench/peer_gloo.h"
@@ -39,14 +40,7 @@ struct meeting {
 /* The Python that Reigen was installed for lies beside its programs. */
 static const char *find_python(const char *named, char path[PATH_MAX])
 {
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
-    char *slash = n > 0 ? memrchr(path, '/', (size_t) n) : NULL;
-    size_t room = slash ? (size_t) (path + PATH_MAX - slash) : 0;
-
-    if (named)
-        return named;
-    return slash && snprintf(slash, room, "/python3") < (int) room && access(path, X_OK) == 0
-               ? path : "python3";
+    return named ? named : rg_self_beside("python3", path) ? path : "python3";
 }
 
 static int start(struct gloo *self, const char *named, char *const *env, struct rg_error *err)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "base/process/self.h"
 #include "base/str.h"
 
 #define NAME "libreigen.so"
@@ -23,13 +24,11 @@ static const char *const places[] = {
 
 static bool find_beside(char ret_path[PATH_MAX])
 {
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
-    const char *slash = n > 0 ? memrchr(self, '/', (size_t) n) : NULL;
-    bool found = false;
+    char folder[PATH_MAX];
+    bool known = rg_self_folder(folder) == 0, found = false;
 
-    for (size_t i = 0; slash && !found && i < rg_array_len(places); i++) {
-        rg_autofree char *pattern = rg_strf("%.*s/%s", (int) (slash - self), self, places[i]);
+    for (size_t i = 0; known && !found && i < rg_array_len(places); i++) {
+        rg_autofree char *pattern = rg_strf("%s/%s", folder, places[i]);
         glob_t matches;
         if (!pattern || glob(pattern, 0, NULL, &matches) != 0)
             continue;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "base/spawn.h"
+#include "base/process/self.h"
+#include "base/process/spawn.h"
 #include "head/console/exit.h"
 #include "head/console/terminal.h"
 #include "cmd/compat/compat.h"
@@ -99,7 +100,7 @@ static int print_build(void)
     rg_autofree char *answer = NULL;
     char path[PATH_MAX];
 
-    int rc = rg_run_find_beside("python", path) ? ask(path, &answer) : -ENOENT;
+    int rc = rg_self_beside("python", path) ? ask(path, &answer) : -ENOENT;
 
     rc = rc < 0 ? ask("python3", &answer) : rc;
     rc = rc < 0 ? ask("python", &answer) : rc;

@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/cpus.h"
 #include "base/fd.h"
+#include "base/process/cpus.h"
+#include "base/process/spawn.h"
 #include "base/say.h"
-#include "base/spawn.h"
 #include "base/time.h"
 #include "head/console/words.h"
 #include "head/console/exit.h"

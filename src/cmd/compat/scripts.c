@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/exitcode.h"
+#include "base/process/self.h"
 #include "head/console/args.h"
 #include "head/console/exit.h"
 #include "cmd/compat/compat.h"
@@ -74,16 +75,6 @@ static const struct rg_script *const scripts[] = {
     &rg_script_srun_docker, &rg_script_run_dock_asuser, &rg_script_sshconfig,
 };
 
-static int find_self(char path[PATH_MAX], struct rg_error *err)
-{
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
-
-    if (n < 0)
-        return rg_error_set(err, errno, "/proc/self/exe: %s", strerror(errno));
-    path[n] = '\0';
-    return 0;
-}
-
 static bool is_reigen(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -125,8 +116,10 @@ static int install(const char *dir_name, struct rg_buf *said, struct rg_error *e
                                  strerror(errno), errno == ENOENT
                                  ? "make the directory first, or name another"
                                  : "name a directory, such as ~/.local/bin");
-    int rc = find_self(self, err);
+    int rc = rg_self_path(self);
 
+    if (rc < 0)
+        return rg_error_set(err, -rc, RG_SELF ": %s", strerror(-rc));
     for (size_t i = 0; rc >= 0 && i < rg_array_len(scripts); i++) {
         rc = is_there(dir, dir_name, scripts[i]->name, self, err);
         there[i] = rc > 0;

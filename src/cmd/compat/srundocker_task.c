@@ -12,7 +12,8 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/self.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "platform/slurm/door.h"
 
@@ -248,11 +249,10 @@ static int release_argv(const struct rg_slurm_allocation *step, int group, unsig
                         struct rg_strv *argv)
 {
     rg_autobuf struct rg_buf tasks = RG_BUF_INIT, nodes = RG_BUF_INIT;
-    char program[4096];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    int count = list_tasks(step, group, &tasks, &nodes), rc = n < 0 || count < 0 ? -ENOMEM : 0;
+    char program[PATH_MAX];
+    int count = list_tasks(step, group, &tasks, &nodes);
+    int rc = rg_self_path(program) < 0 || count < 0 ? -ENOMEM : 0;
 
-    program[n < 0 ? 0 : n] = '\0';
     if (rc < 0 || !count)
         return rc;
     char *const words[] = { "--ntasks-per-node=1", "--output=none", "--wait=0",

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/str.h"
 #include "head/console/exit.h"
 #include "cmd/compat/keys.h"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/process/self.h"
 #include "base/say.h"
 #include "head/console/command.h"
 #include "cmd/doctor/doctor_print.h"
@@ -321,7 +322,7 @@ static int use_planes_command(struct rg_job *job)
                                  "print(text if reigen.rank() == 0 else '', end=''); "
                                  "reigen.shutdown()";
     char path[PATH_MAX];
-    bool own = !job->container.image && rg_run_find_beside("python3", path);
+    bool own = !job->container.image && rg_self_beside("python3", path);
 
     rg_strv_fini(&job->command);
     while (job->nroles)

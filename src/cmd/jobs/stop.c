@@ -9,8 +9,8 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/process/spawn.h"
 #include "base/say.h"
-#include "base/spawn.h"
 #include "base/time.h"
 #include "head/console/args.h"
 #include "head/console/exit.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/process/self.h"
 #include "base/say.h"
 #include "head/console/command.h"
 #include "head/console/exit.h"
@@ -39,16 +40,6 @@ static int write_plan(void *path, const struct rg_planned *planned, bool here,
 {
     (void) here;
     return rg_planned_write(planned, path, err);
-}
-
-bool rg_run_find_beside(const char *name, char ret_path[PATH_MAX])
-{
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
-    const char *slash = n > 0 ? memrchr(self, '/', (size_t) n) : NULL;
-
-    return slash && snprintf(ret_path, PATH_MAX, "%.*s/%s", (int) (slash - self), self, name) <
-                        PATH_MAX && access(ret_path, X_OK) == 0;
 }
 
 void rg_run_say_remarks(const struct rg_request *request)
@@ -181,11 +172,12 @@ static bool has_containers(const struct rg_job *job)
 static int name_self(struct rg_job *job, struct rg_error *err)
 {
     char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
-    char *copy = n > 0 && n < PATH_MAX ? strndup(self, (size_t) n) : NULL;
 
+    if (rg_self_path(self) < 0)
+        return 0;
+    char *copy = strdup(self);
     if (!copy)
-        return n > 0 ? rg_error_memory(err) : 0;
+        return rg_error_memory(err);
     free(job->command.v[0]);
     job->command.v[0] = copy;
     return 0;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "head/console/words.h"
 #include "container/runtime.h"
 #include "job/engine.h"

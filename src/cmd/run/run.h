@@ -26,9 +26,6 @@ int rg_cmd_plan(int argc, char **argv);
 /* As rg_request_parse; and what is a flag of horovodrun's is called that. */
 int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err);
 
-/* The file of this name in the folder of this program, if it may be executed. */
-bool rg_run_find_beside(const char *name, char ret_path[PATH_MAX]);
-
 /* Move from the request what a plan has. */
 void rg_run_take(struct rg_request *request, struct rg_planned *ret_planned);
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/proctree.h"
+#include "base/process/proctree.h"
 #include "coll/boot/launchers.h"
 
 #ifndef MFD_NOEXEC_SEAL

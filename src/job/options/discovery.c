@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "job/hostlist.h"

@@ -9,21 +9,14 @@
 
 #include "base/fd.h"
 #include "base/exitcode.h"
+#include "base/process/self.h"
 
 extern char **environ;
-
-static bool try_agent(char path[PATH_MAX], const char *dir, const char *below)
-{
-    int n = snprintf(path, PATH_MAX, "%s/%s", dir, below);
-
-    return n > 0 && n < PATH_MAX && access(path, X_OK) == 0;
-}
 
 int rg_agent_file_find(char path[PATH_MAX], struct rg_error *err)
 {
     const char *named = getenv("REIGEN_AGENT");
     char dir[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
 
     if (named && *named) {
         if (strlen(named) < PATH_MAX && access(named, X_OK) == 0) {
@@ -33,18 +26,14 @@ int rg_agent_file_find(char path[PATH_MAX], struct rg_error *err)
         return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                                  "REIGEN_AGENT is %s, which is no program", named);
     }
-    if (n < 0)
+    if (rg_self_folder(dir) < 0)
         return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                                  "/proc is not mounted here, so it is not known where this program "
                                  "and reigen-agent beside it lie: mount it, or set REIGEN_AGENT to "
                                  "that one's path");
-    dir[n] = '\0';
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        *slash = '\0';
-    if (slash && (try_agent(path, dir, "reigen-agent") ||
-                  try_agent(path, dir, "../libexec/reigen/reigen-agent") ||
-                  try_agent(path, dir, "../agent/reigen-agent")))
+    if (rg_self_beside("reigen-agent", path) ||
+        rg_self_beside("../libexec/reigen/reigen-agent", path) ||
+        rg_self_beside("../agent/reigen-agent", path))
         return 0;
     return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                              "the program reigen-agent is neither in %s nor in "

@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 
 #include "base/cleanup.h"
-#include "base/proctree.h"
+#include "base/process/proctree.h"
 #include "base/time.h"
 #include "launch/host/agentfile.h"
 

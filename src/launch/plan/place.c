@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "container/bundle.h"
 #include "base/exitcode.h"
+#include "base/process/self.h"
 #include "wire/crypto.h"
 
 #define HASH_NBYTES 16
@@ -92,13 +93,9 @@ static int add_built(const char *bin, struct rg_bundle_files *files)
 
 static int list_files(struct rg_bundle_files *files, struct rg_error *err)
 {
-    char bin[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", bin, sizeof(bin) - 1);
+    char bin[PATH_MAX] = "";
 
-    bin[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(bin, '/');
-    if (slash)
-        *slash = '\0';
+    rg_self_folder(bin);
     rg_autofree char *prefix = rg_strf("%s/..", bin);
     rg_autofree char *tree = rg_strf("%s/../../../bindings/python", bin);
     rg_autofree char *package = rg_strf("%s/../..", bin);

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "base/cpus.h"
+#include "base/process/cpus.h"
 #include "base/time.h"
 #include "base/exitcode.h"
 #include "job/engine.h"

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "launch/host/agentfile.h"
 #include "launch/host/dialogue.h"
 #include "launch/host/leftover.h"

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "platform/slurm/door.h"
 #include "platform/slurm/internal.h"

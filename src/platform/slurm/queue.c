@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "platform/slurm/door.h"
 #include "platform/slurm/internal.h"

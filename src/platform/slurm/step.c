@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "platform/slurm/internal.h"
 #include "base/exitcode.h"

@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <sys/wait.h>
 
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "platform/ssh/internal.h"
 #include "base/exitcode.h"

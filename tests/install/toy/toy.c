@@ -8,7 +8,7 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "job/hostlist.h"
 #include "job/options/options.h"
 #include "job/shellwords.h"

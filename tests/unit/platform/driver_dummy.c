@@ -11,7 +11,7 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "driver_dummy.h"
 #include "platform/local/door.h"

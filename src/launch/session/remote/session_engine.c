@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/remote/remote.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/start/start.h"
 #include "launch/net/network.h"

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/process/self.h"
+#include "base/str.h"
 
 static struct rg_curl_library the_library;
 static void *the_handle;
@@ -47,18 +49,11 @@ static int bind_library(void *handle, struct rg_error *err)
 /* That of conda, say, which has this program in bin and libcurl in lib. */
 static void *open_beside(void)
 {
-    char path[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    char folder[PATH_MAX];
+    rg_autofree char *path = rg_self_folder(folder) < 0
+                                 ? NULL : rg_strf("%s/../lib/libcurl.so.4", folder);
 
-    for (int up = 0; up < 2 && n > 0; up++) {
-        path[n] = '\0';
-        char *slash = strrchr(path, '/');
-        n = slash ? slash - path : 0;
-    }
-    if (n <= 0 || (size_t) n + sizeof("/lib/libcurl.so.4") > sizeof(path))
-        return NULL;
-    strcpy(path + n, "/lib/libcurl.so.4");
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
 static void *open_library(void)

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "base/exitcode.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "platform/kubernetes/server/api.h"
 
 /* --- which one -------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "platform/kubernetes/server/api.h"
 #include "platform/common/http/http.h"

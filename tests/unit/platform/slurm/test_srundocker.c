@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "job/engine.h"
 #include "platform/drivers.h"
 #include "unit.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fork and exec alone tell neither which step failed nor keep descriptors from leaking; these
  * do. */
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -6,8 +6,8 @@
  *
  * Thread rule: any thread. rg_cpus_read reads small files of /sys; it does not block for long.
  */
-#ifndef RG_BASE_CPUS_H
-#define RG_BASE_CPUS_H
+#ifndef RG_BASE_PROCESS_CPUS_H
+#define RG_BASE_PROCESS_CPUS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,8 +8,8 @@
  *
  * Thread rule: main thread of a program. Blocks until the child has called exec (microseconds).
  */
-#ifndef RG_BASE_SPAWN_H
-#define RG_BASE_SPAWN_H
+#ifndef RG_BASE_PROCESS_SPAWN_H
+#define RG_BASE_PROCESS_SPAWN_H
 
 #include <limits.h>
 #include <sched.h>

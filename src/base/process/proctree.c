@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that left their group or session are still found by who descends from whom. */
-#include "base/proctree.h"
+#include "base/process/proctree.h"
 
 #include <ctype.h>
 #include <stdio.h>

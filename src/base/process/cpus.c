@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel, Slurm and people write sets of cpus as "0-3,8". */
-#include "base/cpus.h"
+#include "base/process/cpus.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/cpus.h"
 #include "base/fd.h"
+#include "base/process/cpus.h"
 #include "unit.h"
 
 static void write_topology(const char *root, int cpu, const char *core, const char *socket)

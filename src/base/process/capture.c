@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 
 #define STEP_MS 5 /* between two looks whether it has ended */

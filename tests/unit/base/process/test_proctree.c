@@ -3,8 +3,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "base/proctree.h"
-#include "base/spawn.h"
+#include "base/process/proctree.h"
+#include "base/process/spawn.h"
 #include "base/time.h"
 #include "unit.h"
 

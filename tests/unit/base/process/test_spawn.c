@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "unit.h"

@@ -8,8 +8,8 @@
  *
  * Thread rule: any thread. Blocks for a walk over /proc (some 10 us per process of the host).
  */
-#ifndef RG_BASE_PROCTREE_H
-#define RG_BASE_PROCTREE_H
+#ifndef RG_BASE_PROCESS_PROCTREE_H
+#define RG_BASE_PROCESS_PROCTREE_H
 
 #include <stdbool.h>
 #include <stddef.h>
