@@ -65,17 +65,18 @@ APPLY(gpus)
     return rg_parse_text(what, value, &request->job.container.gpus, err);
 }
 
-/* The agents read it there (agent/ranks/gpus.h). */
+/* The agents read it there (agent/ranks/gpus.h); a job's environment may say it, too. */
 #define GPUS_PER_RANK "REIGEN_GPUS_PER_RANK"
 
 APPLY(gpus_per_rank)
 {
-    int64_t n;
+    int64_t n = RG_GPUS_EVENLY;
 
     if (strcmp(value, "all") != 0 && rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, NULL) < 0)
         return rg_error_set(err, EINVAL, "%s %s: give the number of GPUs of each rank, or all, "
                             "which divides those of a host evenly", what, value);
-    return rg_env_set(&request->job.env, GPUS_PER_RANK, value) < 0 ? rg_error_memory(err) : 0;
+    request->gpus_per_rank = (int) n;
+    return 0;
 }
 
 APPLY(pull)
@@ -127,12 +128,12 @@ static const char *needs_image(const struct rg_container *container)
 
 /* Where a host gets its GPUs as the job asks for them, they follow from those of a rank, or its
  * ranks from them. */
-static int settle_own_gpus(struct rg_job *job, int64_t each, struct rg_error *err)
+static int settle_own_gpus(struct rg_job *job, int each, struct rg_error *err)
 {
     struct rg_container *container = &job->container;
     int64_t ngpus;
 
-    if (!each && !container->gpus)
+    if (each == RG_GPUS_EVENLY && !container->gpus)
         return rg_error_set(err, EINVAL, "--gpus-per-rank all: how many GPUs is a host to have? "
                             "say so by --gpus N, too");
     if (!container->gpus) {
@@ -141,12 +142,13 @@ static int settle_own_gpus(struct rg_job *job, int64_t each, struct rg_error *er
         job->ranks_per_host = nranks;
         return container->gpus ? 0 : rg_error_memory(err);
     }
-    if (!each || rg_parse_int("--gpus", container->gpus, 1, RG_JOB_SLOTS_MAX, &ngpus, NULL) < 0)
+    if (each == RG_GPUS_EVENLY ||
+        rg_parse_int("--gpus", container->gpus, 1, RG_JOB_SLOTS_MAX, &ngpus, NULL) < 0)
         return 0; /* the platform judges it */
-    if (each * (job->ranks_per_host ? job->ranks_per_host : 1) > ngpus)
-        return rg_error_set(err, EINVAL, "--gpus-per-rank %lld: %d rank%s on each host, which is "
+    if ((int64_t) each * (job->ranks_per_host ? job->ranks_per_host : 1) > ngpus)
+        return rg_error_set(err, EINVAL, "--gpus-per-rank %d: %d rank%s on each host, which is "
                             "to have %lld by --gpus; ask for more there, or for fewer here",
-                            (long long) each, job->ranks_per_host ? job->ranks_per_host : 1,
+                            each, job->ranks_per_host ? job->ranks_per_host : 1,
                             job->ranks_per_host > 1 ? "s" : "", (long long) ngpus);
     if (!job->ranks_per_host)
         job->ranks_per_host = (int) (ngpus / each);
@@ -166,14 +168,14 @@ static bool has_gres(const struct rg_job *job)
 }
 
 /* Slurm gives a job no GPU that it does not ask for. */
-static int settle_gres(struct rg_request *request, int64_t each, struct rg_error *err)
+static int settle_gres(struct rg_request *request, struct rg_error *err)
 {
     const struct rg_option *o = rg_platform_of(&request->job)->options;
-    int nranks = request->job.ranks_per_host;
+    int nranks = request->job.ranks_per_host, each = request->gpus_per_rank;
 
     while (o && o->name && strcmp(o->name, "gres") != 0)
         o++;
-    if (!o || !o->name || !each || !nranks || has_gres(&request->job))
+    if (!o || !o->name || each == RG_GPUS_EVENLY || !nranks || has_gres(&request->job))
         return 0;
     rg_autofree char *gres = rg_strf("gpu:%lld", (long long) each * nranks);
     return gres ? rg_option_apply(o, request, "--gres", gres, err) : rg_error_memory(err);
@@ -182,24 +184,27 @@ static int settle_gres(struct rg_request *request, int64_t each, struct rg_error
 static int settle_gpus_per_rank(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
-    const char *text = rg_env_get(&job->env, GPUS_PER_RANK);
-    int64_t each = 0;
+    const char *given = rg_env_get(&job->env, GPUS_PER_RANK);
 
-    if (!text)
-        return 0;
-    if (strcmp(text, "all") != 0 &&
-        rg_parse_int(GPUS_PER_RANK, text, 1, RG_JOB_SLOTS_MAX, &each, err) < 0)
+    if (given && !request->gpus_per_rank &&
+        rg_apply_gpus_per_rank(request, GPUS_PER_RANK, given, err) < 0)
         return -EINVAL;
+    if (!request->gpus_per_rank)
+        return 0;
+    rg_autofree char *text = request->gpus_per_rank == RG_GPUS_EVENLY
+                                 ? strdup("all") : rg_strf("%d", request->gpus_per_rank);
+    if (!text || rg_env_set(&job->env, GPUS_PER_RANK, text) < 0)
+        return rg_error_memory(err);
     if (rg_job_has_engine(job))
         return rg_error_set(err, EINVAL, "--gpus-per-rank %s: an MPI's own mpirun starts the ranks "
                             "here, and all see all GPUs; leave it out, or take --engine native",
                             text);
     if (rg_platform_of(job)->own_containers && rg_platform_of(job)->away)
-        return settle_own_gpus(job, each, err);
+        return settle_own_gpus(job, request->gpus_per_rank, err);
     if (job->container.image && !job->container.gpus &&
         !(job->container.gpus = strdup("all")))
         return rg_error_memory(err);
-    return settle_gres(request, each, err);
+    return settle_gres(request, err);
 }
 
 int rg_request_settle_container(struct rg_request *request, struct rg_error *err)

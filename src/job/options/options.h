@@ -46,9 +46,14 @@ struct rg_request_share {
     char *only_there; /* why it can run on its platform alone, or NULL */
 };
 
+/* As many GPUs for each rank as there are on its host, divided by its ranks. */
+#define RG_GPUS_EVENLY (-1)
+
 /* What the user asked for: the job, and what concerns reigen itself. Owns all it points to. */
 struct rg_request {
     struct rg_job job;
+    int gpus_per_rank;    /* 0: all ranks see all of their host; or RG_GPUS_EVENLY. What the agents
+                           * read follows from it in the job's environment (agent/ranks/gpus.h) */
     char *config;         /* the job file, or NULL */
     rg_request_reader *read_other; /* for --config; NULL: our own job files alone */
     struct rg_request_share share; /* what such a file asks for, of the platform */

@@ -113,7 +113,7 @@ static const char *find_change(const struct rg_request *request)
         { "--cpu", rg_env_get(&job->settings, "cpu") },
         { "--memory", rg_env_get(&job->settings, "memory") },
         { "--rdma", rg_env_get(&job->settings, "rdma") },
-        { "--gpus-per-rank", rg_env_get(&job->env, "REIGEN_GPUS_PER_RANK") },
+        { "--gpus-per-rank", request->gpus_per_rank },
         { "--env", job->env.count != share->nenv },
         { "--share-env", job->share_env.count },
         { "--ranks-per-host", job->ranks_per_host },
