@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 #include "render/formats.h"
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 
 #define ROOT "/kubeflow/openmpi"
 #define ASSETS ROOT "/assets"

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "platform/kubernetes/outside/template.h"
 #include "render/formats.h"
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 #include "job/options/options.h"
 
 #define NAME "name"

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "render/render.h"
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 
 #define WHAT_MAX 80
 

@@ -25,9 +25,9 @@
 #include <sys/types.h>
 
 #include "agent/start/lines.h"
-#include "agent/ranks/jobdir.h"
+#include "agent/store/jobdir.h"
 #include "agent/ranks/once.h"
-#include "agent/ranks/oom.h"
+#include "agent/look/oom.h"
 #include "base/loop.h"
 #include "wire/msg.h"
 #include "wire/rankmsg.h"

@@ -15,7 +15,7 @@
 #include "head/console/terminal.h"
 #include "head/console/words.h"
 #include "render/render.h"
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 
 #define LEFT 28
 

@@ -6,7 +6,7 @@
 
 #include "base/fd.h"
 #include "job/horovodrun/horovodrun.h"
-#include "job/options/yaml.h"
+#include "job/yaml/yaml.h"
 
 #define KEY_MAX 160
 

@@ -9,7 +9,7 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "job/options/yaml.h"
+#include "job/yaml/yaml.h"
 
 const struct rg_jobfile_key rg_jobfile_keys[] = {
     {"version", "1", "The schema this file is written in. May be left out."},

@@ -8,8 +8,8 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "platform/kubernetes/outside/internal.h"
-#include "job/options/manifest.h"
-#include "job/options/yaml.h"
+#include "job/yaml/manifest.h"
+#include "job/yaml/yaml.h"
 
 #define DIGITS "0123456789"
 #define LOWER "abcdefghijklmnopqrstuvwxyz"

@@ -10,7 +10,7 @@
 #include "platform/kubernetes/outside/internal.h"
 #include "platform/kubernetes/server/gate.h"
 #include "launch/host/agentfile.h"
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 
 #define ASK_MS 30000
 #define ASK_MIN_MS 10000 /* a busy computer's kubectl needs some time, too */

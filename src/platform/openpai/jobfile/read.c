@@ -3,7 +3,7 @@
  * needs to understand stays as it stood in the file, so that it is not lost on the way. */
 #include <string.h>
 
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 #include "platform/openpai/jobfile/pai_internal.h"
 
 /* --- life ------------------------------------------------------------------------------------- */

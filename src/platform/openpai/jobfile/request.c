@@ -5,7 +5,7 @@
 
 #include "base/exitcode.h"
 #include "job/options/apply.h"
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 #include "platform/openpai/jobfile/request_internal.h"
 
 #define SHM_MB_MAX (INT64_C(1) << 40) /* what is beyond has no number of bytes */

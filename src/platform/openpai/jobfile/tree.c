@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "job/options/yaml.h"
+#include "job/yaml/yaml.h"
 #include "platform/openpai/jobfile/pai_internal.h"
 
 #define WHAT "a job file of OpenPAI"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/options/jobfile.h"
 #include "platform/drivers.h"
-#include "job/options/yaml.h"
+#include "job/yaml/yaml.h"
 #include "unit.h"
 
 static void must_parse(const char *text, struct rg_request *request)

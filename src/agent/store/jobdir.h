@@ -16,8 +16,8 @@
  *
  * Thread rule: the agent's thread. Blocks for file system calls.
  */
-#ifndef RG_AGENT_RANKS_JOBDIR_H
-#define RG_AGENT_RANKS_JOBDIR_H
+#ifndef RG_AGENT_STORE_JOBDIR_H
+#define RG_AGENT_STORE_JOBDIR_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sys/stat.h>
 
-#include "agent/ranks/oom.h"
+#include "agent/look/oom.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "unit.h"

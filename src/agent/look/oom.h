@@ -6,8 +6,8 @@
  *
  * Thread rule: one thread. Reads one small file.
  */
-#ifndef RG_AGENT_RANKS_OOM_H
-#define RG_AGENT_RANKS_OOM_H
+#ifndef RG_AGENT_LOOK_OOM_H
+#define RG_AGENT_LOOK_OOM_H
 
 #include <stdbool.h>
 #include <stddef.h>

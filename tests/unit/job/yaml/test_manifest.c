@@ -2,7 +2,7 @@
 /* What is printed is read back by libfyaml, which is strict, and must be the same tree. */
 #include "unit.h"
 
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 
 /* libfyaml keeps 512 bytes of each long text in blocks that it writes as JSON (its
  * fy_atom_is_number). This is LeakSanitizer's hook; nothing else calls it. */

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <utime.h>
 
-#include "agent/ranks/jobdir.h"
+#include "agent/store/jobdir.h"
 #include "base/fd.h"
 #include "unit.h"
 

@@ -6,8 +6,8 @@
  * Ownership: a document is the caller's; RG_AUTO_YAML frees it. Thread rule: any thread, one
  * document at a time. Nothing blocks.
  */
-#ifndef RG_JOB_OPTIONS_YAML_H
-#define RG_JOB_OPTIONS_YAML_H
+#ifndef RG_JOB_YAML_YAML_H
+#define RG_JOB_YAML_YAML_H
 
 #include <libfyaml.h>
 #include <stdbool.h>

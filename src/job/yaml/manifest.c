@@ -2,7 +2,7 @@
 /* Manifests are read by people, too: scripts in them stand there line by line, which libfyaml's
  * printer does not do for trees of jansson's. All other texts are quoted: no reader of YAML takes
  * one for a number. */
-#include "job/options/manifest.h"
+#include "job/yaml/manifest.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
-#include "job/options/yaml.h"
+#include "job/yaml/yaml.h"
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* People write these files by hand, so every error has a place; libfyaml knows it but for the odd
  * case, and some bytes must not reach it. */
-#include "job/options/yaml.h"
+#include "job/yaml/yaml.h"
 
 #include <stdarg.h>
 #include <stdio.h>

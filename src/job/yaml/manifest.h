@@ -5,8 +5,8 @@
  *
  * Thread rule: any thread; no state. Nothing blocks.
  */
-#ifndef RG_JOB_OPTIONS_MANIFEST_H
-#define RG_JOB_OPTIONS_MANIFEST_H
+#ifndef RG_JOB_YAML_MANIFEST_H
+#define RG_JOB_YAML_MANIFEST_H
 
 #include <jansson.h>
 

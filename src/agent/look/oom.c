@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that the kernel kills for memory says nothing; without the counter its end would be an
  * unexplained SIGKILL. */
-#include "agent/ranks/oom.h"
+#include "agent/look/oom.h"
 
 #include <stdio.h>
 #include <stdlib.h>

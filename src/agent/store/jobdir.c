@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mpirun and scripts of the user's find reigen rsh and the list of hosts by files in one
  * directory of the job. */
-#include "agent/ranks/jobdir.h"
+#include "agent/store/jobdir.h"
 
 #include <fcntl.h>
 #include <stdio.h>
