@@ -10,21 +10,20 @@
 
 #define SOCKET RG_RUNDOCK_SOCKET
 
-static int keep_words(struct rg_strv *words, const char *what, const char *value,
-                      struct rg_error *err)
-{
-    rg_strv_fini(words);
-    return rg_srundocker_split(what, value, words, err);
-}
-
 static int apply_dockopts(void *dock, const char *what, const char *value, struct rg_error *err)
 {
-    return keep_words(&((struct rg_rundock *) dock)->dockopts, what, value, err);
+    struct rg_strv *words = &((struct rg_rundock *) dock)->dockopts;
+
+    rg_strv_fini(words);
+    return rg_srundocker_dockopts(what, value, words, err);
 }
 
 static int apply_dockcmd(void *dock, const char *what, const char *value, struct rg_error *err)
 {
-    return keep_words(&((struct rg_rundock *) dock)->command, what, value, err);
+    struct rg_strv *words = &((struct rg_rundock *) dock)->command;
+
+    rg_strv_fini(words);
+    return rg_srundocker_split(what, value, words, err);
 }
 
 static int apply_ibdevices(void *object, const char *what, const char *value, struct rg_error *err)

@@ -57,12 +57,23 @@ APPLY(mount)
     return rg_strv_add(&request->job.container.mounts, value) < 0 ? rg_error_memory(err) : 0;
 }
 
+/* Also as docker has it: '"device=0,1"', with quotes of its own. Its "device=1" is ours "1,". */
 APPLY(gpus)
 {
-    if (value[strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,=:-")])
+    bool quoted = value[0] == '"';
+    const char *first = value + quoted;
+    bool named = rg_str_starts(first, "device=") && strchr(first, '=') == strrchr(first, '=');
+    size_t skipped = named ? strlen("device=") : 0, n = strlen(first);
+    size_t length = n - skipped - (quoted && n && first[n - 1] == '"');
+    rg_autofree char *plain = rg_strf("%.*s%s", (int) length, first + skipped,
+                                      named && !strchr(first, ',') ? "," : "");
+
+    if (!plain)
+        return rg_error_memory(err);
+    if (plain[strspn(plain, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,=:-")])
         return rg_error_set(err, EINVAL, "%s %s: give all, a number of GPUs, or GPU-... names "
                             "separated by commas", what, value);
-    return rg_parse_text(what, value, &request->job.container.gpus, err);
+    return rg_parse_text(what, plain, &request->job.container.gpus, err);
 }
 
 /* The agents read it there (agent/ranks/gpus.h); a job's environment may say it, too. */

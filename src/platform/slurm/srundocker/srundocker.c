@@ -42,7 +42,7 @@ APPLY(dockopts)
     struct rg_srundocker *s = object;
 
     rg_strv_fini(&s->dockopts);
-    return rg_srundocker_split(what, value, &s->dockopts, err);
+    return rg_srundocker_dockopts(what, value, &s->dockopts, err);
 }
 
 APPLY(envlist)
@@ -230,6 +230,36 @@ int rg_srundocker_split(const char *what, const char *text, struct rg_strv *word
                         struct rg_error *err)
 {
     return rg_shell_split(what, text, RG_CONTAINER_LISTED_MAX, words, err);
+}
+
+/* "device=0,1", for which docker wants quotes of its own; or NULL. */
+static const char *bare_devices(const struct rg_strv *words, size_t i)
+{
+    const char *word = words->v[i];
+    const char *value = rg_str_starts(word, "--gpus=") ? word + strlen("--gpus=")
+                        : i > 0 && strcmp(words->v[i - 1], "--gpus") == 0 ? word : "";
+
+    return rg_str_starts(value, "device=") && strchr(value, ',') &&
+                   strchr(value, '=') == strrchr(value, '=') ? value : NULL;
+}
+
+int rg_srundocker_dockopts(const char *what, const char *text, struct rg_strv *words,
+                           struct rg_error *err)
+{
+    int rc = rg_srundocker_split(what, text, words, err);
+
+    for (size_t i = 0; i < words->count && rc == 0; i++) {
+        const char *value = bare_devices(words, i);
+        char *quoted = value ? rg_strf("%.*s\"%s\"", (int) (value - words->v[i]), words->v[i],
+                                       value) : NULL;
+        if (value && !quoted)
+            rc = rg_error_memory(err);
+        if (quoted) {
+            free(words->v[i]);
+            words->v[i] = quoted;
+        }
+    }
+    return rc;
 }
 
 /* --- the line -------------------------------------------------------------------------------- */

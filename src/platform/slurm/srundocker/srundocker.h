@@ -63,6 +63,10 @@ bool rg_srundocker_has_sshd(const struct rg_srundocker *s);
  * '...', "..." and backslashes keep. Appended to words. 0; -EINVAL (a quote is open), -ENOMEM. */
 int rg_srundocker_split(const char *what, const char *text, struct rg_strv *words,
                         struct rg_error *err);
+/* The same for options of docker run. Quotes that docker itself wants, as in --gpus '"device=0,1"',
+ * may be missing: in scripts one shell takes them away, or none does. */
+int rg_srundocker_dockopts(const char *what, const char *text, struct rg_strv *words,
+                           struct rg_error *err);
 
 /* Put the defaults in the place of what was not said about the sshd, and the directory's full path.
  * Nothing happens without an sshd. 0; -EINVAL (no home, a port or path that cannot be), -ENOMEM. */

@@ -132,9 +132,31 @@ static void pods_are_containers_without_an_image_too(void **state)
     rg_request_fini(&request);
 }
 
+/* Lists of devices as docker run wants them. */
+static void gpus_may_be_said_as_docker_has_it(void **state)
+{
+    static const char *const cases[][2] = {
+        { "\"device=0,1\"", "0,1" }, { "device=0,1", "0,1" }, { "device=1", "1," },
+        { "device=GPU-a,GPU-b", "GPU-a,GPU-b" }, { "all", "all" }, { "2", "2" },
+        { "all,capabilities=utility", "all,capabilities=utility" },
+        { "device=0,capabilities=utility", "device=0,capabilities=utility" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        char *args[] = { "reigen", "--image", "i", "--gpus", (char *) cases[i][0], "x", NULL };
+        struct rg_request request;
+        rg_request_init(&request);
+        assert_int_equal(rg_request_parse(&request, rg_array_len(args) - 1, args, NULL), 0);
+        assert_string_equal(request.job.container.gpus, cases[i][1]);
+        rg_request_fini(&request);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpus_may_be_said_as_docker_has_it),
         cmocka_unit_test(options_fill_the_container),
         cmocka_unit_test(sizes_are_powers_of_1024),
         cmocka_unit_test(paths_of_the_caller_become_absolute),

@@ -116,6 +116,23 @@ static void docker_options_are_split_as_a_shell_would(void **state)
     assert_contains(err.text, "--dockopts: a quote is open in: -e 'A=x");
 }
 
+/* Which docker reads as CSV; without quotes it refuses a list of devices. */
+static void lists_of_gpus_get_the_quotes_that_docker_wants(void **state)
+{
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
+
+    (void) state;
+    assert_int_equal(rg_srundocker_dockopts("--dockopts",
+                                            "--gpus \"device=0,1\" --gpus=device=2,3 "
+                                            "--gpus device=4 --gpus '\"device=5,6\"' "
+                                            "--gpus=device=0,capabilities=x -e device=7,8 "
+                                            "--gpus all",
+                                            &words, NULL), 0);
+    CHECK_LIST(&words, "--gpus", "\"device=0,1\"", "--gpus=\"device=2,3\"", "--gpus", "device=4",
+               "--gpus", "\"device=5,6\"", "--gpus=device=0,capabilities=x", "-e", "device=7,8",
+               "--gpus", "all");
+}
+
 static void docker_options_may_stand_by_themselves(void **state)
 {
     rg_cleanup(rg_srundocker_fini) struct rg_srundocker s;
@@ -529,6 +546,7 @@ int main(void)
         cmocka_unit_test(script_help_is_the_scripts_last_argument),
         cmocka_unit_test(the_last_of_a_name_counts),
         cmocka_unit_test(docker_options_are_split_as_a_shell_would),
+        cmocka_unit_test(lists_of_gpus_get_the_quotes_that_docker_wants),
         cmocka_unit_test(docker_options_may_stand_by_themselves),
         cmocka_unit_test(what_cannot_be_meant_is_refused_with_a_remedy),
         cmocka_unit_test(help_checks_nothing),
