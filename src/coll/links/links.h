@@ -26,7 +26,8 @@
 struct rg_handshake;
 struct rg_team;
 
-/* What the sockets for one purpose have in common; the first part is set by their owner. */
+/* What the sockets for one purpose have in common: set by their owner, but for rails that turn out
+ * to be unfit. */
 struct rg_links {
     const struct rg_team *team; /* borrowed */
     uint32_t purpose;      /* of the handshake: four letters */
