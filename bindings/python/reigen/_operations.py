@@ -70,8 +70,7 @@ def allreduce(source: Source, target: int, name: Optional[str], options: Options
     return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_allreduce_async(
             _name(name), address, target, dtype, ctypes.addressof(shape), len(shape),
-            ctypes.byref(options), ret_handle), finish, keep,
-        _handles.known(_handles.ALLREDUCE, options.process_set, name)))
+            ctypes.byref(options), ret_handle), finish, keep))
 
 
 def broadcast(source: Source, target: int, name: Optional[str], options: Options, finish: Finish,
@@ -82,8 +81,7 @@ def broadcast(source: Source, target: int, name: Optional[str], options: Options
     return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_broadcast_async(
             _name(name), address, target, dtype, ctypes.addressof(shape), len(shape),
-            ctypes.byref(options), ret_handle), finish, keep,
-        _handles.known(_handles.BROADCAST, options.process_set, name)))
+            ctypes.byref(options), ret_handle), finish, keep))
 
 
 def allgather(source: Source, name: Optional[str], options: Options, finish: Finish,
@@ -94,8 +92,7 @@ def allgather(source: Source, name: Optional[str], options: Options, finish: Fin
     return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_allgather_async(
             _name(name), address, dtype, ctypes.addressof(shape), len(shape),
-            ctypes.byref(options), ret_handle), finish, keep,
-        _handles.known(_handles.ALLGATHER, options.process_set, name)))
+            ctypes.byref(options), ret_handle), finish, keep))
 
 
 def reducescatter(source: Source, name: Optional[str], options: Options, finish: Finish,
@@ -106,8 +103,7 @@ def reducescatter(source: Source, name: Optional[str], options: Options, finish:
     return submit(_handles.Operation(
         lambda ret_handle: lib.reigen_reducescatter_async(
             _name(name), address, dtype, ctypes.addressof(shape), len(shape),
-            ctypes.byref(options), ret_handle), finish, keep,
-        _handles.known(_handles.REDUCESCATTER, options.process_set, name)))
+            ctypes.byref(options), ret_handle), finish, keep))
 
 
 def alltoall(source: Source, splits: Optional[Sequence[int]], name: Optional[str],
@@ -120,8 +116,7 @@ def alltoall(source: Source, splits: Optional[Sequence[int]], name: Optional[str
         lambda ret_handle: lib.reigen_alltoall_async(
             _name(name), address, dtype, ctypes.addressof(shape), len(shape),
             None if rows is None else ctypes.addressof(rows), 0 if rows is None else len(rows),
-            ctypes.byref(options), ret_handle), finish, keep,
-        _handles.known(_handles.ALLTOALL, options.process_set, name)))
+            ctypes.byref(options), ret_handle), finish, keep))
 
 
 def barrier(options: Options) -> int:
@@ -201,7 +196,6 @@ class _Memories(Group):
         if name is not None:
             names = [f'{name}_{i + 1}of{count}' for i in range(count)]
             self._names = (ctypes.c_char_p * count)(*[n.encode() for n in names])
-            self.known = (kind, options.process_set, tuple(names))
         self._ins = pointers(*[source.address for source in sources])
         self._outs = None if targets is None else pointers(*targets)
         self._dtype = sources[0].dtype

@@ -2,7 +2,6 @@
 """What scripts do wrong, or in unusual ways: an exception or the right result, and the job goes
 on. Nothing hangs and nothing crashes."""
 import copy
-import errno
 import gc
 import sys
 import threading
@@ -13,7 +12,6 @@ import checks
 import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
 from reigen import _handles
-from reigen._core import EXISTS
 
 CALLS = {
     'allreduce': hvd.allreduce, 'allreduce_': hvd.allreduce_,
@@ -141,26 +139,24 @@ def check_handles_that_do_not_exist():
     checks.raises(ValueError, lambda: hvd.poll(10 ** 9), 'handle')
 
 
-class Refused(_handles.Pending):
-    """It has to wait for its turn, and is refused when that comes: its GPU has failed meanwhile."""
-
-    slot = 'a turn of its own'
-    tries = 0
-
-    def start(self):
-        self.tries += 1
-        if self.tries == 1:
-            return EXISTS
-        raise HorovodInternalError('the GPU has failed', errno.EIO)
-
-
-def check_a_start_that_fails_later_is_told_to_who_waits_for_it():
-    handle = _handles.submit(Refused())
-    first = hvd.allreduce_async(torch.ones(3), op=hvd.Sum, name='first')
-    assert not hvd.poll(first)  # it helps others, of which it has nothing to tell
-    assert hvd.synchronize(first)[0].item() == total() == hvd.size()
-    error = checks.raises(HorovodInternalError, lambda: hvd.synchronize(handle), 'has failed')
-    assert error.errno == errno.EIO and not _handles.deferred
+def check_handles_that_nobody_asks_for_do_not_fill_the_runtime():
+    old = _handles.TIDY_AFTER, _handles.TIDY_BUT, _handles._crowd
+    _handles.TIDY_AFTER, _handles.TIDY_BUT = 16, 4
+    try:
+        _handles._crowd = len(_handles.table)
+        handles = []
+        for step in range(60):
+            handles.append(hvd.allgather_async(torch.tensor([step])))
+            handles.append(hvd.allreduce_async(torch.ones(3) * step, name='never', op=hvd.Sum))
+            assert total() == hvd.size()
+        over = [h for h in handles if isinstance(_handles.table[h][1], _handles.Finished)]
+        assert len(over) > 60, len(over)
+        for step, (gathered, reduced) in enumerate(zip(handles[::2], handles[1::2])):
+            assert hvd.poll(gathered) and hvd.poll(reduced) or step > 50
+            assert hvd.synchronize(gathered).tolist() == [step] * hvd.size()
+            assert hvd.synchronize(reduced).tolist() == [step * hvd.size()] * 3
+    finally:
+        _handles.TIDY_AFTER, _handles.TIDY_BUT, _handles._crowd = old
 
 
 def check_names_of_other_types_and_long_ones():

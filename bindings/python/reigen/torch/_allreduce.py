@@ -26,11 +26,8 @@ _run = _lib.lib.reigen_request_run
 _start = _lib.lib.reigen_request_start
 _table = _handles.table
 _numbers = _handles.numbers
-_deferred = _handles.deferred
 _empty_like = torch.empty_like
 _asks = _switch.asks
-#: In the key of a request that the fast path does not find.
-_MARKS = 'marks'
 
 #: By process set: how many operations without a name there have been.
 _unnamed: Dict[int, Iterator[int]] = {0: itertools.count()}
@@ -52,12 +49,14 @@ def _forget_turns() -> None:
 class Request:
     """A persistent request of the runtime. handle: who started it and has not synchronised."""
 
-    __slots__ = ('ptr', 'handle', 'known')
+    __slots__ = ('ptr', 'handle')
 
-    def __init__(self, ptr: int, known: Any):
+    def __init__(self, ptr: int):
         self.ptr = ptr
         self.handle = 0
-        self.known = known    # as _handles.Pending's
+
+    def wait(self, timeout_ms: int) -> int:
+        return _lib.quick.reigen_request_wait(self.ptr, timeout_ms)
 
     def error(self) -> str:
         return _lib.quick.reigen_request_error(self.ptr).decode('utf-8', 'replace')
@@ -66,9 +65,6 @@ class Request:
         # The first look may bring the end, of which the second one tells.
         test = _lib.quick.reigen_request_test
         return test(self.ptr) != 0 or test(self.ptr) != 0
-
-    def seen(self) -> None:
-        _retire(self)
 
     def free(self) -> None:
         if self.ptr:
@@ -92,81 +88,17 @@ def _free_gone() -> None:
             request.free()
 
 
-class _Pending(_handles.Pending):
-    """An allreduce off the fast path: copies a strided tensor, or waits for its turn."""
-
-    def __init__(self, key, tensor, out):
-        # Complex tensors may be conjugated by a mark, for which the fast path does not look.
-        self._key = (*key[:-1], _MARKS, key[-1]) if tensor.is_complex() else key
-        if isinstance(key[0], int):
-            self.slot = (key[0], key[-1])
-        else:
-            self.known = _handles.known(_handles.ALLREDUCE, key[-1], key[0])
-        self._out = out
-        self._in = _tensor.row_major(tensor)
-        self._address, self._code, _ = _tensor.describe(self._in)
-        if out is None:
-            self._buffer = self._out = _tensor.like(self._in)
-        elif out is tensor:
-            self._buffer = self._in
-        else:
-            self._buffer = out if _tensor.is_plain(out) else _tensor.like(out)
-        self._request: Optional[Request] = None
-
-    def start(self) -> int:
-        self._request = request = _requests.get(self._key) or _create(self._key, self._in)
-        # A turn ends by itself; a name is its operation's until somebody has waited for it.
-        if self.slot is not None and request.handle and not _retire(request):
-            return EXISTS
-        rc = _start(request.ptr, self._address, self._buffer.data_ptr())
-        if rc == EXISTS and self.slot is not None:
-            _retire_turn(self.slot)
-        if rc == EXISTS and not request.handle and request.idle():  # nobody waits for that start
-            rc = _start(request.ptr, self._address, self._buffer.data_ptr())
-        if rc == 0:
-            request.handle = self.handle
-        return rc
-
-    def test(self) -> int:
-        return _lib.quick.reigen_request_test(self._request.ptr)
-
-    def seen(self) -> None:
-        if self._request.handle == self.handle:
-            _retire(self._request)
-
-    def wait(self, timeout_ms: int) -> int:
-        return _lib.lib.reigen_request_wait(self._request.ptr, timeout_ms)
-
-    def error(self) -> str:
-        return self._request.error()
-
-    def result(self, rc: int) -> torch.Tensor:
-        if self._buffer is not self._out:
-            with torch.no_grad():
-                self._out.copy_(self._buffer)
-        return self._out
-
-    def release(self) -> None:
-        if self._request.handle == self.handle:
-            self._request.handle = 0
-
-
-#: By turn: the allreduce on a GPU that has it.
-_turns: Dict[Any, '_OnDevice'] = {}
-
-
-class _OnDevice(_handles.Pending):
-    """An allreduce on a GPU, for which there are no persistent requests. It has the same names as
-    those on the CPU, so that ranks whose tensors are in different places are told so."""
+class _Plain(_handles.Operation):
+    """An allreduce off the fast path: on a GPU, for which there are no persistent requests, of a
+    tensor that is copied, or under a name that has been used and not been waited for. It has the
+    same names as those on the fast path, so that ranks whose tensors are in different places are
+    told so."""
 
     allocates = False
 
     def __init__(self, key, tensor, out):
         name, _, _, op, prescale, postscale, process_set = key
-        if isinstance(name, int):
-            self.slot = (name, process_set)
-        else:
-            self.known = _handles.known(_handles.ALLREDUCE, process_set, name)
+        self.turn = isinstance(name, int)
         self._name = _text(name)
         self.source = _tensor.row_major(tensor)
         self._address, self._code, _ = _tensor.describe(self.source)
@@ -181,30 +113,10 @@ class _OnDevice(_handles.Pending):
         self._handle = ctypes.c_int64()
 
     def start(self) -> int:
-        rc = self._submit()
-        if self.slot is None:
-            return rc
-        if rc == EXISTS:
-            _retire_turn(self.slot)
-            rc = self._submit()
-        if rc == 0:
-            _turns[self.slot] = self
-        return rc
-
-    def _submit(self) -> int:
         return _lib.lib.reigen_allreduce_async(
             self._name, self._address, self.target.data_ptr(), self._code,
             ctypes.addressof(self._shape), len(self._shape), ctypes.byref(self._options),
             ctypes.byref(self._handle))
-
-    def test(self) -> int:
-        return _lib.quick.reigen_poll(self._handle)
-
-    def wait(self, timeout_ms: int) -> int:
-        return _lib.lib.reigen_wait(self._handle, timeout_ms)
-
-    def error(self) -> str:
-        return _lib.quick.reigen_handle_error(self._handle).decode('utf-8', 'replace')
 
     def result(self, rc: int) -> torch.Tensor:
         if self.target is not self._out:
@@ -212,20 +124,25 @@ class _OnDevice(_handles.Pending):
                 self._out.copy_(self.target)
         return self._out
 
-    def release(self) -> None:
-        _lib.quick.reigen_release(self._handle)
-        if self.slot is not None and _turns.get(self.slot) is self:
-            del _turns[self.slot]
-
 
 def _submit(key, tensor: torch.Tensor, out: Optional[torch.Tensor]) -> int:
     """Start an allreduce off the fast path, wherever its tensors are, and give its handle."""
     _tensor.check(tensor)
-    if tensor.is_cpu and (out is None or out.is_cpu):
-        return _handles.submit(_Pending(key, tensor, out))
-    index = _device.common([tensor] if out is None else [tensor, out])
-    pending = _OnDevice(key, tensor, out)
-    return _device.submit(pending, index, (pending.source, pending.target))
+    index = _device.HOST
+    if not tensor.is_cpu or not (out is None or out.is_cpu):
+        index = _device.common([tensor] if out is None else [tensor, out])
+    elif not 0 <= key[3] <= _core.Product:
+        raise ValueError(f'{key[3]} is not a reduction; use Average, Sum, Adasum, Min, Max or '
+                         'Product.')
+    pending = _Plain(key, tensor, out)
+    handle = _device.submit(pending, index, (pending.source, pending.target))
+    request = _requests.get(key)
+    if request is None:
+        if index == _device.HOST and not tensor.is_complex():
+            _create(key, pending.source)
+    elif request.handle:
+        _handles.settle(request.handle)
+    return handle
 
 
 def _text(name) -> bytes:
@@ -233,24 +150,20 @@ def _text(name) -> bytes:
     return (f'noname.{name}' if isinstance(name, int) else name).encode()
 
 
-def _create(key, tensor: torch.Tensor) -> Request:
-    name, _, _, op, prescale, postscale, *_, process_set = key
-    if not 0 <= op <= _core.Product:
-        raise ValueError(f'{op} is not a reduction; use Average, Sum, Adasum, Min, Max or Product.')
-    _, code, _ = _tensor.describe(tensor)
+def _create(key, tensor: torch.Tensor) -> None:
+    """Make a request for the next one like this. Complex tensors have none: they may be conjugated
+    by a mark, for which the fast path does not look."""
+    name, _, _, op, prescale, postscale, process_set = key
     if len(_requests) >= CACHE_MAX:
         _make_room()
+    _, code, _ = _tensor.describe(tensor)
     shape = _tensor.shape_of(tensor)
     ptr = ctypes.c_void_p()
     options = _lib.Options(op, 0, prescale, postscale, process_set)
-    rc = _lib.lib.reigen_request_create(0, _text(name), code, ctypes.addressof(shape), len(shape),
-                                        ctypes.byref(options), ctypes.byref(ptr))
-    if rc < 0:
-        raise _core.submission_error(rc)
-    known = _handles.known(_handles.ALLREDUCE, process_set,
-                           None if isinstance(name, int) else name)
-    request = _requests[key] = Request(ptr.value, known)
-    return request
+    # What is refused now, for want of memory or at the job's end, is asked for again.
+    if _lib.lib.reigen_request_create(0, _text(name), code, ctypes.addressof(shape), len(shape),
+                                      ctypes.byref(options), ctypes.byref(ptr)) == 0:
+        _requests[key] = Request(ptr.value)
 
 
 def _make_room() -> None:
@@ -260,38 +173,6 @@ def _make_room() -> None:
             _gone.append(_requests.pop(key))
     request = None
     _free_gone()
-
-
-def _retire(request: Request) -> bool:
-    """The request's last start has not been synchronised. Where it is done, keep its outcome for
-    whoever holds its handle, so that the request can be started again: its handle goes last, as
-    other threads start a request that has none."""
-    with _handles.settling:
-        handle = request.handle
-        if not request.idle():
-            return False
-        entry = _table.get(handle)
-        if entry is not None:
-            owner, result, _ = entry
-            rc = _lib.quick.reigen_request_wait(request.ptr, 0)
-            text = request.error() if rc < 0 else ''
-            if owner is None:
-                result = result.result(rc) if rc == 0 else None
-            _handles.tell(handle, _handles.Finished(rc, text, result))
-        if request.handle == handle:
-            request.handle = 0
-    return True
-
-
-def _retire_turn(slot) -> None:
-    """The name of this turn belongs to an operation of another shape or type, perhaps."""
-    for key, request in list(_requests.items()):
-        if request.handle and (key[0], key[-1]) == slot:
-            _retire(request)
-    other = _turns.get(slot)
-    # The first look may bring the end, of which the second one tells; then its name is free.
-    if other is not None and not other.test():
-        other.test()
 
 
 def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str], op: int,
@@ -306,7 +187,7 @@ def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[
     except AttributeError:
         raise _tensor.refusal(tensor) from None
     request = _requests.get(key)
-    if (request is None or request.handle or _deferred or not tensor.is_cpu
+    if (request is None or request.handle or not tensor.is_cpu
             or not tensor.is_contiguous() or tensor.is_neg()
             or (out is not None and out is not tensor)):
         return _handles.synchronize(_submit(key, tensor, out))
@@ -315,25 +196,23 @@ def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[
     try:
         rc = _run(request.ptr, tensor.data_ptr(), out.data_ptr(), SLICE_MS)
         if rc == 0:
-            if _table:
-                _handles.waited()
             return out
         return _finish(request, rc, key, tensor, out)
     except BaseException:
         if not request.idle():
             _handles.orphans.append((tensor, out))
+            _handles.waited()
         raise
 
 
 def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
     """The rest of allreduce() where the first slice did not end well."""
     if rc == EXISTS:
-        return _handles.synchronize(_handles.submit(_Pending(key, tensor, out)))
+        return _handles.synchronize(_submit(key, tensor, out))
     started = rc == AGAIN
     while rc == AGAIN:
         _handles.help_others()
         rc = _lib.lib.reigen_request_wait(request.ptr, SLICE_MS)
-    _handles.waited()
     if rc == 0:
         return out
     text = request.error()
@@ -354,7 +233,7 @@ def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Opt
     except AttributeError:
         raise _tensor.refusal(tensor) from None
     request = _requests.get(key)
-    if (request is None or request.handle or _deferred or not tensor.is_cpu
+    if (request is None or request.handle or not tensor.is_cpu
             or not tensor.is_contiguous() or tensor.is_neg()
             or (out is not None and out is not tensor)):
         return _submit(key, tensor, out)
@@ -363,7 +242,7 @@ def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Opt
     rc = _start(request.ptr, tensor.data_ptr(), out.data_ptr())
     if rc:
         if rc == EXISTS:
-            return _handles.submit(_Pending(key, tensor, out))
+            return _submit(key, tensor, out)
         raise _core.submission_error(rc)
     handle = next(_numbers)
     _table[handle] = (request, out, tensor)
@@ -376,7 +255,6 @@ def _after_shutdown() -> None:
     while _requests:
         _gone.append(_requests.popitem()[1])
     _free_gone()
-    _turns.clear()
     _forget_turns()
 
 
@@ -386,7 +264,6 @@ def _after_fork() -> None:
         request.ptr = 0
     _requests.clear()
     _gone.clear()
-    _turns.clear()
     _forget_turns()
 
 

@@ -6,17 +6,16 @@ from typing import Any, List, Optional, Sequence
 import torch
 
 from reigen import _handles, _lib
+from reigen._operations import Group
 from reigen.torch import _device, _operations, _switch, _tensor
 
 _grouped = _lib.lib.reigen_grouped_async
-_wait_all = _lib.lib.reigen_wait_all
-_release_all = _lib.quick.reigen_release_all
 
 
 class Bucket:
     """Allreduces in place, together or not at all, of tensors of one type.
 
-    One start may be in flight at a time. The tensors may be others each time, of the same shapes.
+    The tensors may be others each time, of the same shapes.
     """
 
     def __init__(self, names: Sequence[str], shapes: Sequence[torch.Size], dtype: torch.dtype,
@@ -27,9 +26,7 @@ class Bucket:
         self._layout = _operations.Layout(names, shapes)
         self._options = _lib.Options(op, 0, prescale, postscale)
         self._options.process_set = process_set_id or 0
-        self.known = (_operations.ALLREDUCE, process_set_id or 0, self._layout.labels)
         self._pointers = (ctypes.c_void_p * self.count)
-        self.handles = (ctypes.c_int64 * self.count)()
 
     def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether these have the shapes and the type; only such may be given to start()."""
@@ -44,22 +41,22 @@ class Bucket:
             return _handles.submit(started)
         return _device.submit(started, started.device, started.dense)
 
-    def submit(self, tensors: Sequence[torch.Tensor]) -> int:
+    def submit(self, tensors: Sequence[torch.Tensor], handles: Any) -> int:
         pointers = self._pointers(*[tensor.data_ptr() for tensor in tensors])
         layout = self._layout
         return _grouped(_operations.ALLREDUCE, self.count, layout.names, pointers, pointers,
                         self._code, layout.pointers, layout.ndims, ctypes.byref(self._options),
-                        self.handles)
+                        handles)
 
 
-class _Started(_handles.Pending):
+class _Started(Group):
     #: Where the tensors are, as _device.of.
     device = _device.HOST
     allocates = False
 
     def __init__(self, bucket: Bucket, tensors: List[torch.Tensor]):
-        self._bucket, self._tensors = bucket, tensors
-        self.known = bucket.known
+        self._bucket, self._tensors, self._count = bucket, tensors, bucket.count
+        self._handles = (ctypes.c_int64 * bucket.count)()
         self.dense = [tensor if tensor.is_cpu and _tensor.is_plain(tensor)
                       else self._other(tensor) for tensor in tensors]
         if self.device != _device.HOST:
@@ -72,17 +69,7 @@ class _Started(_handles.Pending):
         return dense
 
     def start(self) -> int:
-        return self._bucket.submit(self.dense)
-
-    def test(self) -> int:
-        return int(all(_lib.quick.reigen_poll(h) for h in reversed(self._bucket.handles)))
-
-    def wait(self, timeout_ms: int) -> int:
-        return _wait_all(self._bucket.count, self._bucket.handles, timeout_ms)
-
-    def error(self) -> str:
-        texts = (_lib.quick.reigen_handle_error(handle) for handle in self._bucket.handles)
-        return next((text.decode('utf-8', 'replace') for text in texts if text), '')
+        return self._bucket.submit(self.dense, self._handles)
 
     def result(self, rc: int) -> Any:
         with torch.no_grad():
@@ -90,6 +77,3 @@ class _Started(_handles.Pending):
                 if tensor is not dense:
                     tensor.copy_(dense)
         return self._tensors
-
-    def release(self) -> None:
-        _release_all(self._bucket.count, self._bucket.handles)

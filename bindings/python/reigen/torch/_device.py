@@ -163,11 +163,13 @@ class OnDevice(_handles.Pending):
     keep: the tensors that C has the addresses of.
     """
 
+    # Whoever asks for the outcome later has another current stream than this thread, perhaps.
+    stays = True
+
     def __init__(self, pending: _handles.Pending, index: int, keep: Sequence[torch.Tensor]):
         self._pending, self._index, self._keep = pending, index, keep
-        # It may be started later, by another thread, when its turn at a name comes.
         self._stream = stream_of(index)
-        self.slot, self.known = pending.slot, pending.known
+        self.turn = pending.turn
 
     def start(self) -> int:
         enter(self._index, self._stream)
@@ -178,9 +180,6 @@ class OnDevice(_handles.Pending):
 
     def test(self) -> int:
         return self._pending.test()
-
-    def seen(self) -> None:
-        self._pending.seen()
 
     def wait(self, timeout_ms: int) -> int:
         return within(self._index, self._pending.wait, timeout_ms)
@@ -203,10 +202,6 @@ class OnDevice(_handles.Pending):
         else:
             self._pending.release()
         self._keep = ()
-
-    def settled(self, rc: int) -> _handles.Pending:
-        # Whoever asks for the outcome later has another current stream than this thread, perhaps.
-        return self
 
 
 def submit(pending: _handles.Pending, index: int, keep: Sequence[torch.Tensor]) -> int:
@@ -233,24 +228,4 @@ def _forked() -> None:
     leave()
 
 
-def _before_shutdown() -> None:
-    """Outcomes that nobody has asked for yet, of operations that the device has done: C forgets
-    them now."""
-    with _handles.settling:
-        for handle, outcome in list(_handles.told.items()):
-            if isinstance(outcome, OnDevice):
-                _handles.told[handle] = _last_words(outcome)
-
-
-def _last_words(outcome: OnDevice) -> _handles.Pending:
-    """The outcome without the runtime. That there is no memory for it, or no device any more, is
-    for whoever asks for it: this rank leaves the job all the same."""
-    try:
-        return _handles.Pending.settled(outcome, outcome.wait(0))
-    except RuntimeError as error:
-        outcome.release()
-        return _handles.Finished(_core.BROKEN, str(error), None)
-
-
-_core.before_shutdown.append(_before_shutdown)
 _core.after_fork.append(_forked)

@@ -7,7 +7,6 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import torch
 
 from reigen import _core, _handles, _lib, _operations
-from reigen._core import EXISTS
 from reigen._handles import ALLGATHER, ALLREDUCE, REDUCESCATTER
 from reigen._operations import Group, Parts, Source, set_size
 from reigen.torch import _device, _switch, _tensor
@@ -21,8 +20,6 @@ _STRIDED, _HOST = torch.strided, _device.HOST
 _plain = _tensor.is_plain
 #: By kind and process set: how many groups without a name there have been.
 _unnamed_groups: Dict[Tuple[int, int], Iterator[int]] = {}
-#: By turn: the group that has it.
-_turns: Dict[Any, '_Group'] = {}
 
 
 def _memory(tensor: torch.Tensor) -> Source:
@@ -121,7 +118,6 @@ class Layout:
     def __init__(self, names: Sequence[str], shapes: Sequence[torch.Size]):
         count = len(shapes)
         self.shapes = list(shapes)
-        self.labels = tuple(names)
         self._arrays = [(ctypes.c_int64 * len(shape))(*shape) for shape in shapes]
         self.names = (ctypes.c_char_p * count)(*[name.encode() for name in names])
         self.pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, self._arrays))
@@ -146,13 +142,13 @@ class _Group(Group):
     """A group of tensors. One without a name takes turns at a ring of names. device: where all of
     them are, as _device.of."""
 
-    def __init__(self, kind: int, name: str, slot: Any, tensors: Sequence[torch.Tensor],
+    def __init__(self, kind: int, name: str, turn: bool, tensors: Sequence[torch.Tensor],
                  outs: Optional[Sequence[torch.Tensor]], options: _lib.Options, dense: bool,
                  device: int):
         self._kind, self._count, self._options = kind, len(tensors), options
         self._device = device
         self.allocates = outs is None
-        self.slot = slot
+        self.turn = turn
         # Lists of our own: the caller may change his.
         self._ins = list(tensors) if dense else [_tensor.row_major(t) for t in tensors]
         self._outs = self._ins if dense and outs is tensors else outs and list(outs)
@@ -164,24 +160,9 @@ class _Group(Group):
         self._dtype = first.dtype
         _, self._code, _ = _tensor.describe(self._ins[0])
         self._layout = _layout(kind, name, first.dtype, [t.shape for t in tensors])
-        if slot is None:
-            self.known = (kind, options.process_set, self._layout.labels)
         self._handles = (ctypes.c_int64 * self._count)()
 
     def start(self) -> int:
-        rc = self._submit()
-        if self.slot is None:
-            return rc
-        if rc == EXISTS:
-            # Perhaps nobody waits for the last one. The first look may bring its end.
-            last = _turns.get(self.slot)
-            if last is not None and (last.test() or last.test()):
-                rc = self._submit()
-        if rc == 0:
-            _turns[self.slot] = self
-        return rc
-
-    def _submit(self) -> int:
         pointers = ctypes.c_void_p * self._count
         ins = outs = pointers(*[t.data_ptr() for t in self._ins])
         if self._buffers is not self._ins:
@@ -205,11 +186,6 @@ class _Group(Group):
     def submit(self) -> int:
         """Start it, where its tensors are, and give its handle."""
         return _device.submit(self, self._device, [*self._ins, *(self._buffers or ())])
-
-    def release(self) -> None:
-        super().release()
-        if self.slot is not None and _turns.get(self.slot) is self:
-            del _turns[self.slot]
 
 
 def _all_dense(tensors: Sequence[torch.Tensor]) -> bool:
@@ -237,21 +213,19 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         or all([out.is_cpu and _plain(out) for out in outs]))
     device = _HOST if dense else _device.common([*tensors, *(outs or ())])
     options = _lib.Options(op, 0, prescale, postscale, process_set)
-    slot = None
+    turn = name is None
     if name is None:
         turns = _unnamed_groups.setdefault((kind, process_set), itertools.count())
-        turn = next(turns) % GROUP_RING
-        slot, name = (kind, turn, process_set), f'noname.{turn}'
+        name = f'noname.{next(turns) % GROUP_RING}'
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
-        group = _Group(kind, name, slot, tensors, outs, options, dense, device)
+        group = _Group(kind, name, turn, tensors, outs, options, dense, device)
         return _handles.submit(group) if device == _HOST else group.submit()
     parts = []
     for dtype in sorted(dtypes, key=_tensor.name_of):
         places = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
         label = _tensor.name_of(dtype)
-        part = _Group(kind, f'{name}.{label}', slot and (*slot, label),
-                      [tensors[i] for i in places],
+        part = _Group(kind, f'{name}.{label}', turn, [tensors[i] for i in places],
                       None if outs is None else [outs[i] for i in places], options, dense,
                       device)
         parts.append((places, part.submit()))
@@ -260,7 +234,6 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
 
 def _forget() -> None:
     _unnamed_groups.clear()
-    _turns.clear()
     _layouts.clear()
 
 
