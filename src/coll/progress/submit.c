@@ -265,8 +265,10 @@ static void take_over(struct rg_record *record)
 int rg_names_claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op,
                    bool follows)
 {
-    int r = claim(progress, record, op, follows);
+    int r;
 
+    record->pins++; /* while the lock is let go, and nobody has it */
+    r = claim(progress, record, op, follows);
     for (int i = 0; r == 0 && i < record->nmembers; i++) {
         r = claim(progress, record->members[i], op, follows);
         if (r < 0) {
@@ -277,5 +279,6 @@ int rg_names_claim(struct rg_progress *progress, struct rg_record *record, struc
     }
     if (r == 0 && follows)
         take_over(record);
+    record->pins--;
     return r;
 }

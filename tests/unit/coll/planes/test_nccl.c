@@ -585,6 +585,59 @@ static void copies_both_ways_and_the_planes_work_at_the_same_time(void **state)
     ranks_setenv("REIGEN_PLANES", NULL);
 }
 
+/* Rank 0's stream stands once all is submitted: what waits for a name has marked where the stream
+ * was at its submission, and goes on when its turn comes. */
+static int in_line(struct rank *rank)
+{
+    enum { DEEP = 3 };
+    static _Atomic bool goes;
+    struct standin_stream *stream = tensor_stream(rank), *other = NULL;
+    struct tensor tensors[DEEP];
+    reigen_handle handles[DEEP];
+    void *unused;
+    int64_t shape = 500;
+    int arg[] = { REIGEN_SUM, rank->n, REIGEN_FLOAT32 }, bad = check(reigen_init(NULL) == 0);
+
+    if (rank->me != 0)
+        bad |= check(reigen_barrier() == 0);
+    for (int i = 0; i < DEEP; i++) {
+        tensors[i] = tensor_make(stream, REIGEN_FLOAT32, 500, rank->me);
+        bad |= check(reigen_allreduce_async("n", tensors[i].at, tensors[i].at, REIGEN_FLOAT32,
+                                            &shape, 1, NULL, &handles[i]) == 0);
+        bad |= check(reigen_wait_all(0, NULL, -1) == 0);
+    }
+    may_go = &goes;
+    if (rank->me == 0) {
+        bad |= check(standin_put(stream, stand, NULL) == 0);
+        bad |= check(reigen_barrier() == 0);
+    }
+    bad |= check(cuStreamCreate(&other, 1) == 0);
+    bad |= check(reigen_use_device(reigen_used_device(&unused), other) == 0);
+    for (int i = DEEP - 1; i >= 0 && !bad; i--) {
+        bad |= check(reigen_wait(handles[i], -1) == 0);
+        bad = bad || check(tensor_compare(other, tensors[i].at, REIGEN_FLOAT32, 500,
+                                          tensor_reduced, arg) == 0);
+    }
+    bad |= check(rank->me != 0 || cuStreamQuery(stream) != 0);
+    atomic_store(&goes, true);
+    cuStreamSynchronize(stream);
+    for (int i = 0; i < DEEP; i++) {
+        reigen_release(handles[i]);
+        tensor_drop(&tensors[i]);
+    }
+    reigen_shutdown();
+    return bad;
+}
+
+static void a_name_in_use_is_stood_in_line_for(void **state)
+{
+    (void) state;
+    assert_int_equal(ranks_run(2, ranks_port(), in_line, NULL), 0);
+    ranks_setenv("REIGEN_PLANES", "shm,tcp");
+    assert_int_equal(ranks_run(2, ranks_port(), in_line, NULL), 0);
+    ranks_setenv("REIGEN_PLANES", NULL);
+}
+
 static void without_nccl_everything_goes_through_the_host(void **state)
 {
     (void) state;
@@ -651,6 +704,7 @@ int main(void)
         cmocka_unit_test(who_has_joined_supplies_zeros),
         cmocka_unit_test(adasum_is_that_of_the_host),
         cmocka_unit_test(copies_both_ways_and_the_planes_work_at_the_same_time),
+        cmocka_unit_test(a_name_in_use_is_stood_in_line_for),
         cmocka_unit_test(without_nccl_everything_goes_through_the_host),
         cmocka_unit_test(without_a_device_nothing_is_heard_of_it),
         cmocka_unit_test(several_hosts_use_it_too),
