@@ -467,3 +467,12 @@ def test_a_stopped_job_says_so(programs, start, tmp_path):
     child.terminate()
     _, err = child.communicate(timeout=30)
     assert child.returncode == 143 and 'told to stop' in err
+
+
+@pytest.mark.parametrize('text', [
+    'protocolVersion: 2\nname: {{jobname}}\n', '{"jobName": "a" "image": "i"}'])
+def test_a_broken_job_file_is_still_told_as_openpais(reigen, tmp_path, text):
+    """Such as a template that nobody has filled in."""
+    (tmp_path / 'job').write_text(text)
+    done = reigen('run', '--config', 'job', '--dry-run', cwd=tmp_path)
+    assert done.returncode == 2 and 'reigen pai check shows' in done.stderr, done

@@ -27,7 +27,8 @@ static bool is_pai(const char *path, const char *text, size_t nbytes)
     bool is = false;
 
     if (rg_manifest_read(path, "a job file", text, nbytes, &tree, &ignored) < 0 || !tree)
-        is = strstr(text, "taskRoles") != NULL;
+        for (size_t i = 0; i < rg_array_len(names); i++)
+            is |= strstr(text, names[i]) != NULL;
     else if (text[strspn(text, " \t\r\n")] == '{' || text[strspn(text, " \t\r\n")] == '/')
         is = strstr(text, "\"taskRoles\"") != NULL; /* JSON with comments is other YAML */
     for (size_t i = 0; tree && i < rg_array_len(names); i++)
