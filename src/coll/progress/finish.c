@@ -18,6 +18,18 @@
     "shutdown first)."
 #define LEAVE_WAIT_MS 2000 /* for who has left to end */
 
+void rg_line_stir(struct rg_progress *progress)
+{
+    atomic_store(&progress->line.stirred, true);
+    rg_wake_ring(&progress->wake, progress->view.me, true);
+}
+
+void rg_members_drop(struct rg_progress *progress, struct rg_record *record)
+{
+    for (int i = 0; i < record->nmembers; i++)
+        rg_record_drop(progress, record->members[i]);
+}
+
 void rg_op_drop_name(struct rg_progress *progress, struct rg_op *op)
 {
     bool done = rg_op_done(op);

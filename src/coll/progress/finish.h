@@ -16,6 +16,29 @@ void rg_op_finish(struct rg_progress *progress, struct rg_op *op, int status, co
 /* Nobody will look at it any more: the name is free as soon as it is DONE. */
 void rg_op_drop_name(struct rg_progress *progress, struct rg_op *op);
 
+/* ---- names that come free */
+/* A name that operations stand in line for may have come free. Any thread, any lock may be held. */
+void rg_line_stir(struct rg_progress *progress);
+
+/* The record is no operation's any more. The same. */
+static inline void rg_record_drop(struct rg_progress *progress, struct rg_record *record)
+{
+    atomic_store(&record->op, NULL);
+    if (__builtin_expect(atomic_load(&record->in_line) != 0, 0))
+        rg_line_stir(progress);
+}
+
+/* Those of a group's members; and these with the group's own. */
+void rg_members_drop(struct rg_progress *progress, struct rg_record *record);
+
+static inline void rg_names_drop(struct rg_progress *progress, struct rg_record *record)
+{
+    if (__builtin_expect(record->nmembers > 0, 0))
+        rg_members_drop(progress, record);
+    rg_record_drop(progress, record);
+}
+
+/* ---- all at once */
 /* What everything in flight ends with, if the node's segment says so: 0 or -errno and the text. */
 int rg_progress_abort_cause(struct rg_progress *progress, const char **ret_text);
 /* Everything in flight on this node ends, for a cause that was found here: the launcher is told.

@@ -15,18 +15,6 @@ bool rg_line_wants(const struct rg_record *record)
     return wants;
 }
 
-void rg_line_stir(struct rg_progress *progress)
-{
-    atomic_store(&progress->line.stirred, true);
-    rg_wake_ring(&progress->wake, progress->view.me, true);
-}
-
-void rg_members_drop(struct rg_progress *progress, struct rg_record *record)
-{
-    for (int i = 0; i < record->nmembers; i++)
-        rg_record_drop(progress, record->members[i]);
-}
-
 static void count(struct rg_record *record, int by)
 {
     atomic_fetch_add(&record->in_line, by);

@@ -116,27 +116,6 @@ static inline void rg_progress_went_on(struct rg_progress *progress)
         atomic_store(&world->counters.moved_ns, rg_now_ns());
 }
 
-/* A name that operations stand in line for may have come free. Any thread, any lock may be held. */
-void rg_line_stir(struct rg_progress *progress);
-
-/* The record is no operation's any more. The same. */
-static inline void rg_record_drop(struct rg_progress *progress, struct rg_record *record)
-{
-    atomic_store(&record->op, NULL);
-    if (__builtin_expect(atomic_load(&record->in_line) != 0, 0))
-        rg_line_stir(progress);
-}
-
-/* Those of a group's members; and these with the group's own. */
-void rg_members_drop(struct rg_progress *progress, struct rg_record *record);
-
-static inline void rg_names_drop(struct rg_progress *progress, struct rg_record *record)
-{
-    if (__builtin_expect(record->nmembers > 0, 0))
-        rg_members_drop(progress, record);
-    rg_record_drop(progress, record);
-}
-
 /* Who is told of the timeline's events; NULL, mostly: nobody on this node writes one. */
 static inline struct rg_observer *rg_progress_timed(const struct rg_progress *progress)
 {

@@ -13,6 +13,7 @@
 #ifndef RG_COLL_PROGRESS_SUBMIT_H
 #define RG_COLL_PROGRESS_SUBMIT_H
 
+#include "coll/progress/finish.h"
 #include "coll/progress/state.h"
 
 /* -errno with err where nothing can be submitted, as the job has ended or this rank has joined;
