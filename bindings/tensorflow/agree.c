@@ -7,6 +7,11 @@
  * in an allreduce by Max: for each gradient there are three places, one per form, and the rank puts
  * its own number + 1 into the one that is its own. Where more than one place is taken, the ranks
  * differ, and all of them know a rank for each form. One that has joined votes for nothing.
+ *
+ * Gradients are known by their places. Behind the votes two digests of the variables' names follow,
+ * one of which does not depend on their order, each with its difference from the greatest number:
+ * the greatest of both tell whether all are equal. Names may differ, as frameworks number them; but
+ * the same ones in another order would mix the gradients.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +22,8 @@
 
 #define NAMED_MAX 4       /* gradients named in an error */
 #define NAME_WIDTH_MAX 120
+
+#define NDIGESTS 4
 
 enum form { NONE, DENSE, SPARSE, NFORMS };
 
@@ -79,14 +86,42 @@ static enum form form_of(char letter)
     return letter == 'd' ? DENSE : letter == 's' ? SPARSE : NONE;
 }
 
+/* Of each line by itself FNV-1a (Fowler, Noll, Vo); their sum, and one that depends on the order. */
+static void put_digests(const char *names, int32_t ret[NDIGESTS])
+{
+    uint32_t any = 0, ordered = 0;
+
+    while (*names) {
+        uint32_t line = UINT32_C(0x811c9dc5);
+
+        for (; *names && *names != '\n'; names++)
+            line = (line ^ (uint8_t) *names) * UINT32_C(0x01000193);
+        names += *names == '\n';
+        any += line;
+        ordered = (ordered ^ line) * UINT32_C(0x01000193);
+    }
+    ret[0] = (int32_t) (any >> 1);
+    ret[1] = INT32_MAX - ret[0];
+    ret[2] = (int32_t) (ordered >> 1);
+    ret[3] = INT32_MAX - ret[2];
+}
+
 int32_t *rg_tf_agree_vote(const struct agreement *agreement, int *ret_n)
 {
-    int32_t *votes = calloc((size_t) agreement->n * NFORMS + 1, sizeof(*votes));
+    int32_t *votes = calloc((size_t) agreement->n * NFORMS + NDIGESTS, sizeof(*votes));
 
-    *ret_n = agreement->n * NFORMS;
-    for (int i = 0; votes && i < agreement->n; i++)
+    *ret_n = agreement->n * NFORMS + NDIGESTS;
+    if (!votes)
+        return NULL;
+    for (int i = 0; i < agreement->n; i++)
         votes[i * NFORMS + (int) form_of(agreement->forms[i])] = reigen_rank() + 1;
+    put_digests(agreement->names, votes + agreement->n * NFORMS);
     return votes;
+}
+
+static bool are_mixed(const int32_t *digests)
+{
+    return digests[0] == INT32_MAX - digests[1] && digests[2] != INT32_MAX - digests[3];
 }
 
 static int nforms_taken(const int32_t *votes)
@@ -154,6 +189,11 @@ bool rg_tf_agree_check(const struct agreement *agreement, const int32_t *votes, 
     bool lacks = false, sparse = false;
     int differ = 0;
 
+    if (are_mixed(votes + agreement->n * NFORMS)) {
+        add(&text, "the ranks list the same variables in different orders, which would mix their "
+                   "gradients: give them in one order on all ranks (a set has none)");
+        return false;
+    }
     for (int i = 0; i < agreement->n; i++, votes += NFORMS) {
         if (nforms_taken(votes) > 1) {
             add(&text, "%s", differ ? "" : "the ranks have different gradients: ");

@@ -81,6 +81,19 @@ def check_many_are_counted():
         step_of(lambda: tf.add_n(several) if first() else tf.constant(1.), several)()
 
 
+def check_another_order_of_variables_is_an_error():
+    one, two = tf.Variable([1.], name='one'), tf.Variable([1.], name='two')
+    try:
+        step_of(lambda: one[0] + 2. * two[0], [one, two] if first() else [two, one])()
+    except tf.errors.FailedPreconditionError as error:
+        assert 'the same variables in different orders' in str(error), error
+    else:
+        raise AssertionError('nothing was refused')
+    # Other names are fine: frameworks number them.
+    mine = tf.Variable([1.], name=f'mine_{hvd.rank()}')
+    np.testing.assert_allclose(step_of(lambda: mine[0] * 3., [mine])()[0], [3.])
+
+
 def check_zeros_are_sent_where_that_is_asked_for():
     used, shared = tf.Variable([1., 2.]), tf.Variable([3.])
     with zeros_for_missing():
