@@ -112,73 +112,67 @@ int kube_outlook(const struct rg_planned *planned, struct rg_outlook *outlook,
 
 /* --- submit ----------------------------------------------------------------------------------- */
 
-/* What it takes to make a job, one after the other: the Job, what it owns, and to wake it. One
- * kubectl does it all; else each has one of its own, and they begin together. */
+/* What it takes to make a job, one after the other: the Job, what it owns, and to wake it, where
+ * its queue does not. */
 struct making {
     struct kube_gate gate;
-    const struct kube_place *place;        /* the gate's, or the job's */
-    struct kube_prepared job, owned, wake; /* without a gate */
+    const struct kube_place *place; /* the gate's, or the job's */
+    struct kube_request job, owned, wake;
+    bool wakes;
 };
 
 static void drop_making(struct making *making)
 {
     kube_gate_close(&making->gate);
-    kube_prepared_drop(&making->job);
-    kube_prepared_drop(&making->owned);
-    kube_prepared_drop(&making->wake);
 }
 
 static void prepare(struct making *making, const struct kube_place *place, const struct rg_job *job)
 {
     bool users = kube_option(job, "pod-template") || kube_option(job, "affinity");
-    const struct kube_request requests[] = {
-        { .verb = KUBE_CREATE, .strict = users },
-        { .verb = KUBE_CREATE },
-        { .verb = KUBE_PATCH, .kind = "jobs", .name = kube_option(job, "name") },
-    };
-    struct kube_prepared *const all[] = { &making->job, &making->owned, &making->wake };
-    bool gate = kube_gate_open(&making->gate, place);
 
-    making->place = place;
-    for (size_t i = 0; i < rg_array_len(all) - (kube_local_queue(job) != NULL); i++) {
-        if (!gate)
-            kube_prepare(all[i], place, &requests[i]);
-        else
-            *all[i] = (struct kube_prepared){ .place = place, .request = requests[i],
-                                              .in = -1, .out = -1, .said = -1 };
-    }
+    *making = (struct making){
+        .place = place,
+        .job = { .verb = KUBE_CREATE, .strict = users },
+        .owned = { .verb = KUBE_CREATE },
+        .wake = { .verb = KUBE_PATCH, .kind = "jobs", .name = kube_option(job, "name") },
+        .wakes = !kube_local_queue(job),
+    };
+    kube_gate_open(&making->gate, place);
 }
 
-static void set_place(struct making *making, const struct kube_place *place)
+/* Do it with its object. */
+static int make(const struct making *making, const struct kube_request *request,
+                const json_t *object, uint64_t ms, struct rg_buf *uid, struct rg_error *err)
 {
-    making->place = making->job.place = making->owned.place = place;
-    if (making->wake.place)
-        making->wake.place = place;
+    struct kube_request whole = *request;
+
+    whole.object = object;
+    return kube_ask(making->place, &whole, ms, uid, err);
 }
 
 /* From now on through the gate, if there is one that serves. */
 static void pass_gate(struct making *making)
 {
     if (kube_gate_wait(&making->gate, GATE_MS))
-        set_place(making, &making->gate.place);
+        making->place = &making->gate.place;
 }
 
 /* What the gate could not send, kubectl tries itself: it says best what is in its way. */
 static int create_job(struct making *making, const struct kube_place *place, const json_t *job,
                       uint64_t ms, struct rg_buf *uid, struct rg_error *err)
 {
-    struct kube_request request = making->job.request;
+    struct kube_request request = making->job;
     struct kube_refusal refusal;
 
     request.object = job;
     if (!making->place->gate)
-        return kube_ask_prepared(&making->job, job, ms, uid, err);
+        return kube_ask(place, &request, ms, uid, err);
     int r = kube_try(making->place, &request, ms, uid, &refusal, err);
     if (r < 0 || refusal.why == KUBE_FINE)
         return r;
     if (!kube_was_not_sent(refusal.text))
         return kube_explain_refusal(&refusal, err);
-    set_place(making, place);
+    making->place = place;
     return kube_ask(place, &request, ms, uid, err);
 }
 
@@ -194,8 +188,7 @@ static int resume(struct making *making, uint64_t ms, struct rg_error *err)
 {
     KUBE_AUTO_JSON json_t *patch = json_pack("{s:{s:b}}", "spec", "suspend", 0);
 
-    return patch ? kube_ask_prepared(&making->wake, patch, ms, NULL, err)
-                 : rg_error_memory(err);
+    return patch ? make(making, &making->wake, patch, ms, NULL, err) : rg_error_memory(err);
 }
 
 /* Whether our Job is there: another one may have the name. 1, 0 or -errno. */
@@ -237,7 +230,7 @@ static int create_owned(struct making *making, struct kube_parts *parts, struct 
     KUBE_AUTO_JSON json_t *list = kube_list(all);
     if (!list)
         return secret ? rg_error_memory(err) : -err->errnum;
-    return kube_ask_prepared(&making->owned, list, make_ms(parts->job), NULL, err);
+    return make(making, &making->owned, list, make_ms(parts->job), NULL, err);
 }
 
 /* The Job first, as it owns the rest, and asleep, as its pods need that. */
@@ -255,7 +248,7 @@ static int create_all(struct making *making, const struct kube_place *place,
         return r;
     parts->uid = rg_buf_text(&uid);
     r = create_owned(making, parts, err);
-    if (r == 0 && making->wake.place)
+    if (r == 0 && making->wakes)
         r = resume(making, ms, err);
     if (r < 0)
         take_back(place, parts, err);

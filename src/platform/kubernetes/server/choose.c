@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What both transports have in common, and which one it is. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "base/exitcode.h"
 #include "base/process/spawn.h"
@@ -59,48 +57,6 @@ int kube_ask(const struct kube_place *place, const struct kube_request *request,
     int r = kube_try(place, request, ms, answer, &refusal, err);
 
     return r < 0 || refusal.why == KUBE_FINE ? r : kube_explain_refusal(&refusal, err);
-}
-
-void kube_prepare(struct kube_prepared *prepared, const struct kube_place *place,
-                  const struct kube_request *request)
-{
-    const struct kube_transport *by = kube_transport_choose(place, NULL);
-
-    *prepared = (struct kube_prepared){ .place = place, .request = *request, .in = -1, .out = -1,
-                                        .said = -1 };
-    if (by && by->prepare)
-        by->prepare(prepared);
-}
-
-int kube_ask_prepared(struct kube_prepared *prepared, const json_t *object, uint64_t ms,
-                      struct rg_buf *answer, struct rg_error *err)
-{
-    struct kube_refusal refusal = { .why = KUBE_FINE };
-
-    prepared->request.object = object;
-    if (!prepared->pid)
-        return kube_ask(prepared->place, &prepared->request, ms, answer, err);
-    int r = kube_transport_choose(prepared->place, NULL)
-                ->ask_prepared(prepared, object, ms, answer, &refusal, err);
-    kube_prepared_drop(prepared);
-    return r < 0 || refusal.why == KUBE_FINE ? r : kube_explain_refusal(&refusal, err);
-}
-
-void kube_prepared_drop(struct kube_prepared *prepared)
-{
-    if (!prepared->place)
-        return;
-    if (prepared->in >= 0)
-        close(prepared->in);
-    if (prepared->pid > 0) {
-        kill(-prepared->pid, SIGKILL);
-        waitpid(prepared->pid, NULL, 0);
-    }
-    if (prepared->out >= 0)
-        close(prepared->out);
-    if (prepared->said >= 0)
-        close(prepared->said);
-    *prepared = (struct kube_prepared){ .place = NULL };
 }
 
 int kube_get(const struct kube_place *place, const struct kube_request *request, uint64_t ms,

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* On a user's computer all goes through kubectl, so that contexts, proxies and plug-ins that log in
  * stay the user's. */
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +14,6 @@
 #include "platform/kubernetes/server/transport.h"
 
 #define CHUNK 65536
-#define PIPE_NBYTES (1 << 20)
 #define SAID_MAX (64u << 10)
 #define CONFIG_MS 30000
 
@@ -137,29 +134,21 @@ static int input_of(const struct kube_request *request, int *ret_fd)
 
 /* It has a process group of its own, so that a terminal's Ctrl-C reaches us, who end it, if it is
  * to end. out, said: as of struct rg_spawn. */
-static int spawn_with(const struct kube_place *place, const struct kube_request *request, int in,
-                      int out, int said, pid_t *ret_pid, struct rg_error *err)
+static int spawn(const struct kube_place *place, const struct kube_request *request, int out,
+                 int said, pid_t *ret_pid, struct rg_error *err)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    rg_autoclose int in = -1;
+    int r = input_of(request, &in);
 
     kubectl_words(place, request, &argv);
-    int r = rg_strv_status(&argv);
+    r = r < 0 ? r : rg_strv_status(&argv);
     if (r < 0)
         return rg_error_set(err, -r, "kubectl: %s", strerror(-r));
     const struct rg_spawn spawn = { .argv = argv.v, .fds = { in, out, said }, .new_group = true,
                                     .death_signal = SIGTERM };
     r = rg_spawn(&spawn, ret_pid, err);
     return r < 0 ? rg_error_prepend(err, "kubectl") : 0;
-}
-
-static int spawn(const struct kube_place *place, const struct kube_request *request, int out,
-                 int said, pid_t *ret_pid, struct rg_error *err)
-{
-    rg_autoclose int in = -1;
-    int r = input_of(request, &in);
-
-    return r < 0 ? rg_error_set(err, -r, "kubectl: %s", strerror(-r))
-                 : spawn_with(place, request, in, out, said, ret_pid, err);
 }
 
 /* What it says at its end, of which a failure's last words count. */
@@ -205,65 +194,6 @@ static int ask(const struct kube_place *place, const struct kube_request *reques
     if (r < 0)
         return r;
     return wait_for(pid, out, said, ms, answer, ret_refusal, err);
-}
-
-/* --- questions that are prepared ------------------------------------------------------------- */
-
-static void prepare(struct kube_prepared *prepared)
-{
-    rg_autoclose int out = memfd_create("answer", MFD_CLOEXEC);
-    rg_autoclose int said = memfd_create("complaint", MFD_CLOEXEC);
-    int fds[2];
-
-    if (out < 0 || said < 0 || rg_pipe(fds) < 0)
-        return;
-    rg_autoclose int theirs = fds[0], ours = fds[1];
-    fcntl(ours, F_SETPIPE_SZ, PIPE_NBYTES); /* as far as it may be */
-    int r = rg_fd_set_nonblock(ours, true);
-    if (r == 0)
-        r = spawn_with(prepared->place, &prepared->request, theirs, out, said, &prepared->pid,
-                       NULL);
-    if (r < 0)
-        return;
-    prepared->in = rg_steal_fd(&ours);
-    prepared->out = rg_steal_fd(&out);
-    prepared->said = rg_steal_fd(&said);
-}
-
-/* Its input, until deadline_ns. What it does not read any more it says itself. */
-static int give(int fd, const json_t *object, uint64_t deadline_ns)
-{
-    struct rg_buf input = RG_BUF_INIT;
-    int r = object ? kube_dump(object, &input) : 0;
-    const uint8_t *bytes = rg_buf_bytes(&input);
-    size_t left = rg_buf_nbytes(&input);
-
-    while (r == 0 && left > 0) {
-        ssize_t n = write(fd, bytes, left);
-        if (n < 0 && errno == EAGAIN)
-            r = rg_fd_wait(fd, POLLOUT, deadline_ns) == -ETIMEDOUT ? -ETIMEDOUT : 0;
-        else if (n < 0 && errno != EINTR)
-            break;
-        bytes += n > 0 ? n : 0;
-        left -= n > 0 ? (size_t) n : 0;
-    }
-    rg_buf_wipe(&input); /* a Secret may be in it */
-    return r;
-}
-
-static int ask_prepared(struct kube_prepared *prepared, const json_t *object, uint64_t ms,
-                        struct rg_buf *answer, struct kube_refusal *ret_refusal,
-                        struct rg_error *err)
-{
-    pid_t pid = prepared->pid;
-    int r = give(prepared->in, object, rg_now_ns() + ms * RG_NS_PER_MS);
-
-    close(prepared->in);
-    prepared->in = -1;
-    if (r < 0 && r != -ETIMEDOUT)
-        return rg_error_set(err, -r, "kubectl: %s", strerror(-r));
-    prepared->pid = 0;
-    return wait_for(pid, prepared->out, prepared->said, r < 0 ? 0 : ms, answer, ret_refusal, err);
 }
 
 /* --- streams ---------------------------------------------------------------------------------- */
@@ -403,5 +333,4 @@ static void where(const struct kube_place *place, char **ret_ns, char **ret_cont
 
 const struct kube_transport kube_kubectl = {
     .start = start, .stop = stop, .ask = ask, .where = where,
-    .prepare = prepare, .ask_prepared = ask_prepared,
 };

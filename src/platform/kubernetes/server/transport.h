@@ -121,23 +121,6 @@ int kube_get(const struct kube_place *place, const struct kube_request *request,
 int kube_find_version(const struct kube_place *place, const char *resource,
                       const char *const *versions, uint64_t ms, const char **ret_version,
                       struct rg_error *err);
-/* A question whose object comes later: kubectl, which takes its time to begin, begins now and waits
- * for that. Until then it does nothing, and nothing at all if it is dropped or we are killed. */
-struct kube_prepared {
-    const struct kube_place *place; /* borrowed, as what the request names */
-    struct kube_request request;
-    pid_t pid;        /* the transport's; 0: it needs no time to begin, or cannot */
-    int in, out, said;
-};
-
-/* prepared: zeroed, or dropped. The request has no object. Errors are told when it is asked. */
-void kube_prepare(struct kube_prepared *prepared, const struct kube_place *place,
-                  const struct kube_request *request);
-/* Ask it with its object, as kube_ask does. */
-int kube_ask_prepared(struct kube_prepared *prepared, const json_t *object, uint64_t ms,
-                      struct rg_buf *answer, struct rg_error *err);
-/* One that was asked, or is zeroed, is fine. */
-void kube_prepared_drop(struct kube_prepared *prepared);
 /* What this place is called, whatever the configuration says one day: "NAMESPACE@CONTEXT", in a pod
  * "NAMESPACE@". The caller's; NULL: no memory. Blocks for kubectl. */
 char *kube_place_name(const struct kube_place *place);
@@ -225,11 +208,6 @@ struct kube_transport {
      * is the uid, unless the request says `whole`. */
     int (*ask)(const struct kube_place *place, const struct kube_request *request, uint64_t ms,
                struct rg_buf *answer, struct kube_refusal *ret_refusal, struct rg_error *err);
-    /* Begin: set pid, or leave it 0. Later the rest, as ask. NULL: there is no need. */
-    void (*prepare)(struct kube_prepared *prepared);
-    int (*ask_prepared)(struct kube_prepared *prepared, const json_t *object, uint64_t ms,
-                        struct rg_buf *answer, struct kube_refusal *ret_refusal,
-                        struct rg_error *err);
     /* Namespace and context as they are now, for those that place does not name; the caller's, or
      * NULL. */
     void (*where)(const struct kube_place *place, char **ret_ns, char **ret_context);
