@@ -10,6 +10,7 @@ import time
 import pytest
 
 from built import PROGRAMS
+from pods import AGENT
 from processes import peak_kib, wait_for
 from ranks import free_port, program
 from wait import until
@@ -243,6 +244,14 @@ def test_a_pod_that_no_job_takes_gives_up_and_so_does_a_head_without_its_port(jo
     with socket.create_server(('', job.port)):
         head = job.pod(0)
         assert head.wait() == 69 and f'port {job.port} of its pod' in head.out, head.out
+
+
+def test_a_pod_that_may_start_no_process_has_not_done_its_part_and_calls_again(job):
+    job.plan(2, '--no-inject-runtime', '--', 'true')
+    job.pod(0)
+    pod = job.pod(1, *program('unforked'), *AGENT)
+    pod.saw('no process can be started for the job: Resource temporarily unavailable; this pod')
+    assert pod.child.poll() is None, pod.out
 
 
 @pytest.mark.sanitize

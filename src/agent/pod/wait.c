@@ -166,13 +166,22 @@ static void end_rest(struct waiting *w)
         ;
 }
 
+/* Once, as it calls again and again. */
+static void say_unserved(struct waiting *w)
+{
+    if (!w->pause_ms)
+        rg_say("no process can be started for the job: %s; %s calls again", strerror(errno),
+               w->pod->itself);
+    w->pause_ms = AGAIN_MS;
+}
+
 /* The signal is held back until it is known whom it is for. Others' children that come to process 1
  * end here, too. What the agent has ended with, RG_AGENT_UNSTARTED where the call was in vain;
  * RG_EXIT_HOST_LOST where it was killed. */
 static int serve_once(struct waiting *w, int fd, char *line)
 {
     sigset_t term, before;
-    int status = 0;
+    int status = UNSTARTED_SIGNAL; /* as long as no process has ended otherwise */
 
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
@@ -189,6 +198,8 @@ static int serve_once(struct waiting *w, int fd, char *line)
             raise(UNSTARTED_SIGNAL);
         _exit(code);
     }
+    if (server < 0)
+        say_unserved(w);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(fd);
     pid_t ended = 0;
