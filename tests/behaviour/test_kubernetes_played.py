@@ -417,6 +417,23 @@ def test_a_kubectl_that_answers_and_ends_late_is_asked_again_all_the_same(played
     assert done.returncode == 69 and 'is not there any more' in done.stderr, done
 
 
+def test_logs_of_a_replaced_head_come_in_the_order_of_its_pods(played):
+    """Of which the newest has not begun. Kubernetes lists them by their names."""
+    items = [{'metadata': {'name': f'job-0-{name}', 'creationTimestamp': f'2026-01-0{day}T00:00:00Z'}}
+             for name, day in (('a', 3), ('b', 2), ('c', 1))]
+    job = {'metadata': {'labels': {'app.kubernetes.io/name': 'reigen'}}, 'spec': {'completions': 1}}
+    (played.folder / 'plays').write_text(json.dumps({
+        'get job': [f'say({json.dumps(job)!r})'],
+        'get pods': [f'say({json.dumps({"items": items})!r})'],
+        'logs': ['name = next(word for word in words if "job-0-" in word)\n'
+                 'if name.endswith("a"):\n'
+                 '    fail("Error from server (BadRequest): container is waiting to start")\n'
+                 'say(f"2026-01-01T00:00:00Z {name[-1]}\\n")']}))
+    done = subprocess.run([PROGRAMS.reigen, 'logs', '--namespace', 'space', 'job'], env=played.env,
+                          text=True, capture_output=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stdout) == (0, 'c\nb\n'), done
+
+
 def test_an_agent_that_the_image_does_not_have_is_told_of_in_kubernetes_words(played):
     said = 'exec: "/reigen/agent/reigen-agent": no such file or directory'
     done = played.run('--agent-image', 'i', get_pods=[

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen logs, for who was not there, or looks on again. */
+#include <string.h>
+
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "launch/host/showlog.h"
@@ -43,6 +45,37 @@ static int show_pod(const struct kube_place *place, const json_t *pod, int fd,
                                                 "standard output was lost");
 }
 
+/* For qsort: the older one first. A head that was replaced has left its pod. */
+static int by_age(const void *a, const void *b)
+{
+    const json_t *one = *(json_t *const *) a, *other = *(json_t *const *) b;
+    int r = strcmp(kube_text(one, "metadata.creationTimestamp"),
+                   kube_text(other, "metadata.creationTimestamp"));
+
+    return r ? r : strcmp(kube_text(one, "metadata.name"), kube_text(other, "metadata.name"));
+}
+
+/* A pod that has no log yet, or none any more, takes nothing from the others. */
+static int show_pods(const struct kube_place *place, const json_t *items, int fd,
+                     struct rg_error *err)
+{
+    size_t n = json_array_size(items), nshown = 0;
+    rg_autofree json_t **pods = calloc(n, sizeof(json_t *));
+    struct rg_error first = RG_ERROR_INIT;
+
+    if (!pods)
+        return rg_error_memory(err);
+    for (size_t i = 0; i < n; i++)
+        pods[i] = json_array_get(items, i);
+    qsort(pods, n, sizeof(json_t *), by_age);
+    for (size_t i = 0; i < n && first.exit_code != RG_EXIT_OUTPUT_LOST; i++)
+        nshown += show_pod(place, pods[i], fd, first.errnum ? NULL : &first) == 0;
+    if (!first.errnum || (nshown && first.exit_code != RG_EXIT_OUTPUT_LOST))
+        return 0;
+    *err = first;
+    return -first.errnum;
+}
+
 static int show_all(const struct rg_submitted_job *job, int fd, struct rg_error *err)
 {
     char text[KUBE_TEXT_MAX];
@@ -52,8 +85,6 @@ static int show_all(const struct rg_submitted_job *job, int fd, struct rg_error 
     const struct kube_request request = { .verb = KUBE_GET, .kind = "pods",
                                           .selector = selector };
     KUBE_AUTO_JSON json_t *pods = NULL;
-    const json_t *pod;
-    size_t i;
 
     if (!selector)
         return rg_error_memory(err);
@@ -61,10 +92,7 @@ static int show_all(const struct rg_submitted_job *job, int fd, struct rg_error 
     if (r == 0 && json_array_size(json_object_get(pods, "items")) == 0)
         return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                                  "it has no pods there: it waits, or was removed after its end");
-    json_array_foreach(json_object_get(pods, "items"), i, pod) {
-        r = r < 0 ? r : show_pod(&place, pod, fd, err);
-    }
-    return r;
+    return r < 0 ? r : show_pods(&place, json_object_get(pods, "items"), fd, err);
 }
 
 /* How many pods the job has, so that others than the head's are looked at; 0: nobody knows. */
