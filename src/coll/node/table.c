@@ -511,8 +511,8 @@ static void record_free(struct rg_table *table, struct rg_record *record)
 
 static bool idle(const struct rg_record *record)
 {
-    return record->pins == 0 && atomic_load(&record->op) == NULL && !rg_record_is_held(record) &&
-           atomic_load(&record->in_line) == 0;
+    return record->pins == 0 && atomic_load(&record->op) == NULL &&
+           atomic_load(&record->unseen) == 0 && atomic_load(&record->in_line) == 0;
 }
 
 /* Second chance: a record that was used since the last sweep is kept once. */

@@ -31,6 +31,8 @@ struct rg_record {
     _Atomic(struct rg_op *) op; /* the operation in flight, or NULL */
     _Atomic(const struct rg_op *) holder, seen; /* whose the name was last, and whether that one's
                               end has been seen: then they are equal */
+    _Atomic int unseen;    /* operations with handles that have had it, whose ends nobody has seen;
+                              the name may be another's since */
     _Atomic uint64_t waits; /* of this rank, that had ended when the name was last submitted */
     _Atomic int in_line;   /* operations that wait for it */
     uint64_t looked;       /* the look at the line that found it wanted; see rg_line */

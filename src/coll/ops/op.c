@@ -73,6 +73,7 @@ void rg_op_hold_name(struct rg_op *op)
     for (int i = 0; i < op->record->nmembers; i++)
         rg_record_hold(op->record->members[i], op);
     rg_record_hold(op->record, op);
+    atomic_fetch_add(&op->record->unseen, 1);
     atomic_store_explicit(&op->name.held, true, memory_order_relaxed);
 }
 
@@ -88,4 +89,5 @@ void rg_op_seen(struct rg_op *op)
     for (int i = 0; i < record->nmembers; i++)
         rg_record_seen(record->members[i], op);
     rg_record_seen(record, op);
+    atomic_fetch_sub(&record->unseen, 1); /* from here on it may be gone */
 }

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { DEEP = 5, BARRIERS = 200, STEPS = 60, THREADS = 4 };
+enum { DEEP = 5, BARRIERS = 200, STEPS = 60, THREADS = 4, MANY = 200 };
 
 static const int64_t sizes[] = { 1, 300, 100000 };
 
@@ -139,6 +139,38 @@ static void an_end_that_nobody_has_seen_keeps_the_name_until_a_wait(void **state
 {
     (void) state;
     assert_int_equal(ranks_run(2, ranks_port(), unseen, NULL), 0);
+}
+
+/* Who had the name before is asked for last, when the name itself is long forgotten. */
+static int forgotten(struct rank *rank)
+{
+    float x = 1, y = 2;
+    char other[32];
+    reigen_handle h, i;
+
+    (void) rank;
+    check(reigen_init(NULL) == 0);
+    h = submit("n", &x, 1);
+    pass_barrier();
+    check(reigen_wait_all(0, NULL, -1) == 0);
+    i = submit("n", &y, 1);
+    check(wait_release(i) == 0);
+    for (int k = 0; k < MANY; k++) {
+        snprintf(other, sizeof(other), "other%d", k);
+        check(answer(other, 1, 1) == 0);
+    }
+    check(answer("n", 1, 3) == 0);
+    check(wait_release(h) == 0 && x == (float) reigen_size());
+    reigen_shutdown();
+    return bad;
+}
+
+static void a_name_is_forgotten_after_all_that_had_it(void **state)
+{
+    (void) state;
+    ranks_setenv("HOROVOD_CACHE_CAPACITY", "16");
+    assert_int_equal(ranks_run(2, ranks_port(), forgotten, NULL), 0);
+    ranks_setenv("HOROVOD_CACHE_CAPACITY", NULL);
 }
 
 static int blocking(struct rank *rank)
@@ -662,6 +694,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_in_flight_is_queued_for_after_a_wait),
         cmocka_unit_test(an_end_that_nobody_has_seen_keeps_the_name_until_a_wait),
+        cmocka_unit_test(a_name_is_forgotten_after_all_that_had_it),
         cmocka_unit_test(a_blocking_call_stands_in_line_as_well),
         cmocka_unit_test(another_kind_of_the_same_name_does_not_wait),
         cmocka_unit_test(a_group_stands_in_line_for_all_its_names),
