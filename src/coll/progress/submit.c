@@ -262,6 +262,17 @@ static void take_over(struct rg_record *record)
         rg_record_take_over(record->members[i]);
 }
 
+/* Of one that stands in line, only those behind it may have missed the record meanwhile, and its
+ * own look at the line is not to bring the next one. */
+static void give_back(struct rg_progress *progress, struct rg_record *record,
+                      const struct rg_op *op)
+{
+    if (atomic_load(&op->state) == RG_OP_IN_LINE)
+        atomic_store(&record->op, NULL);
+    else
+        rg_record_drop(progress, record);
+}
+
 int rg_names_claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op,
                    bool follows)
 {
@@ -273,8 +284,8 @@ int rg_names_claim(struct rg_progress *progress, struct rg_record *record, struc
         r = claim(progress, record->members[i], op, follows);
         if (r < 0) {
             while (i-- > 0)
-                rg_record_drop(progress, record->members[i]);
-            rg_record_drop(progress, record);
+                give_back(progress, record->members[i], op);
+            give_back(progress, record, op);
         }
     }
     if (r == 0 && follows)

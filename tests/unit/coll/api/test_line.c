@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names that are used again while their last operation is in flight, or its end has not been seen:
  * refused before this rank's next wait, and in line after it. */
+#include "coll/api/api.h"
 #include "coll/api/api_check.h"
+#include "coll/progress/submit.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -282,6 +284,50 @@ static void a_group_stands_in_line_for_all_its_names(void **state)
 {
     (void) state;
     assert_int_equal(ranks_run(2, ranks_port(), groups, NULL), 0);
+}
+
+/* As the driver: nothing has changed since the last look at the line, and it is not to be looked at
+ * again and again. */
+static bool line_is_calm(void)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_progress *progress = rt->progress;
+    bool moved, calm;
+
+    atomic_fetch_add(&progress->wake.nwaiters, 1); /* the communication thread lets go */
+    pthread_mutex_lock(&progress->drive);
+    moved = rg_line_drive(progress);
+    calm = !moved && !atomic_load(&progress->line.stirred);
+    pthread_mutex_unlock(&progress->drive);
+    atomic_fetch_sub(&progress->wake.nwaiters, 1);
+    return calm;
+}
+
+/* Of a group that stands in line, one name is free and the other one is not. */
+static int half(struct rank *rank)
+{
+    float x[3] = { 1, 2, 3 };
+    reigen_handle h[3];
+
+    check(reigen_init(NULL) == 0);
+    if (rank->me != 0)
+        check(reigen_barrier() == 0 && reigen_barrier() == 0);
+    h[0] = submit("b", x, 1);
+    check(rank->me != 0 || reigen_barrier() == 0);
+    check(reigen_wait_all(0, NULL, -1) == 0);
+    group("a", "b", x + 1, h + 1);
+    check(rank->me != 0 || line_is_calm());
+    check(rank->me != 0 || reigen_barrier() == 0);
+    check(reigen_wait_all(3, h, -1) == 0 && reigen_release_all(3, h) == 0);
+    check(x[0] == (float) rank->n && x[2] == (float) (3 * rank->n));
+    reigen_shutdown();
+    return bad;
+}
+
+static void who_stands_in_line_keeps_nobody_busy(void **state)
+{
+    (void) state;
+    assert_int_equal(ranks_run(2, ranks_port(), half, NULL), 0);
 }
 
 static int requests(struct rank *rank)
@@ -698,6 +744,7 @@ int main(void)
         cmocka_unit_test(a_blocking_call_stands_in_line_as_well),
         cmocka_unit_test(another_kind_of_the_same_name_does_not_wait),
         cmocka_unit_test(a_group_stands_in_line_for_all_its_names),
+        cmocka_unit_test(who_stands_in_line_keeps_nobody_busy),
         cmocka_unit_test(a_request_is_followed_and_does_not_follow),
         cmocka_unit_test(any_number_of_barriers_is_in_flight),
         cmocka_unit_test(one_that_fails_lets_the_next_one_go_on),
