@@ -450,6 +450,7 @@ static void unclaim(struct rg_progress *progress, struct rg_op *op)
     pthread_mutex_lock(&progress->lock);
     rg_names_drop(progress, op->record);
     rg_op_seen(op);
+    atomic_store(&op->state, RG_OP_DONE); /* the driver may have been asked to look at it */
     pthread_mutex_unlock(&progress->lock);
 }
 
