@@ -86,7 +86,7 @@ static enum form form_of(char letter)
     return letter == 'd' ? DENSE : letter == 's' ? SPARSE : NONE;
 }
 
-/* Of each line by itself FNV-1a (Fowler, Noll, Vo); their sum, and one that depends on the order. */
+/* Of each line by itself FNV-1a (Fowler, Noll, Vo): their sum, and what depends on their order. */
 static void put_digests(const char *names, int32_t ret[NDIGESTS])
 {
     uint32_t any = 0, ordered = 0;

@@ -419,7 +419,8 @@ def test_a_kubectl_that_answers_and_ends_late_is_asked_again_all_the_same(played
 
 def test_logs_of_a_replaced_head_come_in_the_order_of_its_pods(played):
     """Of which the newest has not begun. Kubernetes lists them by their names."""
-    items = [{'metadata': {'name': f'job-0-{name}', 'creationTimestamp': f'2026-01-0{day}T00:00:00Z'}}
+    items = [{'metadata': {'name': f'job-0-{name}',
+                           'creationTimestamp': f'2026-01-0{day}T00:00:00Z'}}
              for name, day in (('a', 3), ('b', 2), ('c', 1))]
     job = {'metadata': {'labels': {'app.kubernetes.io/name': 'reigen'}}, 'spec': {'completions': 1}}
     (played.folder / 'plays').write_text(json.dumps({
