@@ -39,7 +39,7 @@ def measured(path=RECORD):
     try:
         return {str(name): float(seconds) for name, seconds in
                 json.loads(path.read_text(encoding='utf-8')).items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
 

@@ -345,6 +345,13 @@ def test_what_is_missing_or_wrong_is_named(start, words, env, code, said):
     assert 'too short' not in err
 
 
+def test_a_list_of_heads_that_is_too_long_is_refused_and_not_cut(start):
+    child = start(PROGRAMS.agent, 'wait-workers', '--head', ','.join(['127.0.0.1:70'] * 10),
+                  env=environment(REIGEN_KEY=KEY))
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 2 and '--head: 119 characters at most' in err, err
+
+
 def test_a_host_that_calls_by_an_unknown_name_is_named(start):
     port, env = free_port(), environment(REIGEN_KEY=KEY)
     head = start(PROGRAMS.reigen, 'wait-workers', '--no-ssh', '--hosts', 'a', '--port', port,

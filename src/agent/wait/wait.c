@@ -213,6 +213,9 @@ static int wait_as_worker(const struct options *o, struct rg_error *err)
         return r;
     if (!o->head)
         return rg_pod_wait_main(NULL, NULL, o->limit_ms);
+    if (strlen(o->head) > RG_POD_ADDRESS_MAX - sizeof("[]:65535"))
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE, "--head: %zu characters at most",
+                                 RG_POD_ADDRESS_MAX - sizeof("[]:65535"));
     if (gethostname(name, sizeof(name) - 1) < 0 || o->name)
         snprintf(name, sizeof(name), "%s", o->name ? o->name : "");
     if (has_port)
