@@ -8,9 +8,6 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "base/fd.h"
-#include "base/json.h"
-#include "base/say.h"
 #include "head/head.h"
 #include "agent/pod/internal.h"
 #include "platform/drivers.h"

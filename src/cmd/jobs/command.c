@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/exitcode.h"
 #include "base/say.h"
 #include "head/console/args.h"
 #include "head/console/exit.h"

@@ -4,12 +4,9 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "base/fd.h"
 #include "platform/kubernetes/outside/internal.h"
 #include "platform/kubernetes/inside/pods.h"
 #include "platform/kubernetes/outside/template.h"
-#include "job/yaml/manifest.h"
-#include "job/yaml/yaml.h"
 
 #define GRACE_MORE_S 15 /* for what an agent does around the ranks' own grace */
 #define GRACE_MIN_S 30

@@ -2,13 +2,9 @@
 /* From one version to another, or to the same with its traps repaired. Nothing is dropped in
  * silence: what changes is a sentence, and what would change the job's meaning is refused. */
 #include <ctype.h>
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/exitcode.h"
 #include "platform/openpai/jobfile/pai_internal.h"
 
 #define NAME_MAX_V2 255
