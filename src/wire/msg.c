@@ -28,7 +28,8 @@ static const struct rg_field setup_fields[] = {
     FIELD(setup, STRV, engine_options), FIELD(setup, U32, np),    FIELD(setup, STR, network),
     FIELD(setup, STR, interface),  FIELD(setup, U8, resident),    FIELD(setup, U8, bind),
     FIELD(setup, U8, oversubscribe), FIELD(setup, STR, bundle), FIELD(setup, U64, bundle_nbytes),
-    FIELD(setup, STR, bundle_error), FIELD(setup, U8, bundle_first), END,
+    FIELD(setup, STR, bundle_error), FIELD(setup, U8, bundle_first),
+    FIELD(setup, U8, elastic), END,
 };
 
 static const struct rg_field rank_fields[] = {
@@ -61,12 +62,27 @@ static const struct rg_field exited_fields[] = {
 
 static const struct rg_field fence_fields[] = {
     FIELD(fence, U32, rank), FIELD(fence, U32, generation), FIELD(fence, U32, timeout_ms),
-    FIELD(fence, SPAN, blob), END,
+    FIELD(fence, SPAN, blob), FIELD(fence, U32, epoch), END,
 };
 
 static const struct rg_field peer_died_fields[] = {
     FIELD(peer_died, U32, rank), FIELD(peer_died, U32, host), FIELD(peer_died, U8, end),
-    FIELD(peer_died, I32, value), FIELD(peer_died, U8, oom), END,
+    FIELD(peer_died, I32, value), FIELD(peer_died, U8, oom), FIELD(peer_died, U32, epoch), END,
+};
+
+static const struct rg_field meet_fields[] = {
+    FIELD(meet, U32, rank), FIELD(meet, U32, epoch), FIELD(meet, U8, failed), END,
+};
+
+static const struct rg_field rank_id_fields[] = { FIELD(rank_id, U32, rank), END };
+
+static const struct rg_field epoch_fields[] = {
+    FIELD(epoch, U32, epoch), FIELD(epoch, U32, size), FIELD(epoch, U8, sync),
+    FIELD(epoch, SPAN, seats), END,
+};
+
+static const struct rg_field signal_rank_fields[] = {
+    FIELD(signal_rank, U32, rank), FIELD(signal_rank, U32, signo), END,
 };
 
 static const struct rg_field note_fields[] = {
@@ -143,6 +159,8 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_INSPECTED, "INSPECTED", true, inspected_fields },
     { RG_MSG_LISTENING, "LISTENING", true, listening_fields },
     { RG_MSG_BUNDLE_WANTED, "BUNDLE_WANTED", true, bytes_fields },
+    { RG_MSG_MEET, "MEET", true, meet_fields },
+    { RG_MSG_ELASTIC, "ELASTIC", true, rank_id_fields },
     { RG_MSG_REMOTE_OPEN, "REMOTE_OPEN", true, remote_open_fields },
     { RG_MSG_REMOTE_DATA, "REMOTE_DATA", true, remote_data_fields },
     { RG_MSG_REMOTE_CREDIT, "REMOTE_CREDIT", true, remote_credit_fields },
@@ -168,6 +186,9 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_LISTEN, "LISTEN", false, listen_fields },
     { RG_MSG_BUNDLE, "BUNDLE", false, data_fields },
     { RG_MSG_VERDICT, "VERDICT", false, verdict_fields },
+    { RG_MSG_EPOCH, "EPOCH", false, epoch_fields },
+    { RG_MSG_UPDATE, "UPDATE", false, rg_rankmsg_update_fields },
+    { RG_MSG_SIGNAL_RANK, "SIGNAL_RANK", false, signal_rank_fields },
     { RG_MSG_RELEASE, "RELEASE", false, empty_fields },
     { RG_MSG_REMOTE_START, "REMOTE_START", false, remote_open_fields },
     { RG_MSG_REMOTE_PUT, "REMOTE_PUT", false, remote_data_fields },

@@ -20,6 +20,16 @@
  *        OUTPUT (empty)   ------------------>             the end of a stream
  *        BYE              ------------------>             all ranks, orphans and output are gone
  *
+ * In an elastic job agents come and go. Each gets SETUP, its RANKs and START by itself; further
+ * RANKs and another START may follow, for places that were empty or whose process has ended. Then:
+ *
+ *        ELASTIC          ------------------>             its program can go on with other ranks
+ *        MEET             ------------------>             a rank has come to join the others
+ *                         <------------------  EPOCH      who those of this host are, to all agents
+ *                         <------------------  UPDATE     hosts have come or gone: meet again
+ *                         <------------------  SIGNAL_RANK to one rank
+ *                         <------------------  RELEASE    no more ranks will be started here
+ *
  * Flow control: the agent sends at most SETUP's output_window bytes of output more than CREDIT has
  * acknowledged, and the launcher at most INPUT_CREDIT's bytes of input. Whoever runs out of credit
  * stops reading, so that the writing process blocks in its pipe: memory is bounded and no byte is
@@ -77,6 +87,8 @@ enum rg_msg_type {
     RG_MSG_INSPECTED = 26,
     RG_MSG_LISTENING = 27,
     RG_MSG_BUNDLE_WANTED = 28,
+    RG_MSG_MEET = 29,
+    RG_MSG_ELASTIC = 30,
     RG_MSG_REMOTE_OPEN = 13,   /* as the client's side: run this on that host */
     RG_MSG_REMOTE_DATA = 14,   /* either side */
     RG_MSG_REMOTE_CREDIT = 15, /* either side */
@@ -103,6 +115,9 @@ enum rg_msg_type {
     RG_MSG_LISTEN = 58,
     RG_MSG_BUNDLE = 59,
     RG_MSG_VERDICT = 60,
+    RG_MSG_EPOCH = 61,
+    RG_MSG_UPDATE = 62,
+    RG_MSG_SIGNAL_RANK = 63,
     RG_MSG_RELEASE = 47,
     RG_MSG_REMOTE_START = 48,  /* to the command's side: run this */
     RG_MSG_REMOTE_PUT = 49,    /* DATA, to either side */
@@ -152,6 +167,8 @@ struct rg_msg_setup {
     uint64_t bundle_nbytes;    /* of that archive (container/bundle.h) */
     char *bundle_error;        /* why there is none, though one was looked for; else "" */
     uint8_t bundle_first;      /* 1: before the host's own packages; 0: where it has none */
+    uint8_t elastic;           /* 1: ranks are places, whose numbers come with EPOCH; size is how
+                                * many there can ever be */
 };
 
 /* One rank of this host; in order of local rank. */
@@ -203,6 +220,7 @@ struct rg_msg_exited {
 struct rg_msg_fence { /* as in rankmsg.h, relayed */
     uint32_t rank, generation, timeout_ms;
     struct rg_span blob;
+    uint32_t epoch;
 };
 
 struct rg_msg_peer_died { /* on another host than the one that hears of it */
@@ -210,6 +228,30 @@ struct rg_msg_peer_died { /* on another host than the one that hears of it */
     uint8_t end;         /* enum rg_death_end of rankmsg.h; then as there */
     int32_t value;
     uint8_t oom;
+    uint32_t epoch;      /* rank is its number in this one */
+};
+
+struct rg_msg_meet { /* as in rankmsg.h, relayed */
+    uint32_t rank, epoch;
+    uint8_t failed;
+};
+
+struct rg_msg_rank_id { /* ELASTIC */
+    uint32_t rank;
+};
+
+#define RG_MSG_SEAT_NBYTES 24
+
+struct rg_msg_epoch {
+    uint32_t epoch, size;
+    uint8_t sync;
+    /* RG_MSG_SEAT_NBYTES for each place of this host that is a rank of it, u32 each: place, rank,
+     * local rank, local size, cross rank, cross size */
+    struct rg_span seats;
+};
+
+struct rg_msg_signal_rank {
+    uint32_t rank, signo;
 };
 
 struct rg_msg_note {
@@ -322,6 +364,11 @@ union rg_msg {
     struct rg_msg_peer_died peer_died;
     struct rg_msg_note note;
     struct rg_msg_signal signal;
+    struct rg_msg_meet meet;
+    struct rg_msg_rank_id rank_id;
+    struct rg_msg_epoch epoch;
+    struct rg_rankmsg_update update;
+    struct rg_msg_signal_rank signal_rank;
     struct rg_msg_resize resize;
     struct rg_msg_bye bye;
     struct rg_msg_verdict verdict;

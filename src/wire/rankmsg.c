@@ -20,6 +20,32 @@ const struct rg_field rg_rankmsg_welcome_fields[] = {
     FIELD(rg_rankmsg_welcome, U32, size),
     FIELD(rg_rankmsg_welcome, U32, local_size),
     FIELD(rg_rankmsg_welcome, SPAN, key),
+    FIELD(rg_rankmsg_welcome, U8, elastic),
+    END,
+};
+
+const struct rg_field rg_rankmsg_meet_fields[] = {
+    FIELD(rg_rankmsg_meet, U32, epoch),
+    FIELD(rg_rankmsg_meet, U8, failed),
+    END,
+};
+
+const struct rg_field rg_rankmsg_epoch_fields[] = {
+    FIELD(rg_rankmsg_epoch, U32, epoch),
+    FIELD(rg_rankmsg_epoch, U32, rank),
+    FIELD(rg_rankmsg_epoch, U32, size),
+    FIELD(rg_rankmsg_epoch, U32, local_rank),
+    FIELD(rg_rankmsg_epoch, U32, local_size),
+    FIELD(rg_rankmsg_epoch, U32, cross_rank),
+    FIELD(rg_rankmsg_epoch, U32, cross_size),
+    FIELD(rg_rankmsg_epoch, U8, sync),
+    FIELD(rg_rankmsg_epoch, SPAN, key),
+    END,
+};
+
+const struct rg_field rg_rankmsg_update_fields[] = {
+    FIELD(rg_rankmsg_update, U64, stamp),
+    FIELD(rg_rankmsg_update, U32, result),
     END,
 };
 
@@ -27,6 +53,7 @@ const struct rg_field rg_rankmsg_fence_fields[] = {
     FIELD(rg_rankmsg_fence, U32, generation),
     FIELD(rg_rankmsg_fence, U32, timeout_ms),
     FIELD(rg_rankmsg_fence, SPAN, blob),
+    FIELD(rg_rankmsg_fence, U32, epoch),
     END,
 };
 
@@ -34,6 +61,7 @@ const struct rg_field rg_rankmsg_fence_done_fields[] = {
     FIELD(rg_rankmsg_fence_done, U32, generation),
     FIELD(rg_rankmsg_fence_done, U32, left),
     FIELD(rg_rankmsg_fence_done, SPAN, blobs),
+    FIELD(rg_rankmsg_fence_done, U32, epoch),
     END,
 };
 
@@ -41,6 +69,7 @@ const struct rg_field rg_rankmsg_fence_failed_fields[] = {
     FIELD(rg_rankmsg_fence_failed, U32, generation),
     FIELD(rg_rankmsg_fence_failed, U32, errnum),
     FIELD(rg_rankmsg_fence_failed, STR, text),
+    FIELD(rg_rankmsg_fence_failed, U32, epoch),
     END,
 };
 

@@ -14,6 +14,11 @@
  * whose end may become this rank's. Closing the socket without GOODBYE while the process lives
  * means nothing (fork, exec): death is the agent's to see (pidfd, SIGCHLD).
  *
+ * In an elastic job WELCOME says so, and the rank, whose number in HELLO only names its place, says
+ * MEET and waits until EPOCH tells who it is among those that have come. Each EPOCH begins with
+ * generation 1. A rank that has left one (its peers have died, or hosts have come) connects anew,
+ * and meets again. UPDATE says that it is time for that; ELASTIC, that its program can do so.
+ *
  * The connection is made by the process that calls reigen_init, usually the agent's child or a
  * descendant of it (python under a shell). A rank's place can be taken once: while a process that
  * has said HELLO lives and has not said GOODBYE, another process gets TAKEN. A new HELLO of the
@@ -53,6 +58,10 @@ enum rg_rankmsg_type {
     RG_RANKMSG_EXIT = 12,       /* agent -> reigen rsh: the last frame */
     RG_RANKMSG_CUT_OFF = 13,    /* rank -> agent */
     RG_RANKMSG_TAKEN = 14,      /* agent -> rank, instead of WELCOME */
+    RG_RANKMSG_MEET = 15,       /* rank -> agent, in an elastic job: after WELCOME */
+    RG_RANKMSG_EPOCH = 16,      /* agent -> rank: the answer */
+    RG_RANKMSG_UPDATE = 17,     /* agent -> rank: hosts have come or gone */
+    RG_RANKMSG_ELASTIC = 18,    /* rank -> agent */
 };
 
 struct rg_rankmsg_hello {
@@ -67,24 +76,46 @@ struct rg_rankmsg_welcome {
     uint32_t local_size;
     /* RG_KEY_NBYTES: derived from the job's key, purpose "data": for the sockets between ranks */
     struct rg_span key;
+    uint8_t elastic;       /* 1: size and local_size are 0, and EPOCH tells them */
+};
+
+struct rg_rankmsg_meet {
+    uint32_t epoch;        /* the last one that this process was in; 0: none */
+    uint8_t failed;        /* 1: that ended by an error; 0: it was left in order */
+};
+
+struct rg_rankmsg_epoch {
+    uint32_t epoch;        /* from 1 */
+    uint32_t rank, size, local_rank, local_size, cross_rank, cross_size;
+    uint8_t sync;          /* 1: all ranks begin with the state of rank 0; 0: all have it */
+    struct rg_span key;    /* as in WELCOME, for this epoch only */
+};
+
+/* Larger stamps are newer. */
+struct rg_rankmsg_update {
+    uint64_t stamp;        /* ms of the wall clock, never the same twice */
+    uint32_t result;       /* 1: hosts have gone, 2: have come, 3: both */
 };
 
 struct rg_rankmsg_fence {
     uint32_t generation;   /* 1 for the first fence of this rank's life, then 2, ... */
     uint32_t timeout_ms;
     struct rg_span blob;   /* at most RG_RANKMSG_BLOB_MAX */
+    uint32_t epoch;        /* 0: the job is not elastic */
 };
 
 struct rg_rankmsg_fence_done {
     uint32_t generation;
     uint32_t left;         /* bytes that follow in further ones; 0: this is the last */
     struct rg_span blobs;  /* the next part, cut anywhere, of: for each rank u32 length, bytes */
+    uint32_t epoch;
 };
 
 struct rg_rankmsg_fence_failed {
     uint32_t generation;
     uint32_t errnum;       /* ETIMEDOUT, ECONNRESET, ECANCELED */
     char *text;
+    uint32_t epoch;
 };
 
 enum rg_death_end {
@@ -145,6 +176,9 @@ struct rg_rankmsg_exit {
 
 extern const struct rg_field rg_rankmsg_hello_fields[];
 extern const struct rg_field rg_rankmsg_welcome_fields[];
+extern const struct rg_field rg_rankmsg_meet_fields[];
+extern const struct rg_field rg_rankmsg_epoch_fields[];
+extern const struct rg_field rg_rankmsg_update_fields[];
 extern const struct rg_field rg_rankmsg_fence_fields[];
 extern const struct rg_field rg_rankmsg_fence_done_fields[];
 extern const struct rg_field rg_rankmsg_fence_failed_fields[];

@@ -105,8 +105,8 @@ def test_key_is_in_no_argument_and_no_environment(start, programs):
     assert {o.decode() if isinstance(o, bytes) else o for o in ours} <= theirs
 
 
-@pytest.mark.parametrize('text', ['', 'nonsense\n', 'reigen-agent 2\n', 'x' * 10000,
-                                  'reigen-agent 2\njob j\nkey 00\nlink fd 3\n'],
+@pytest.mark.parametrize('text', ['', 'nonsense\n', 'reigen-agent 3\n', 'x' * 10000,
+                                  'reigen-agent 3\njob j\nkey 00\nlink fd 3\n'],
                          ids=['nothing', 'nonsense', 'half', 'flood', 'short-key'])
 def test_agent_refuses_what_is_no_beginning(programs, text):
     done = subprocess.run([programs.agent, 'agent'], input=text, capture_output=True, text=True,
@@ -119,7 +119,7 @@ def start_agent(programs, key='00' * 32):
     """An agent on one end of a socket pair, and the other end."""
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
-    os.write(write, f'reigen-agent 2\njob j-1\nkey {key}\nlink fd 3\n\n'.encode())
+    os.write(write, f'reigen-agent 3\njob j-1\nkey {key}\nlink fd 3\n\n'.encode())
     os.close(write)
 
     def place():
@@ -175,7 +175,7 @@ def test_agent_ends_at_once_when_its_link_closes(programs):
 def test_agent_needs_nothing_but_itself(programs, tmp_path):
     shutil.copy(programs.agent, tmp_path / 'agent')
     ours, theirs = socket.socketpair()
-    boot = f'reigen-agent 2\njob j-1\nkey {"00" * 32}\nlink fd {theirs.fileno()}\n\n'
+    boot = f'reigen-agent 3\njob j-1\nkey {"00" * 32}\nlink fd {theirs.fileno()}\n\n'
     enter = ['chroot'] if os.getuid() == 0 else ['unshare', '-r', 'chroot']
     child = subprocess.Popen([*enter, tmp_path, '/agent', 'agent'], stdin=subprocess.PIPE,
                              pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)

@@ -536,7 +536,7 @@ void rg_rankserver_fence_done(struct rg_rankserver *server,
 void rg_rankserver_fence_failed(struct rg_rankserver *server,
                                 const struct rg_rankmsg_fence_failed *msg)
 {
-    struct rg_rankmsg_fence_failed relay = { msg->generation, msg->errnum, msg->text };
+    struct rg_rankmsg_fence_failed relay = { msg->generation, msg->errnum, msg->text, 0 };
 
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
         if (!is_current(conn) || !conn->task->fence)

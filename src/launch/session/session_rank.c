@@ -143,7 +143,7 @@ const struct session_part session_fences_part = {
 /* Who has not all of an answer hears that there is none. */
 static void fail_fence(struct rg_session *session, uint32_t generation, struct rg_error *err)
 {
-    struct rg_rankmsg_fence_failed msg = { generation, (uint32_t) err->errnum, err->text };
+    struct rg_rankmsg_fence_failed msg = { generation, (uint32_t) err->errnum, err->text, 0 };
 
     rg_buf_fini(&session->fences->answer);
     session_broadcast(session, RG_MSG_FENCE_FAILED, &msg);
@@ -205,7 +205,7 @@ static void send_parts(struct session_host *host)
         size_t n = all - *sent < RG_FENCE_PART_MAX ? all - *sent : RG_FENCE_PART_MAX;
         struct rg_rankmsg_fence_done part = {
             fences->generation, (uint32_t) (all - *sent - n),
-            { (uint8_t *) rg_buf_bytes(&fences->answer) + *sent, n }
+            { (uint8_t *) rg_buf_bytes(&fences->answer) + *sent, n }, 0
         };
         *sent += n;
         if (session_send(host, RG_MSG_FENCE_DONE, &part) < 0)

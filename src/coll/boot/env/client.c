@@ -196,7 +196,7 @@ int rg_client_fence(void *state, const void *blob, size_t nbytes, uint64_t deadl
     uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS : 0;
     struct rg_rankmsg_fence fence = { client->generation + 1,
                                       left_ms > UINT32_MAX ? UINT32_MAX : (uint32_t) left_ms,
-                                      { (uint8_t *) (uintptr_t) blob, nbytes } };
+                                      { (uint8_t *) (uintptr_t) blob, nbytes }, 0 };
 
     if (nbytes > RG_RANKMSG_BLOB_MAX)
         return rg_error_set(err, EMSGSIZE, "a rank's part of a fence may have %u bytes, not %zu",

@@ -114,7 +114,8 @@ static void guest_free(struct guest *guest)
 
 static int refuse(struct guest *guest, int errnum, const char *text)
 {
-    struct rg_rankmsg_fence_failed failed = { 0, (uint32_t) errnum, (char *) (uintptr_t) text };
+    struct rg_rankmsg_fence_failed failed = { 0, (uint32_t) errnum, (char *) (uintptr_t) text,
+                                              0 };
 
     guest->leaving = true;
     return rg_conn_send(&guest->conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields,
@@ -410,7 +411,7 @@ static bool all_arrived(const struct rg_server *server)
 static void fail_all(struct rg_server *server, int errnum, const char *text)
 {
     struct rg_rankmsg_fence_failed failed = { server->generation + 1, (uint32_t) errnum,
-                                              (char *) (uintptr_t) text };
+                                              (char *) (uintptr_t) text, 0 };
 
     server->told = true;
     for (int r = 1; r < server->job.me.size; r++) {
@@ -469,7 +470,7 @@ static int send_blobs(struct guest *guest, uint32_t generation, const struct rg_
         size_t n = nbytes - sent < RG_FENCE_PART_MAX ? nbytes - sent : RG_FENCE_PART_MAX;
         struct rg_rankmsg_fence_done done = {
             generation, (uint32_t) (nbytes - sent - n),
-            { (uint8_t *) (uintptr_t) rg_buf_bytes(blobs) + sent, n }
+            { (uint8_t *) (uintptr_t) rg_buf_bytes(blobs) + sent, n }, 0
         };
         r = rg_conn_send(&guest->conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, &done);
         sent += n;

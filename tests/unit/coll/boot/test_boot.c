@@ -307,7 +307,7 @@ static void *be_a_crowd(void *arg)
 {
     static uint8_t blob[RG_RANKMSG_BLOB_MAX];
     struct crowd *crowd = arg;
-    struct rg_rankmsg_fence fence = { 1, 60000, { blob, sizeof(blob) } };
+    struct rg_rankmsg_fence fence = { 1, 60000, { blob, sizeof(blob) }, 0 };
 
     for (int rank = 1; rank < CROWD - 1; rank++) {
         struct rg_rankmsg_hello hello = { RG_PROTOCOL_VERSION, (uint32_t) rank, 1,

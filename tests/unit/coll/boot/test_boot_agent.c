@@ -33,7 +33,7 @@ static int on_agent_frame(void *arg, uint16_t type, const uint8_t *payload, size
     struct rg_rankmsg_fence fence = { 0 };
 
     if (type == RG_RANKMSG_HELLO) {
-        struct rg_rankmsg_welcome welcome = { 2, 2, { key, sizeof(key) } };
+        struct rg_rankmsg_welcome welcome = { 2, 2, { key, sizeof(key) }, 0 };
 
         if (rg_codec_decode(rg_rankmsg_hello_fields, payload, nbytes, &hello) < 0)
             return -EBADMSG;
@@ -53,7 +53,7 @@ static int on_agent_frame(void *arg, uint16_t type, const uint8_t *payload, size
     agent->generations[agent->nfences++] = fence.generation;
     if (agent->fail_fence) {
         struct rg_rankmsg_fence_failed failed = { fence.generation, ECONNRESET,
-                                                  (char *) (uintptr_t) "rank 0 ended" };
+                                                  (char *) (uintptr_t) "rank 0 ended", 0 };
 
         rg_codec_clear(rg_rankmsg_fence_fields, &fence);
         return rg_conn_send(&agent->conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields,
@@ -66,8 +66,8 @@ static int on_agent_frame(void *arg, uint16_t type, const uint8_t *payload, size
     /* Two parts, cut within a blob. */
     uint32_t all = (uint32_t) rg_buf_nbytes(&blobs), first = 6;
     struct rg_rankmsg_fence_done parts[] = {
-        { fence.generation, all - first, { blobs.data, first } },
-        { fence.generation, 0, { blobs.data + first, all - first } },
+        { fence.generation, all - first, { blobs.data, first }, 0 },
+        { fence.generation, 0, { blobs.data + first, all - first }, 0 },
     };
     int r = 0;
 

@@ -276,7 +276,7 @@ static void come_to_the_fence(struct fake_agent *agent)
         memset(blob, (int) (rank % 251), sizeof(blob));
         send_as(agent, RG_MSG_FENCE,
                 &(struct rg_msg_fence){ rank, 1, unit_limit_s(10) * 1000,
-                                         { blob, sizeof(blob) } });
+                                         { blob, sizeof(blob) }, 0 });
     }
 }
 

@@ -111,7 +111,7 @@ static int join_job(void)
 static void send_fence(int fd, uint32_t generation, uint32_t timeout_ms)
 {
     char blob[64];
-    struct rg_rankmsg_fence fence = { generation, timeout_ms, { (uint8_t *) blob, 0 } };
+    struct rg_rankmsg_fence fence = { generation, timeout_ms, { (uint8_t *) blob, 0 }, 0 };
 
     fence.blob.nbytes =
         (size_t) snprintf(blob, sizeof(blob), "rank %d fence %u", my_rank, generation);
