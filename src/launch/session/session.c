@@ -198,7 +198,7 @@ static const struct session_part limits_part = {
 static const struct session_part *const parts[] = {
     &session_ranks_part, &session_fences_part, &session_output_part, &session_input_part,
     &session_end_part, &session_setup_part, &session_network_part, &session_starting_part,
-    &session_engine_part, &session_remotes_part, &limits_part,
+    &session_engine_part, &session_versions_part, &session_remotes_part, &limits_part,
 };
 
 static int prepare(struct rg_session *session, struct rg_error *err)

@@ -3,12 +3,12 @@
  * What all parts of the session share: its state, its hosts and its ranks. Each part keeps what is
  * its own in a private struct, behind one of the pointers at the end of struct rg_session.
  *
- *   head/         session.c (limits, orders), session_agent.c (a host's link), session_rank.c (the
+ *   session/      session.c (limits, orders), session_agent.c (a host's link), session_rank.c (the
  *                 ranks' ends, and where ranks meet)
- *   head/start/   from the first HELLO to START: network, set-up, bundle, a look at the hosts;
+ *     start/      from the first HELLO to START: network, set-up, bundle, a look at the hosts;
  *                 hosts that cannot be started
- *   head/remote/  remote commands, and the engines that use them
- *   head/core/    this; how a session ends; output and input
+ *     remote/     remote commands, and the engines that use them
+ *     core/       this; how a session ends; output and input
  *
  * The session's state. A cause is whatever ends the job before its ranks have ended by themselves.
  *
@@ -87,6 +87,7 @@ struct rg_session {
     struct session_network *network;
     struct session_starting *starting;
     struct session_engine *engine;
+    struct session_versions *versions;
     struct session_remotes *remotes;
     struct session_ranks *ranks;
     struct session_fences *fences;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an engine (job/engine.h) says of its own end is not enough: Open MPI 5 ends with 0
  * when one of its daemons is killed, and Hydra waits for ever. Its daemons are remote commands,
- * so we see each of them end. And it fails in ways that nobody understands when hosts have
- * different versions of it: so when it has failed, all are asked for theirs before they may go. */
+ * so we see each of them end. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,34 +15,22 @@
 
 #define GRACE_MS 3000 /* for an engine that has lost a daemon to end by itself */
 #define SIGNAL_MAX 64 /* a shell's exit code for a signal is 128 more */
-#define ASK_MS 1500   /* for all hosts to say which engine they have */
 #define LATE_MS 1500  /* after the engine's end: agents leave daemons longer than this in peace */
-
-struct version {
-    char said[160]; /* by the engine's program */
-    size_t nbytes;
-    char text[160]; /* the version in it; "": not known */
-};
 
 struct session_engine {
     char program[200];          /* the engine's own, by where its daemons are; "": not known */
     char trouble[RG_CAUSE_MAX]; /* how a daemon failed first, or "" */
     struct rg_timer timer;      /* while the engine may end by itself */
     uint64_t released_ns;       /* when RELEASE was sent; 0: it was not */
-    bool asked;                 /* the hosts, for their versions */
-    int nasked;                 /* those that have not answered */
-    struct rg_timer ask_timer;
-    struct version versions[];
 };
 
 static void fini(struct rg_session *session)
 {
     rg_timer_stop(&session->engine->timer);
-    rg_timer_stop(&session->engine->ask_timer);
 }
 
 const struct session_part session_engine_part = {
-    SESSION_PART(engine), .nbytes_per_host = sizeof(struct version), .fini = fini,
+    SESSION_PART(engine), .fini = fini,
 };
 
 /* --- daemons ---------------------------------------------------------------------------------- */
@@ -177,96 +164,10 @@ void session_engine_refused(struct session_host *client, const char *name, const
     give_grace(session);
 }
 
-/* --- the end ---------------------------------------------------------------------------------- */
-
-/* A host whose engine is another than the first host's; -1: none, as far as is known. */
-static int find_other(const struct rg_session *session)
-{
-    const struct version *hosts = session->engine->versions;
-
-    for (int i = 1; *hosts[0].text && i < session->o.plan->nhosts; i++) {
-        if (*hosts[i].text && strcmp(hosts[i].text, hosts[0].text) != 0)
-            return i;
-    }
-    return -1;
-}
-
-static void release(struct rg_session *session)
+void session_engine_release(struct rg_session *session)
 {
     if (session->engine->released_ns || !rg_job_has_engine(session->o.job))
         return;
     session->engine->released_ns = rg_now_ns();
     session_broadcast(session, RG_MSG_RELEASE, NULL);
-}
-
-static void all_answered(void *arg)
-{
-    struct rg_session *session = arg;
-    struct session_engine *engine = session->engine;
-    int code = session->facts[0].end.value, other = find_other(session);
-
-    rg_timer_stop(&engine->ask_timer);
-    engine->nasked = 0;
-    if (other >= 0 && session->state < STATE_STOPPING) {
-        const char *first = session_host_name(&session->hosts[0]);
-        const char *second = session_host_name(&session->hosts[other]);
-
-        session_set_cause(session, code,
-                          "%s on %s failed (exit code %d); host %s has \"%s\", host %s has \"%s\": "
-                          "the same MPI must be on all hosts",
-                          session->o.plan->engine, first, code, first, engine->versions[0].text,
-                          second, engine->versions[other].text);
-        session_cause_was_first(session);
-    }
-    release(session);
-}
-
-void session_engine_answered(struct session_host *host, const uint8_t *text, size_t nbytes)
-{
-    struct session_engine *engine = host->session->engine;
-    struct version *v = &engine->versions[host->index];
-    size_t room = sizeof(v->said) - 1 - v->nbytes, n = nbytes < room ? nbytes : room;
-
-    if (nbytes) {
-        memcpy(v->said + v->nbytes, text, n);
-        v->nbytes += n;
-        return;
-    }
-    rg_version_line(v->said, v->text, sizeof(v->text));
-    for (char *c = v->text; *c; c++)
-        *c = *c < ' ' || *c > '~' ? ' ' : *c; /* people read it */
-    if (engine->nasked > 0 && --engine->nasked == 0)
-        all_answered(host->session);
-}
-
-/* False: there is nothing to ask. */
-static bool ask(struct rg_session *session)
-{
-    const struct rg_plan *plan = session->o.plan;
-    const struct rg_rank_end *end = &session->facts[0].end;
-    struct session_engine *engine = session->engine;
-    char command[256];
-
-    if (!plan->engine || plan->nhosts < 2 || session->o.job->engine == RG_ENGINE_SCRIPT ||
-        end->end != RG_END_EXIT || end->value == 0 || session_has_cause(session) ||
-        session->state >= STATE_STOPPING || !*session_engine_program(session))
-        return false;
-    /* Hydra says it in the second line. */
-    snprintf(command, sizeof(command), "%s --version </dev/null 2>/dev/null | head -n 2",
-             session_engine_program(session));
-    for (int i = 0; i < plan->nhosts; i++)
-        engine->nasked += session_remote_ask(&session->hosts[i], command) == 0;
-    if (engine->nasked)
-        rg_timer_start(&engine->ask_timer, session->o.loop, ASK_MS, 0, all_answered, session);
-    return engine->nasked > 0;
-}
-
-void session_release(struct rg_session *session)
-{
-    struct session_engine *engine = session->engine;
-    bool waits = engine->asked ? engine->nasked > 0 : ask(session);
-
-    engine->asked = true;
-    if (!waits)
-        release(session);
 }

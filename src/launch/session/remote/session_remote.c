@@ -18,7 +18,7 @@ struct remote {
     struct session_host *target;
     uint32_t room[3];            /* what the sender of each stream may still send */
     const char *daemon;          /* of the engine; NULL: the user's own command */
-    bool asked;                  /* by the session itself, without a client */
+    session_remote_hears *asked; /* by the session itself, without a client; else NULL */
 };
 
 /* Commands by their number; NULL: free. */
@@ -218,13 +218,14 @@ static struct remote *add(struct session_host *client, struct session_host *targ
     return remote;
 }
 
-int session_remote_ask(struct session_host *target, const char *command)
+int session_remote_ask(struct session_host *target, const char *command,
+                       session_remote_hears *hears)
 {
     struct remote *remote = session_host_listens(target) ? make(target) : NULL;
 
     if (!remote)
         return -EHOSTUNREACH;
-    remote->asked = true;
+    remote->asked = hears;
     session_send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, (char *) command });
     return 0;
@@ -298,7 +299,7 @@ static int on_data(struct session_host *host, const struct rg_msg_remote_data *m
     else if (remote->client)
         session_send(remote->client, RG_MSG_REMOTE_PUT, &relay);
     else if (remote->asked && msg->data.nbytes)
-        session_engine_answered(host, msg->data.data, msg->data.nbytes);
+        remote->asked(host, msg->data.data, msg->data.nbytes);
     return 0;
 }
 
@@ -348,14 +349,14 @@ static int on_close(struct session_host *host, const struct rg_msg_remote_id *ms
 static void end(struct remote *remote)
 {
     struct session_host *host = remote->target;
-    bool asked = remote->asked;
+    session_remote_hears *asked = remote->asked;
 
     if (remote->client)
         table_of(remote->client)->slots[remote->client_id] = NULL;
     host->session->remotes->all.slots[remote->id] = NULL;
     free(remote);
     if (asked)
-        session_engine_answered(host, NULL, 0);
+        asked(host, NULL, 0);
 }
 
 static int on_exit_message(struct session_host *host, const struct rg_msg_remote_exit *msg)
