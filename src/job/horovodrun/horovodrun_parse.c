@@ -11,6 +11,7 @@
 #include "job/options/discovery.h"
 #include "job/options/mpijob.h"
 #include "job/options/programs.h"
+#include "job/options/settle.h"
 
 #define NAME_MAX_LEN 64
 #define ATTACHED "Hpi" /* short flags that take their value attached */

@@ -36,8 +36,7 @@ int rg_request_note(struct rg_request *request, const char *fmt, ...)
     return rg_strv_has(&request->notes, text) ? 0 : rg_strv_add(&request->notes, text);
 }
 
-/* The row that a platform has for an option of this name, or NULL. */
-static const struct rg_option *row_of(const struct rg_platform *platform, const char *name)
+const struct rg_option *rg_option_of(const struct rg_platform *platform, const char *name)
 {
     const struct rg_option *row = platform->options;
 
@@ -51,7 +50,7 @@ static bool is_shared(const char *name)
     int count = 0;
 
     for (const struct rg_platform *const *p = rg_platforms(); *p; p++)
-        count += row_of(*p, name) != NULL;
+        count += rg_option_of(*p, name) != NULL;
     return count > 1;
 }
 
@@ -75,7 +74,7 @@ int rg_option_apply(const struct rg_option *option, struct rg_request *request, 
                     const char *value, struct rg_error *err)
 {
     if (is_shared(option->name)) {
-        const struct rg_option *row = row_of(rg_platform_of(&request->job), option->name);
+        const struct rg_option *row = rg_option_of(rg_platform_of(&request->job), option->name);
         if (!row) /* the platform is not known yet, or has no such option: judged later */
             return rg_request_set(request, option->name, what, value, err);
         option = row;
@@ -90,8 +89,10 @@ int rg_request_set(struct rg_request *request, const char *name, const char *wha
                    const char *value, struct rg_error *err)
 {
     struct rg_strv *settings = &request->job.settings;
-    const struct rg_option *option = rg_option_find(name);
+    const struct rg_option *option = NULL;
 
+    for (const struct rg_platform *const *p = rg_platforms(); !option && *p; p++)
+        option = rg_option_of(*p, name);
     if (!*value)
         return rg_error_set(err, EINVAL, "%s: the value is empty", what);
     int r = option && option->file == RG_FILE_LIST ? rg_strv_addf(settings, "%s=%s", name, value)

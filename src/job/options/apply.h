@@ -2,7 +2,7 @@
 /*
  * The handlers behind the option table, of the options that no member serves
  * (job/options/member.h): each judges one value and puts it into the request. Only
- * job/options/options.c's table and its readers call them. Contract of all: struct rg_option's
+ * the table and its readers call them. Contract of all: struct rg_option's
  * apply.
  */
 #ifndef RG_JOB_OPTIONS_APPLY_H
@@ -33,25 +33,5 @@ int rg_apply_choice(const char *what, const char *value, const char *const *word
 
 /* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
 int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);
-
-/* Judge what options were given that several platforms have, and each understands in its own way:
- * only now it is sure which platform it is. 0 or -errno. */
-int rg_request_settle_shared(struct rg_request *request, struct rg_error *err);
-
-/* Whether the platform takes the options of platforms that were given. 0 or -EINVAL. */
-int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err);
-
-/* Whether the caller has the variables that are handed on by name: one that is not set is noted
- * and dropped, as mpirun does; a shared one is an error. 0 or -errno. */
-int rg_request_check_caller_env(struct rg_request *request, struct rg_error *err);
-
-/* Whether there are several programs, once the command is known, which has nwords words on the
- * command line; exact: "--" stood in front of it. 0 or -errno. */
-int rg_request_settle_programs(struct rg_request *request, int nwords, bool exact,
-                               struct rg_error *err);
-
-/* What is left of the container's options when --container-runtime is none, and whether they go
- * together. 0 or -EINVAL. */
-int rg_request_settle_container(struct rg_request *request, struct rg_error *err);
 
 #endif

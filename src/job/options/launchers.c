@@ -495,11 +495,6 @@ static bool find_glued(const char *arg, struct rg_flag *flag)
     return true;
 }
 
-bool rg_flag_is_env_pair(int argc, char *const *argv, int at)
-{
-    return at + 2 < argc && strcmp(argv[at], "-env") == 0 && !strchr(argv[at + 1], '=');
-}
-
 bool rg_flag_is_idle(const struct rg_flag *flag)
 {
     if (flag->option)
@@ -566,16 +561,6 @@ static int settle_nnodes(struct rg_request *request, bool takes_nodes, struct rg
     return 0;
 }
 
-/* An option of the job's platform that counts hosts. */
-static bool has_nodes(const struct rg_platform *platform)
-{
-    for (const struct rg_option *o = platform->options; o && o->name; o++) {
-        if (strcmp(o->name, "nodes") == 0)
-            return true;
-    }
-    return false;
-}
-
 /* "node1:2,node2:2" */
 static bool are_hosts(const char *word)
 {
@@ -596,7 +581,7 @@ static bool are_hosts(const char *word)
 int rg_foreign_settle(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
-    bool takes_nodes = has_nodes(rg_platform_of(job));
+    bool takes_nodes = rg_option_of(rg_platform_of(job), "nodes"); /* it counts hosts */
     int n = request->per_host_or_nodes, rc = 0;
 
     if (job->command.count && are_hosts(job->command.v[0]))

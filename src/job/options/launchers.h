@@ -42,10 +42,6 @@ struct rg_flag {
 /* Find out. arg: borrowed, not "-" and not "--". */
 bool rg_flag_find(const char *arg, struct rg_flag *ret_flag);
 
-/* Whether argv[at] is mpiexec's `-env NAME VALUE`, and not our `--env NAME=VALUE` or
- * `--env NAME`. */
-bool rg_flag_is_env_pair(int argc, char *const *argv, int at);
-
 /* Whether it changes nothing: all it leads to is a remark. */
 bool rg_flag_is_idle(const struct rg_flag *flag);
 

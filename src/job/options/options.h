@@ -26,6 +26,7 @@
 #include "job/options/member.h"
 
 struct rg_request;
+struct rg_platform;
 
 /* Job files of other programs that --config takes, too: put what the text says into the request,
  * as roles (job/role.h). path names the file in errors. 1; 0: it is no such file; -errno with
@@ -133,6 +134,8 @@ const struct rg_option *rg_options(size_t *ret_count);
 const struct rg_option *rg_option_find(const char *name);
 /* The option that has this key in the job file, or NULL. */
 const struct rg_option *rg_option_find_key(const char *key);
+/* The row that a platform has for an option of this name, or NULL. */
+const struct rg_option *rg_option_of(const struct rg_platform *platform, const char *name);
 /* Do as its apply and member say. */
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
                     const char *value, struct rg_error *err);
@@ -140,6 +143,9 @@ int rg_option_apply(const struct rg_option *option, struct rg_request *request, 
  * another one replaces. 0; -EINVAL: the value is empty; -ENOMEM. */
 int rg_request_set(struct rg_request *request, const char *name, const char *what,
                    const char *value, struct rg_error *err);
+/* Judge what options were given that several platforms have, and each understands in its own way:
+ * only now it is sure which platform it is. 0 or -errno. */
+int rg_request_settle_shared(struct rg_request *request, struct rg_error *err);
 /* The key of an option in the job file. */
 const char *rg_option_key(const struct rg_option *option);
 /* Append the name and each of the aliases. 0 or -ENOMEM. */

@@ -13,7 +13,7 @@
 #include "job/envfile.h"
 #include "job/hostlist.h"
 #include "job/options/apply.h"
-#include "job/options/launchers.h"
+#include "job/options/walk.h"
 #include "job/shellwords.h"
 
 #define FILE_NBYTES_MAX (1u << 20)
@@ -115,50 +115,46 @@ static int take_hosts(struct making *making, struct program *program, const char
                         "program", what, value);
 }
 
-static int refuse_option(const char *what, struct rg_error *err)
+static int refuse_option(const char *what, size_t nbytes, struct rg_error *err)
 {
-    return rg_error_set(err, EINVAL, "%s: it stands behind \":\", where one program alone takes "
+    return rg_error_set(err, EINVAL, "%.*s: it stands behind \":\", where one program alone takes "
                         "-n, -x NAME=VALUE, --wdir and -H; say it in front of the first program, "
-                        "for all", what);
+                        "for all", (int) nbytes, what);
 }
 
 /* An option and its values, which begin at argv[*next]. */
 static int take_option(struct making *making, struct program *program, char *const *argv,
                        int argc, int *next, struct rg_error *err)
 {
-    const char *arg = argv[(*next)++];
-    struct rg_flag flag = { .option = NULL };
-    char what[80];
+    struct rg_walk walk = { .argc = argc, .argv = argv, .next = *next };
+    const char *arg = argv[*next];
+    struct rg_flag flag;
 
     if (!rg_flag_find(arg, &flag))
-        return refuse_option(arg, err);
-    if (rg_flag_is_idle(&flag)) {
-        int rc = rg_request_take_flag(making->request, argc, argv, (--*next, next), err);
-        return rc < 0 ? rc : 0;
-    }
-    const char *name = flag.option ? flag.option->name : flag.foreign->option;
-    bool pair = (flag.foreign && flag.foreign->nvalues == 2) ||
-                rg_flag_is_env_pair(argc, argv, *next - 1);
+        return refuse_option(arg, strlen(arg), err);
+    bool idle = rg_flag_is_idle(&flag);
+    const char *name = flag.option ? flag.option->name
+                       : flag.foreign->nvalues == 2 ? "env" : flag.foreign->option;
 
-    snprintf(what, sizeof(what), "%.*s", (int) flag.name_nbytes, arg);
-    if (!pair && (!name || !rg_str_has_word(OWN " np H", name)))
-        return refuse_option(what, err);
-    if (pair && *next < argc && strchr(argv[*next], '='))
-        pair = false, name = "env";
-    if (*next + pair + !flag.attached > argc)
-        return rg_error_set(err, EINVAL, "%s needs a value", what);
-    const char *value = flag.attached ? flag.attached : argv[(*next)++];
-    rg_autofree char *text = pair ? rg_strf("%s=%s", value, argv[(*next)++]) : strdup(value);
+    if (!idle && (!name || !rg_str_has_word(OWN " np H", name)))
+        return refuse_option(arg, flag.name_nbytes, err);
+    int rc = rg_walk_take(&walk, &flag, err);
+
+    *next = walk.next;
+    if (rc < 0 || idle)
+        return rc < 0 ? rc : rg_walk_apply(&walk, making->request, err);
+    rg_autofree char *text = walk.second ? rg_strf("%s=%s", walk.value, walk.second)
+                                         : strdup(walk.value);
 
     if (!text)
         return rg_error_memory(err);
-    if (pair || strcmp(name, "env") == 0)
-        return take_env(making->request, program, what, text, err);
+    if (strcmp(name, "env") == 0)
+        return take_env(making->request, program, walk.what, text, err);
     if (strcmp(name, "np") == 0)
-        return take_np(program, what, text, err);
+        return take_np(program, walk.what, text, err);
     if (strcmp(name, "cwd") == 0)
-        return rg_parse_text(what, text, &program->cwd, err);
-    return take_hosts(making, program, what, text, err);
+        return rg_parse_text(walk.what, text, &program->cwd, err);
+    return take_hosts(making, program, walk.what, text, err);
 }
 
 /* --- a program -------------------------------------------------------------------------------- */

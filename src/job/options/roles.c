@@ -26,11 +26,9 @@ static bool in_containers(const struct rg_job *job)
 static int ask(struct rg_request *request, const char *name, const char *value, bool *asked,
                struct rg_error *err)
 {
-    const struct rg_option *o = rg_platform_of(&request->job)->options;
+    const struct rg_option *o = rg_option_of(rg_platform_of(&request->job), name);
 
-    while (o && o->name && strcmp(o->name, name) != 0)
-        o++;
-    if (!o || !o->name)
+    if (!o)
         return 0;
     *asked = true;
     if (rg_env_get(&request->job.settings, name))
