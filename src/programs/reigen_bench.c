@@ -12,7 +12,7 @@
 
 int main(int argc, char **argv)
 {
-    rg_cleanup(rg_bench_options_fini) struct rg_bench_options options;
+    struct rg_bench_options options;
     rg_autostrv struct rg_strv run_words = RG_STRV_INIT;
     struct rg_error err = RG_ERROR_INIT;
     bool open[3];

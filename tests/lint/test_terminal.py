@@ -57,7 +57,7 @@ COMPOSED = ['src/head/console/exit.c', 'src/cmd/doctor/doctor_print.c', 'src/hea
             'src/head/show/output.c', 'src/head/show/status.c', 'src/head/show/tracebacks.c',
             'src/head/show/verdict.c', 'src/agent/wait/show.c']
 # Others that know escape sequences: figures and pages of our own.
-OWN = ['src/cmd/bench/bench.c', 'src/cmd/bench/report.c', 'src/head/console/exit.c',
+OWN = ['src/cmd/bench/bench.c', 'src/cmd/bench/report/report.c', 'src/head/console/exit.c',
        'src/cmd/help/manual.c', 'src/cmd/simulate/command.c']
 
 

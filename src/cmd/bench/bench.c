@@ -9,7 +9,8 @@
 
 #include "base/exitcode.h"
 #include "cmd/bench/bench.h"
-#include "cmd/bench/report.h"
+#include "cmd/bench/options.h"
+#include "cmd/bench/report/report.h"
 #include "head/console/exit.h"
 #include "head/console/terminal.h"
 
@@ -49,25 +50,17 @@ struct bench {
     bool progress;  /* this rank says what it does, on a terminal */
 };
 
-static const struct rg_bench_peer *find_peer(const char *name)
-{
-    for (int i = 0; rg_bench_peers[i]; i++) {
-        if (strcmp(rg_bench_peers[i]->name, name) == 0)
-            return rg_bench_peers[i];
-    }
-    return NULL;
-}
-
 static int open_all(struct bench *bench, struct rg_error *err)
 {
+    const struct rg_bench_options *options = bench->options;
     struct rg_report *report = &bench->report;
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i <= bench->options->peers.count; i++) {
+    for (int i = 0; r == 0 && i <= options->npeers; i++) {
         struct rg_measured *who = &bench->measured[i];
-        who->peer = i ? find_peer(bench->options->peers.v[i - 1]) : &rg_bench_peer_reigen;
+        who->peer = i ? options->peers[i - 1] : &rg_bench_peer_reigen;
         report->names[report->nmeasured++] = who->peer->name;
-        r = who->peer->open(&bench->world, bench->options, &who->self, err);
+        r = who->peer->open(&bench->world, &options->settings, &who->self, err);
     }
     return r;
 }
@@ -117,15 +110,15 @@ static int measure_sizes(struct bench *bench, enum rg_bench_op op, int type, str
 
     for (uint64_t nbytes = options->min_nbytes; r == 0 && nbytes <= options->max_nbytes;
          nbytes *= (uint64_t) options->factor) {
-        struct rg_bench_case what = rg_bench_case_make(options, op, type, nbytes,
+        struct rg_bench_case what = rg_bench_case_make(&options->row, op, type, nbytes,
                                                        bench->world.size);
         struct rg_measure_row row;
         if (what.count == last) /* too small for one element, or one for each rank */
             continue;
         last = what.count;
         say_progress(bench, &what);
-        r = rg_measure_row(&bench->world, options, bench->measured, bench->report.nmeasured, &what,
-                           &row, err);
+        r = rg_measure_row(&bench->world, &options->how, bench->measured, bench->report.nmeasured,
+                           &what, &row, err);
         if (r == 0 && put_row(bench, &row) < 0)
             r = rg_error_set(err, ENOMEM, "the report cannot be kept or written");
         if (what.count == 0)
@@ -158,7 +151,8 @@ static int put_head(struct bench *bench)
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     struct rg_report *report = &bench->report;
 
-    report->options = bench->options;
+    report->types = bench->options->types;
+    report->rounds = bench->options->how.rounds;
     report->described = bench->runtime.describe();
     report->version = bench->runtime.version();
     report->nranks = bench->world.size;

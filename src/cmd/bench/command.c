@@ -79,7 +79,7 @@ static int become_program(char **argv, struct rg_error *err)
 
 int rg_cmd_bench(int argc, char **argv)
 {
-    rg_cleanup(rg_bench_options_fini) struct rg_bench_options options;
+    struct rg_bench_options options;
     rg_autostrv struct rg_strv run_words = RG_STRV_INIT;
     struct rg_error err = RG_ERROR_INIT;
 

@@ -7,13 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/bench/peer.h"
 #include "reigen/reigen.h"
 #include "job/options/options.h"
 
 #define WORDS_MAX 96
 #define SIZE_LIMIT (16ull << 30) /* of all tensors of a group together */
 #define SECONDS_MAX 3600
+
+/* Who is measured beside Reigen. */
+static const struct rg_bench_peer *const peers[] = { &rg_bench_peer_gloo, &rg_bench_peer_mpi };
+_Static_assert(rg_array_len(peers) <= RG_BENCH_PEERS_MAX, "all may be asked for");
 
 static const char *op_name(int i)
 {
@@ -28,6 +31,11 @@ static const char *type_name(int i)
 static const char *reduction_name(int i)
 {
     return rg_bench_reductions[i];
+}
+
+static const char *peer_name(int i)
+{
+    return i < (int) rg_array_len(peers) ? peers[i]->name : NULL;
 }
 
 /* The number that a word has in a table; -EINVAL names what there is. */
@@ -86,8 +94,9 @@ static int apply_type(void *object, const char *what, const char *value, struct 
 
 static int apply_reduction(void *object, const char *what, const char *value, struct rg_error *err)
 {
-    return find_word(what, value, reduction_name, &((struct rg_bench_options *) object)->reduction,
-                     err);
+    struct rg_bench_options *options = object;
+
+    return find_word(what, value, reduction_name, &options->row.reduction, err);
 }
 
 static int apply_seconds(void *object, const char *what, const char *value, struct rg_error *err)
@@ -99,8 +108,8 @@ static int apply_seconds(void *object, const char *what, const char *value, stru
     if (!end || *end || seconds <= 0 || seconds > SECONDS_MAX)
         return rg_error_set(err, EINVAL, "%s %.80s: give a time in seconds above 0 and up to 3600, "
                             "such as 0.5", what, value);
-    options->seconds = seconds;
-    options->iterations = 0;
+    options->how.seconds = seconds;
+    options->how.iterations = 0;
     return 0;
 }
 
@@ -111,9 +120,12 @@ static int apply_peer(void *object, const char *what, const char *value, struct 
     int r = rg_items_parse(what, value, RG_BENCH_PEERS_MAX, &items, err), i;
 
     for (size_t k = 0; r == 0 && k < items.count; k++) {
-        r = find_word(what, items.v[k], rg_bench_peer_name, &i, err);
-        if (r == 0 && !rg_strv_has(&options->peers, items.v[k]))
-            r = rg_strv_add(&options->peers, items.v[k]) < 0 ? rg_error_memory(err) : 0;
+        r = find_word(what, items.v[k], peer_name, &i, err);
+        bool known = false;
+        for (int n = 0; r == 0 && n < options->npeers; n++)
+            known |= options->peers[n] == peers[i];
+        if (r == 0 && !known)
+            options->peers[options->npeers++] = peers[i];
     }
     return r;
 }
@@ -141,33 +153,34 @@ const struct rg_script_option rg_bench_option_table[] = {
       "Time for each row and for each peer in it; default: 0.2.", .apply = apply_seconds },
     { "iterations", "N", false, NULL,
       "Do each operation N times in each round, however long that takes, in the place of "
-      "--seconds.", TO(INT, iterations, 1, 1 << 30) },
+      "--seconds.", TO(INT, how.iterations, 1, 1 << 30) },
     { "warmup", "N", false, NULL,
-      "Do each operation N times before it is timed; default: 3.", TO(INT, warmup, 0, 1 << 30) },
+      "Do each operation N times before it is timed; default: 3.",
+      TO(INT, how.warmup, 0, 1 << 30) },
     { "rounds", "N", false, NULL,
       "Take turns N times; default: 5. A rank's time is the median of its rounds' means.",
-      TO(INT, rounds, 1, RG_BENCH_ROUNDS_MAX) },
+      TO(INT, how.rounds, 1, RG_BENCH_ROUNDS_MAX) },
     { "in-place", NULL, false, NULL,
       "Let the result take the place of the input, for operations that can.",
-      TO(FLAG, in_place, 0, 0) },
+      TO(FLAG, row.in_place, 0, 0) },
     { "group", "N", false, NULL,
       "N tensors of each size at a time, handed over together; default: 1.",
-      TO(INT, group, 1, RG_BENCH_GROUP_MAX) },
+      TO(INT, row.group, 1, RG_BENCH_GROUP_MAX) },
     { "plane", "NAME,...", false, "shm tcp mpi",
       "Use these data planes alone, as REIGEN_PLANES does.", TO(WORD, planes, 1, 0) },
     { "check", NULL, false, NULL,
       "Before a row is timed, do its operation once, look at every element of the result on every "
       "rank, and count those that are wrong. Exit code 1: there were some.",
-      TO(FLAG, check, 0, 0) },
+      TO(FLAG, how.check, 0, 0) },
     { "peer", "NAME,...", false, "gloo mpi",
       "Measure others beside Reigen, in turns: gloo is torch.distributed's, mpi the MPI of the "
       "mpirun that has started the ranks.", .apply = apply_peer },
     { "python", "PROGRAM", false, "@file",
       "The Python of --peer gloo, which has PyTorch; default: the one that Reigen was installed "
-      "for, else python3.", TO(WORD, python, 1, 0) },
+      "for, else python3.", TO(WORD, settings.python, 1, 0) },
     { "mpi-library", "FILE", false, "@file",
       "The library of --peer mpi; default: the libmpi that fits the launcher.",
-      TO(WORD, mpi_library, 1, 0) },
+      TO(WORD, settings.mpi_library, 1, 0) },
     { "json", "FILE", false, "@file",
       "Write all figures to FILE as one JSON document. -: to standard output, in the place of the "
       "table.", TO(WORD, json, 1, 0) },
@@ -182,17 +195,12 @@ const struct rg_script_option rg_bench_option_table[] = {
 
 void rg_bench_options_init(struct rg_bench_options *options)
 {
-    *options = (struct rg_bench_options){ .reduction = REIGEN_SUM, .min_nbytes = 4,
-                                          .max_nbytes = 16 << 20, .factor = 4, .seconds = 0.2,
-                                          .warmup = 3, .rounds = 5, .group = 1,
-                                          .peers = RG_STRV_INIT };
+    *options = (struct rg_bench_options){
+        .row = { .reduction = REIGEN_SUM, .group = 1 }, .min_nbytes = 4, .max_nbytes = 16 << 20,
+        .factor = 4, .how = { .seconds = 0.2, .warmup = 3, .rounds = 5 },
+    };
     options->ops[RG_BENCH_ALLREDUCE] = true;
     options->types[REIGEN_FLOAT32] = true;
-}
-
-void rg_bench_options_fini(struct rg_bench_options *options)
-{
-    rg_strv_fini(&options->peers);
 }
 
 /* An option of reigen run's at argv[*i], with its values, which are moved past. 1; 0: it is none;
@@ -222,7 +230,7 @@ static bool is_float(int type)
 
 bool rg_bench_fits(const struct rg_bench_options *options, int op, int type)
 {
-    int reduction = options->reduction;
+    int reduction = options->row.reduction;
 
     if (!rg_bench_ops[op].reduces)
         return true;
@@ -247,21 +255,21 @@ static int judge(const struct rg_bench_options *o, struct rg_error *err)
         return rg_error_set(err, EINVAL, "bench --min-bytes %llu: it is more than --max-bytes, "
                             "which is %llu", (unsigned long long) o->min_nbytes,
                             (unsigned long long) o->max_nbytes);
-    if (o->max_nbytes > SIZE_LIMIT / (uint64_t) o->group)
+    if (o->max_nbytes > SIZE_LIMIT / (uint64_t) o->row.group)
         return rg_error_set(err, EINVAL, "bench --max-bytes %llu: with --group %d that is more "
                             "than 16 GiB of tensors on each rank; give less of one",
-                            (unsigned long long) o->max_nbytes, o->group);
-    if (o->in_place && !in_place)
+                            (unsigned long long) o->max_nbytes, o->row.group);
+    if (o->row.in_place && !in_place)
         return rg_error_set(err, EINVAL, "bench --in-place: none of the operations of --op can do "
                             "that; allreduce, broadcast and allgather-into can");
-    if (o->fit && o->group > 1)
+    if (o->fit && o->row.group > 1)
         return rg_error_set(err, EINVAL, "bench --fit: the model knows one tensor at a time; leave "
-                            "out --group %d", o->group);
+                            "out --group %d", o->row.group);
     if (!fits)
         return rg_error_set(err, EINVAL, "bench --reduction %s: no operation of --op has it for a "
                             "type of --type; reducescatter has sum and average, adasum is for "
                             "allreduce of floating types, and bool has no average",
-                            rg_bench_reductions[o->reduction]);
+                            rg_bench_reductions[o->row.reduction]);
     return 0;
 }
 
@@ -280,5 +288,6 @@ int rg_bench_options_parse(char **argv, struct rg_bench_options *options,
     r = r < 0 ? r : 0;
     if (r == 0 && rg_strv_status(run_words) < 0)
         r = rg_error_memory(err);
+    options->settings.group = options->row.group;
     return r == 0 && !options->help ? judge(options, err) : r;
 }

@@ -13,29 +13,24 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "cmd/bench/ops.h"
+#include "cmd/bench/measure/measure.h"
 #include "job/options/member.h"
 
 #define RG_BENCH_GROUP_MAX 4096
 #define RG_BENCH_ROUNDS_MAX 1000
-#define RG_BENCH_PEERS_MAX 4
 
 /* Words are borrowed from argv. */
 struct rg_bench_options {
     bool ops[RG_BENCH_NOPS];
     bool types[32];          /* by enum reigen_dtype */
-    int reduction;           /* enum reigen_op */
+    struct rg_bench_case row; /* its reduction, group and in_place */
     uint64_t min_nbytes, max_nbytes;
     int factor;              /* from one size to the next */
-    int iterations;          /* of each round; 0: as many as take `seconds` in all rounds */
-    double seconds;
-    int warmup, rounds;
-    int group;               /* tensors at a time */
-    bool in_place, check;
+    struct rg_measure_how how;
     const char *planes;      /* as REIGEN_PLANES; NULL: as it is */
-    struct rg_strv peers;    /* names, in the order of the command line */
-    const char *python;      /* of the peer gloo; NULL: the one beside this program */
-    const char *mpi_library; /* of the peer mpi; NULL: it is looked for */
+    const struct rg_bench_peer *peers[RG_BENCH_PEERS_MAX]; /* in the order of the command line */
+    int npeers;
+    struct rg_peer_settings settings;
     const char *json, *html, *fit; /* files; "-": standard output */
     bool help;
 };
@@ -48,7 +43,6 @@ bool rg_bench_fits(const struct rg_bench_options *options, int op, int type);
 
 /* Fill in the defaults. */
 void rg_bench_options_init(struct rg_bench_options *options);
-void rg_bench_options_fini(struct rg_bench_options *options);
 
 /*
  * Read argv (argv[0] is skipped). What is no option of ours but one of reigen run's goes, with its

@@ -2,8 +2,7 @@
 /* What reigen bench asks of the runtime when something goes wrong there. */
 #include <errno.h>
 
-#include "cmd/bench/peer.h"
-#include "cmd/bench/options.h"
+#include "cmd/bench/measure/peer.h"
 #include "unit.h"
 
 enum { GROUP = 4, FAILS_AT = 2 };
@@ -55,7 +54,7 @@ static void what_was_submitted_is_over_before_tensors_are_freed(void **state)
         .request_free = request_free, .last_error = last_error,
     };
     const struct rg_bench_world world = { .runtime = &runtime, .rank = 0, .size = 2, .nhosts = 1 };
-    const struct rg_bench_options options = { .group = GROUP };
+    const struct rg_peer_settings settings = { .group = GROUP };
     const struct rg_bench_case row = { .op = RG_BENCH_BROADCAST, .type = REIGEN_FLOAT32,
                                        .group = GROUP, .count = 8, .part = 8, .nbytes = 32 };
     const struct rg_bench_peer *peer = &rg_bench_peer_reigen;
@@ -64,7 +63,7 @@ static void what_was_submitted_is_over_before_tensors_are_freed(void **state)
     void *self;
 
     (void) state;
-    assert_int_equal(peer->open(&world, &options, &self, &err), 0);
+    assert_int_equal(peer->open(&world, &settings, &self, &err), 0);
     assert_int_equal(peer->begin(self, &row, &err), 0);
     assert_int_equal(peer->run(self, 1, &seconds, &err), -ENOMEM);
     assert_string_equal(err.text, "there is no memory");

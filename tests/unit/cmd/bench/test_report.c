@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/bench/report.h"
+#include "cmd/bench/report/report.h"
 
 #include "base/cleanup.h"
-#include "cmd/bench/plot.h"
+#include "cmd/bench/report/plot.h"
 #include "reigen/reigen.h"
 #include "unit.h"
 
-static struct rg_bench_options options;
+static const bool types[REIGEN_NDTYPES] = { [REIGEN_FLOAT32] = true };
 static struct rg_report report;
 
 static int make_report(void **state)
 {
     (void) state;
-    rg_bench_options_init(&options);
-    report = (struct rg_report){ .options = &options, .described = "plane shm: 2 ranks\n",
+    report = (struct rg_report){ .types = types, .rounds = 5, .described = "plane shm: 2 ranks\n",
                                  .version = "1.2.3", .nranks = 4, .nhosts = 2, .nmeasured = 2,
                                  .names = { "reigen", "a<b" } };
     for (size_t nbytes = 4; nbytes <= 4 << 20; nbytes *= 32) {
@@ -34,7 +33,6 @@ static int free_report(void **state)
 {
     (void) state;
     rg_report_fini(&report);
-    rg_bench_options_fini(&options);
     return 0;
 }
 
@@ -107,16 +105,17 @@ static void bus_bandwidths_are_those_of_the_nccl_tests(void **state)
 
 static void sizes_have_an_element_for_each_rank_where_there_are_parts(void **state)
 {
+    const struct rg_bench_case asked = { .reduction = REIGEN_SUM, .group = 1 };
     struct rg_bench_case gather, reduce;
 
     (void) state;
-    gather = rg_bench_case_make(&options, RG_BENCH_ALLGATHER, REIGEN_FLOAT32, 4, 3);
+    gather = rg_bench_case_make(&asked, RG_BENCH_ALLGATHER, REIGEN_FLOAT32, 4, 3);
     assert_int_equal(gather.part, 1);
     assert_int_equal(gather.nbytes, 12);
-    gather = rg_bench_case_make(&options, RG_BENCH_ALLGATHER, REIGEN_INT64, 1000, 3);
+    gather = rg_bench_case_make(&asked, RG_BENCH_ALLGATHER, REIGEN_INT64, 1000, 3);
     assert_int_equal(gather.part, 41);
     assert_int_equal(gather.count, 123);
-    reduce = rg_bench_case_make(&options, RG_BENCH_ALLREDUCE, REIGEN_FLOAT16, 1000, 3);
+    reduce = rg_bench_case_make(&asked, RG_BENCH_ALLREDUCE, REIGEN_FLOAT16, 1000, 3);
     assert_int_equal(reduce.count, 500);
     assert_int_equal(reduce.part, 500);
 }
@@ -170,10 +169,9 @@ static void values_stand_in_the_largest_unit_that_fits(void **state)
 
 static void what_has_no_tensor_has_no_group(void **state)
 {
-    struct rg_bench_options grouped = options;
+    const struct rg_bench_case grouped = { .reduction = REIGEN_SUM, .group = 8 };
 
     (void) state;
-    grouped.group = 8;
     assert_int_equal(rg_bench_case_make(&grouped, RG_BENCH_BARRIER, 0, 4, 2).group, 1);
     assert_int_equal(rg_bench_case_make(&grouped, RG_BENCH_BROADCAST, REIGEN_INT32, 4, 2).group, 8);
 }

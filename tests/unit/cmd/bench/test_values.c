@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/bench/values.h"
+#include "cmd/bench/measure/values.h"
 
 #include "base/cleanup.h"
 #include "reigen/reigen.h"

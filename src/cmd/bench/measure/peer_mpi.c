@@ -12,8 +12,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "cmd/bench/options.h"
-#include "cmd/bench/peer.h"
+#include "cmd/bench/measure/peer.h"
 
 typedef uintptr_t handle;
 
@@ -136,14 +135,14 @@ static int check_world(const struct mpi *mpi, const struct rg_bench_world *world
     return 0;
 }
 
-static int mpi_open(const struct rg_bench_world *world, const struct rg_bench_options *options,
+static int mpi_open(const struct rg_bench_world *world, const struct rg_peer_settings *settings,
                     void **ret_self, struct rg_error *err)
 {
     struct mpi *mpi = calloc(1, sizeof(*mpi));
     int flag = 0, level;
 
     *ret_self = mpi;
-    int r = rg_bench_world_agree(world, mpi ? load(mpi, options->mpi_library, err)
+    int r = rg_bench_world_agree(world, mpi ? load(mpi, settings->mpi_library, err)
                                             : rg_error_memory(err), err);
     if (r < 0)
         return r;

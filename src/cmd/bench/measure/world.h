@@ -6,13 +6,13 @@
  * Thread rule: main thread. All functions but the first and last are collectives of all ranks, in
  * the same order, and block until all have come.
  */
-#ifndef RG_CMD_BENCH_WORLD_H
-#define RG_CMD_BENCH_WORLD_H
+#ifndef RG_CMD_BENCH_MEASURE_WORLD_H
+#define RG_CMD_BENCH_MEASURE_WORLD_H
 
 #include <stddef.h>
 
 #include "base/error.h"
-#include "cmd/bench/runtime.h"
+#include "cmd/bench/measure/runtime.h"
 
 struct rg_bench_world {
     const struct rg_bench_runtime *runtime; /* borrowed */

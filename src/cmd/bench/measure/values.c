@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench --check knows every right result by itself: a peer may be wrong in the same way. */
-#include "cmd/bench/values.h"
+#include "cmd/bench/measure/values.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "base/str.h"
 #include "reigen/reigen.h"
-#include "cmd/bench/ops.h"
+#include "cmd/bench/measure/ops.h"
 
 /* A new operation of the runtime gets a line here. */
 const struct rg_bench_op_info rg_bench_ops[RG_BENCH_NOPS] = {

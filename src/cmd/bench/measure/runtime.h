@@ -6,8 +6,8 @@
  *
  * Thread rule: main thread. Loading blocks for the disk; nothing is unloaded.
  */
-#ifndef RG_CMD_BENCH_RUNTIME_H
-#define RG_CMD_BENCH_RUNTIME_H
+#ifndef RG_CMD_BENCH_MEASURE_RUNTIME_H
+#define RG_CMD_BENCH_MEASURE_RUNTIME_H
 
 #include <limits.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is measured: Reigen and its peers, behind one table. A new one is one file and one line in
- * peer.c.
+ * Who is measured: Reigen and its peers, behind one table. A new one is one file, and one line in
+ * the table of cmd/bench/options.c.
  *
  * Each takes its turn: begin prepares one row's operation, run does it so many times, end forgets
  * it. Where a call fails on one rank the caller tells all of them; a peer need not do that.
@@ -9,17 +9,22 @@
  * Thread rule: main thread. open, begin, run and check are called by all ranks in the same order,
  * and block until the peer's ranks are through; what they give is in ret_x, else -errno and err.
  */
-#ifndef RG_CMD_BENCH_PEER_H
-#define RG_CMD_BENCH_PEER_H
+#ifndef RG_CMD_BENCH_MEASURE_PEER_H
+#define RG_CMD_BENCH_MEASURE_PEER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
-#include "cmd/bench/ops.h"
-#include "cmd/bench/world.h"
+#include "cmd/bench/measure/ops.h"
+#include "cmd/bench/measure/world.h"
 
-struct rg_bench_options;
+/* What peers are told before the first row. Words are borrowed. */
+struct rg_peer_settings {
+    int group;               /* tensors at a time, at most */
+    const char *python;      /* of the peer gloo; NULL: the one beside this program */
+    const char *mpi_library; /* of the peer mpi; NULL: it is looked for */
+};
 
 /* One row: an operation on `group` tensors of this size. */
 struct rg_bench_case {
@@ -34,14 +39,14 @@ struct rg_bench_case {
 };
 
 /* The case of about nbytes in a job of so many ranks: at least one element, for each rank where
- * there are parts. */
-struct rg_bench_case rg_bench_case_make(const struct rg_bench_options *options,
-                                        enum rg_bench_op op, int type, uint64_t nbytes, int nranks);
+ * there are parts. Of what is asked for, the reduction, the group and in_place count. */
+struct rg_bench_case rg_bench_case_make(const struct rg_bench_case *asked, enum rg_bench_op op,
+                                        int type, uint64_t nbytes, int nranks);
 
 struct rg_bench_peer {
     const char *name;
     /* Once. -ENOENT, -ENOTSUP: it is not there, and why. */
-    int (*open)(const struct rg_bench_world *world, const struct rg_bench_options *options,
+    int (*open)(const struct rg_bench_world *world, const struct rg_peer_settings *settings,
                 void **ret_self, struct rg_error *err);
     /* -EOPNOTSUPP: it has no such operation or type, on all ranks. After any error end is not
      * called. */
@@ -54,13 +59,7 @@ struct rg_bench_peer {
     void (*close)(void *self); /* NULL is fine */
 };
 
-extern const struct rg_bench_peer rg_bench_peer_reigen;
-/* The others, NULL-terminated, and the name of number i (NULL behind the last). */
-extern const struct rg_bench_peer *const rg_bench_peers[];
-const char *rg_bench_peer_name(int i);
-
-/* In peer_gloo.c and peer_mpi.c. */
-extern const struct rg_bench_peer rg_bench_peer_gloo, rg_bench_peer_mpi;
+extern const struct rg_bench_peer rg_bench_peer_reigen, rg_bench_peer_gloo, rg_bench_peer_mpi;
 
 /* Memory for a row's tensors, and their known values (values.h), alike for all peers. ins[i] and
  * outs[i] are those of tensor i of the group; equal in place. A rank's part of a gathered tensor

@@ -4,8 +4,8 @@
  *
  * Thread rule: any thread; constant data.
  */
-#ifndef RG_CMD_BENCH_OPS_H
-#define RG_CMD_BENCH_OPS_H
+#ifndef RG_CMD_BENCH_MEASURE_OPS_H
+#define RG_CMD_BENCH_MEASURE_OPS_H
 
 #include <stdbool.h>
 

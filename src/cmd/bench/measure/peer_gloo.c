@@ -15,9 +15,8 @@
 
 #include "base/process/self.h"
 #include "base/process/spawn.h"
-#include "cmd/bench/options.h"
-#include "cmd/bench/peer.h"
-#include "cmd/bench/peer_gloo.h"
+#include "cmd/bench/measure/peer.h"
+#include "cmd/bench/measure/peer_gloo.h"
 
 #define LINE_NBYTES 1024
 #define END_TIMEOUT_MS 5000
@@ -157,7 +156,7 @@ static void gloo_close(void *arg)
     free(self);
 }
 
-static int gloo_open(const struct rg_bench_world *world, const struct rg_bench_options *options,
+static int gloo_open(const struct rg_bench_world *world, const struct rg_peer_settings *settings,
                      void **ret_self, struct rg_error *err)
 {
     struct gloo *self = calloc(1, sizeof(*self));
@@ -173,7 +172,7 @@ static int gloo_open(const struct rg_bench_world *world, const struct rg_bench_o
     if (r < 0)
         return r;
     r = set_environment(world, &meeting, &env) < 0 ? rg_error_memory(err)
-                                                   : start(self, options->python, env.v, err);
+                                                   : start(self, settings->python, env.v, err);
     if (r == 0 && (r = answer(self, &value, err)) < 0)
         rg_error_prepend(err, "give a Python that has PyTorch, as --python PROGRAM");
     r = rg_bench_world_agree(world, r, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and times span six powers of ten, so both axes are logarithmic, always. */
-#include "cmd/bench/plot.h"
+#include "cmd/bench/report/plot.h"
 
 #include <float.h>
 #include <math.h>

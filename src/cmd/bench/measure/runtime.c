@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where libreigen.so is depends on how Reigen was installed: by make, pip, a package, or not. */
-#include "cmd/bench/runtime.h"
+#include "cmd/bench/measure/runtime.h"
 
 #include <dlfcn.h>
 #include <glob.h>

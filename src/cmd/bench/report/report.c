@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table, for eyes and for awk, and the JSON document, for everything else. */
-#include "cmd/bench/report.h"
+#include "cmd/bench/report/report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -269,7 +269,7 @@ void rg_report_json(struct rg_buf *text, const struct rg_report *report)
         json_array_append_new(rows, row_json(report, &report->rows[i]));
     rg_json_put(text, json_pack("{s:s, s:i, s:i, s:i, s:o, s:o}", "version", report->version,
                                 "ranks", report->nranks, "hosts", report->nhosts, "rounds",
-                                report->options->rounds, "runtime", lines_json(report->described),
+                                report->rounds, "runtime", lines_json(report->described),
                                 "rows", rows),
                 JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 }

@@ -6,8 +6,7 @@
 #include <stdio.h>
 
 #include "base/time.h"
-#include "cmd/bench/options.h"
-#include "cmd/bench/peer.h"
+#include "cmd/bench/measure/peer.h"
 
 #define NAME_NBYTES 48
 
@@ -26,11 +25,11 @@ struct reigen {
     int64_t shape[1];
 };
 
-static int reigen_open(const struct rg_bench_world *world, const struct rg_bench_options *options,
+static int reigen_open(const struct rg_bench_world *world, const struct rg_peer_settings *settings,
                        void **ret_self, struct rg_error *err)
 {
     struct reigen *self = calloc(1, sizeof(*self));
-    size_t n = (size_t) options->group;
+    size_t n = (size_t) settings->group;
 
     if (self) {
         self->world = world;

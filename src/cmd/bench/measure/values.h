@@ -6,8 +6,8 @@
  *
  * Thread rule: any thread; no state. The memory is the caller's.
  */
-#ifndef RG_CMD_BENCH_VALUES_H
-#define RG_CMD_BENCH_VALUES_H
+#ifndef RG_CMD_BENCH_MEASURE_VALUES_H
+#define RG_CMD_BENCH_MEASURE_VALUES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  *
  * Thread rule: any thread; no state.
  */
-#ifndef RG_CMD_BENCH_PLOT_H
-#define RG_CMD_BENCH_PLOT_H
+#ifndef RG_CMD_BENCH_REPORT_PLOT_H
+#define RG_CMD_BENCH_REPORT_PLOT_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns, rounds and medians: the machines that people measure on are never quiet. */
-#include "cmd/bench/measure.h"
+#include "cmd/bench/measure/measure.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,14 +48,14 @@ static int turn(const struct rg_bench_world *world, const struct rg_measured *wh
 }
 
 /* Warm up, and find out how many iterations a round has; rank 0's word goes. */
-static int calibrate(const struct rg_bench_world *world, const struct rg_bench_options *options,
+static int calibrate(const struct rg_bench_world *world, const struct rg_measure_how *how,
                      const struct rg_measured *who, int *ret_niterations, struct rg_error *err)
 {
-    double seconds, wanted = options->seconds / options->rounds;
-    int n = 1, r = turn(world, who, options->warmup, &seconds, err);
+    double seconds, wanted = how->seconds / how->rounds;
+    int n = 1, r = turn(world, who, how->warmup, &seconds, err);
 
-    if (options->iterations) {
-        *ret_niterations = options->iterations;
+    if (how->iterations) {
+        *ret_niterations = how->iterations;
         return rg_bench_world_agree(world, r, err);
     }
     /* Longer and longer, until it says something of the time that one takes. */
@@ -134,40 +134,40 @@ static int conclude(const struct rg_bench_world *world, const struct rg_bench_ca
     return 0;
 }
 
-/* All rounds of all who take part. means: RG_BENCH_ROUNDS_MAX for each of them. */
-static int take_turns(const struct rg_bench_world *world, const struct rg_bench_options *options,
+/* All rounds of all who take part. means: how->rounds for each of them. */
+static int take_turns(const struct rg_bench_world *world, const struct rg_measure_how *how,
                       const struct rg_measured *measured, int nmeasured,
                       struct rg_measure_row *row, double *means, struct rg_error *err)
 {
     double seconds;
     int r = 0;
 
-    for (int round = 0; round < options->rounds; round++) {
+    for (int round = 0; round < how->rounds; round++) {
         for (int i = 0; r == 0 && i < nmeasured; i++) {
             struct rg_measure_result *result = &row->results[i];
             if (!result->measured)
                 continue;
             r = turn(world, &measured[i], result->niterations, &seconds, err);
-            means[i * options->rounds + round] = seconds / result->niterations;
+            means[i * how->rounds + round] = seconds / result->niterations;
         }
         if ((r = rg_bench_world_agree(world, r, err)) < 0)
             return r;
     }
     for (int i = 0; r == 0 && i < nmeasured; i++) {
         if (row->results[i].measured)
-            r = conclude(world, &row->what, means + i * options->rounds, options->rounds,
+            r = conclude(world, &row->what, means + i * how->rounds, how->rounds,
                          &row->results[i], err);
     }
     return r;
 }
 
-int rg_measure_row(const struct rg_bench_world *world, const struct rg_bench_options *options,
+int rg_measure_row(const struct rg_bench_world *world, const struct rg_measure_how *how,
                    const struct rg_measured *measured, int nmeasured,
                    const struct rg_bench_case *what, struct rg_measure_row *ret_row,
                    struct rg_error *err)
 {
     struct rg_measure_row row = { .what = *what };
-    rg_autofree double *means = calloc((size_t) (nmeasured * options->rounds), sizeof(*means));
+    rg_autofree double *means = calloc((size_t) (nmeasured * how->rounds), sizeof(*means));
     int r = rg_bench_world_agree(world, means ? 0 : rg_error_memory(err), err);
     int nbegun = 0;
 
@@ -175,13 +175,13 @@ int rg_measure_row(const struct rg_bench_world *world, const struct rg_bench_opt
         const struct rg_measured *who = &measured[nbegun];
         struct rg_measure_result *result = &row.results[nbegun];
         r = begin(world, who, what, result, err);
-        if (r == 0 && result->measured && options->check && who->peer->check)
+        if (r == 0 && result->measured && how->check && who->peer->check)
             r = check(world, who, result, err);
         if (r == 0 && result->measured)
-            r = calibrate(world, options, who, &result->niterations, err);
+            r = calibrate(world, how, who, &result->niterations, err);
     }
     if (r == 0)
-        r = take_turns(world, options, measured, nmeasured, &row, means, err);
+        r = take_turns(world, how, measured, nmeasured, &row, means, err);
     for (int i = 0; i < nbegun; i++) {
         if (row.results[i].measured)
             measured[i].peer->end(measured[i].self);

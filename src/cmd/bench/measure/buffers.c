@@ -1,29 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all that are measured have in common: the list of them, and tensors of known values. */
-#include "cmd/bench/options.h"
-#include "cmd/bench/peer.h"
+/* What all that are measured have in common: a row's case, and tensors of known values. */
+#include "cmd/bench/measure/peer.h"
 
 #include <string.h>
 
-#include "cmd/bench/values.h"
+#include "cmd/bench/measure/values.h"
 
 #define ALIGNMENT 4096
 
-const struct rg_bench_peer *const rg_bench_peers[] = { &rg_bench_peer_gloo, &rg_bench_peer_mpi,
-                                                       NULL };
-
-const char *rg_bench_peer_name(int i)
-{
-    return rg_bench_peers[i] ? rg_bench_peers[i]->name : NULL;
-}
-
-struct rg_bench_case rg_bench_case_make(const struct rg_bench_options *options,
-                                        enum rg_bench_op op, int type, uint64_t nbytes, int nranks)
+struct rg_bench_case rg_bench_case_make(const struct rg_bench_case *asked, enum rg_bench_op op,
+                                        int type, uint64_t nbytes, int nranks)
 {
     const struct rg_bench_op_info *info = &rg_bench_ops[op];
-    struct rg_bench_case row = { .op = op, .type = type, .reduction = options->reduction,
-                                 .group = info->data ? options->group : 1,
-                                 .in_place = options->in_place && info->in_place };
+    struct rg_bench_case row = { .op = op, .type = type, .reduction = asked->reduction,
+                                 .group = info->data ? asked->group : 1,
+                                 .in_place = asked->in_place && info->in_place };
     size_t each = rg_bench_types[type].nbytes, nparts = info->by_rank ? (size_t) nranks : 1;
 
     if (!info->data)

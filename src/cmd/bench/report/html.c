@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/bench/plot.h"
-#include "cmd/bench/report.h"
+#include "cmd/bench/report/plot.h"
+#include "cmd/bench/report/report.h"
 #include "reigen/reigen.h"
 
 #define CURVES_MAX (REIGEN_NDTYPES * RG_MEASURED_MAX)
@@ -104,15 +104,14 @@ static void put_legend(struct rg_buf *text, const struct section *section)
 static void put_section(struct rg_buf *text, struct section *section)
 {
     const struct rg_report *report = section->report;
-    const struct rg_bench_options *options = report->options;
     char operation[64];
     int ntypes = 0;
 
     for (int type = 0; type < REIGEN_NDTYPES; type++)
-        ntypes += options->types[type];
+        ntypes += report->types[type];
     for (int type = 0; type < REIGEN_NDTYPES; type++)
         for (int i = 0; i < report->nmeasured; i++)
-            if (options->types[type])
+            if (report->types[type])
                 add_curve(section, type, i, ntypes > 1);
     if (section->ncurves == 0)
         return;

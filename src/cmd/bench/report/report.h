@@ -7,19 +7,20 @@
  * Thread rule: main thread of rank 0. The functions append to text; out of memory shows in
  * rg_buf_status.
  */
-#ifndef RG_CMD_BENCH_REPORT_H
-#define RG_CMD_BENCH_REPORT_H
+#ifndef RG_CMD_BENCH_REPORT_REPORT_H
+#define RG_CMD_BENCH_REPORT_REPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "cmd/bench/measure.h"
+#include "cmd/bench/measure/measure.h"
 #include "simulate/fit.h"
 
-/* Words and options are borrowed, the rows are owned. */
+/* Words and types are borrowed, the rows are owned. */
 struct rg_report {
-    const struct rg_bench_options *options;
+    const bool *types;      /* by enum reigen_dtype: those that were asked for */
+    int rounds;
     const char *described;  /* the runtime's lines about itself: reigen_describe */
     const char *version;    /* of the runtime */
     int nranks, nhosts;

@@ -10,16 +10,24 @@
  *
  * Thread rule: main thread; rg_measure_row is called by all ranks and blocks until it is done.
  */
-#ifndef RG_CMD_BENCH_MEASURE_H
-#define RG_CMD_BENCH_MEASURE_H
+#ifndef RG_CMD_BENCH_MEASURE_MEASURE_H
+#define RG_CMD_BENCH_MEASURE_MEASURE_H
 
 #include <stdbool.h>
 
-#include "cmd/bench/options.h"
-#include "cmd/bench/peer.h"
+#include "cmd/bench/measure/peer.h"
 
+#define RG_BENCH_PEERS_MAX 4
 #define RG_MEASURED_MAX (1 + RG_BENCH_PEERS_MAX) /* Reigen, and its peers */
 #define RG_MEASURE_NOTE_MAX 160
+
+/* How each row is measured. */
+struct rg_measure_how {
+    int iterations; /* of each round; 0: as many as take `seconds` in all rounds */
+    double seconds;
+    int warmup, rounds;
+    bool check;
+};
 
 /* Who is measured; number 0 is Reigen. */
 struct rg_measured {
@@ -49,7 +57,7 @@ double rg_measure_median(double *numbers, size_t n);
 
 /* what is the row's. Whoever has no such operation is left out; other failures, on any rank, are
  * all ranks' failures. 0 or -errno with err. */
-int rg_measure_row(const struct rg_bench_world *world, const struct rg_bench_options *options,
+int rg_measure_row(const struct rg_bench_world *world, const struct rg_measure_how *how,
                    const struct rg_measured *measured, int nmeasured,
                    const struct rg_bench_case *what, struct rg_measure_row *ret_row,
                    struct rg_error *err);

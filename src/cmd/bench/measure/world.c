@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks have to agree on iterations and failures, else they would wait for each other for ever. */
-#include "cmd/bench/world.h"
+#include "cmd/bench/measure/world.h"
 
 #include <string.h>
 
