@@ -65,7 +65,8 @@ def test_in_containers_ranks_run_what_is_there(tmp_path, options, contained):
     assert len(words) == 2 and all(w[0].startswith('/') != contained for w in words), done.stdout
 
 
-@pytest.mark.parametrize('options', [['--in-place'], ['--group', '3']])
+@pytest.mark.parametrize('options', [['--in-place'], ['--group', '3'],
+                                     ['--group', '3', '--separate']])
 def test_in_place_and_in_groups(options):
     found = measured('-np', 2, '--op', 'all', '--type', 'int32', '--check', '--min-bytes', '4096',
                      '--max-bytes', '4096', *options)
@@ -76,6 +77,7 @@ def test_in_place_and_in_groups(options):
         assert row['in_place'] == (can and options == ['--in-place'])
         grouped = options[0] == '--group' and row['operation'] in DATA
         assert row['group'] == (3 if grouped else 1)
+        assert row['separate'] == ('--separate' in options)
 
 
 @pytest.mark.parametrize('reduction', ['average', 'min', 'max', 'product', 'adasum'])
@@ -92,6 +94,11 @@ def test_sizes_grow_by_the_factor_and_none_comes_twice():
     found = measured('-np', 2, '--op', 'allgather', '--min-bytes', '1', '--max-bytes', '1k',
                      '--factor', '2')
     assert [r['bytes'] for r in found['rows']] == [8, 16, 32, 64, 128, 256, 512, 1024]
+
+
+def test_sizes_may_be_listed():
+    found = measured('-np', 2, '--bytes', '1k,4,64')
+    assert [r['bytes'] for r in found['rows']] == [1024, 4, 64]
 
 
 def test_a_plane_may_be_chosen():
@@ -185,6 +192,8 @@ def test_what_cannot_be_fitted_is_told_before_anything_is_measured(tmp_path, np,
     (['--op', 'reducescatter', '--reduction', 'max'], 'no operation of --op has it'),
     (['--peer', 'nccl'], '--peer nccl: there is no such'),
     (['--fit', 'x', '--group', '2'], 'leave out --group 2'),
+    (['--peers-alone'], '--peers-alone: it needs --peer'),
+    (['--bytes', '4,x'], '--bytes'), (['--bytes', ','], '--bytes: its value is empty'),
     (['--max-bytes', '4', '-np'], 'bench -np: its value is missing'),
     (['--group'], '--group: its value is missing'),
     (['--check=1'], '--check takes no value'),
@@ -225,4 +234,11 @@ def test_gloo_takes_turns():
         if row['operation'] == 'join':
             assert gloo['time_us'] is None and 'gloo: it has no join' in gloo['note']
         else:
-            assert gloo['time_us'] > 0 and gloo['iterations'] == 3
+            assert 0 < gloo['p10_us'] <= gloo['time_us'] and gloo['iterations'] == 3
+
+
+def test_peers_may_be_measured_alone():
+    found = measured('-np', 2, '--peer', 'gloo', '--python', PROGRAMS.python, '--bytes', '4',
+                     '--peers-alone', timeout=200)
+    results = found['rows'][0]['results']
+    assert results['reigen']['time_us'] is None and results['gloo']['time_us'] > 0

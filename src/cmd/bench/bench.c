@@ -108,9 +108,8 @@ static int measure_sizes(struct bench *bench, enum rg_bench_op op, int type, str
     size_t last = SIZE_MAX;
     int r = 0;
 
-    for (uint64_t nbytes = options->min_nbytes; r == 0 && nbytes <= options->max_nbytes;
-         nbytes *= (uint64_t) options->factor) {
-        struct rg_bench_case what = rg_bench_case_make(&options->row, op, type, nbytes,
+    for (int i = 0; r == 0 && i < options->nsizes; i++) {
+        struct rg_bench_case what = rg_bench_case_make(&options->row, op, type, options->sizes[i],
                                                        bench->world.size);
         struct rg_measure_row row;
         if (what.count == last) /* too small for one element, or one for each rank */

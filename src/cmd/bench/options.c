@@ -130,6 +130,27 @@ static int apply_peer(void *object, const char *what, const char *value, struct 
     return r;
 }
 
+static int apply_bytes(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    struct rg_bench_options *options = object;
+    rg_autostrv struct rg_strv items = RG_STRV_INIT;
+    int r = rg_items_parse(what, value, RG_BENCH_SIZES_MAX, &items, err);
+
+    options->nsizes = 0;
+    options->min_nbytes = UINT64_MAX;
+    options->max_nbytes = 0;
+    for (size_t k = 0; r == 0 && k < items.count; k++) {
+        uint64_t nbytes = 0;
+        r = rg_parse_size(what, items.v[k], &nbytes, err);
+        options->sizes[options->nsizes++] = nbytes;
+        options->min_nbytes = nbytes < options->min_nbytes ? nbytes : options->min_nbytes;
+        options->max_nbytes = nbytes > options->max_nbytes ? nbytes : options->max_nbytes;
+    }
+    if (r == 0 && items.count == 0)
+        return rg_error_set(err, EINVAL, "%s: its value is empty", what);
+    return r;
+}
+
 #define TO(kind, name, min, max) NULL, RG_MEMBER(kind, struct rg_bench_options, name, min, max)
 
 const struct rg_script_option rg_bench_option_table[] = {
@@ -149,6 +170,9 @@ const struct rg_script_option rg_bench_option_table[] = {
       TO(SIZE, max_nbytes, 0, 0) },
     { "factor", "N", false, NULL, "Each size is N times the one before; default: 4.",
       TO(INT, factor, 2, 1 << 20) },
+    { "bytes", "SIZE,...", false, NULL,
+      "These sizes, in this order, in the place of --min-bytes, --max-bytes and --factor.",
+      .apply = apply_bytes },
     { "seconds", "S", false, NULL,
       "Time for each row and for each peer in it; default: 0.2.", .apply = apply_seconds },
     { "iterations", "N", false, NULL,
@@ -166,6 +190,9 @@ const struct rg_script_option rg_bench_option_table[] = {
     { "group", "N", false, NULL,
       "N tensors of each size at a time, handed over together; default: 1.",
       TO(INT, row.group, 1, RG_BENCH_GROUP_MAX) },
+    { "separate", NULL, false, NULL,
+      "Hand the tensors of --group over one by one, each as an operation of its own, and wait for "
+      "all of them.", TO(FLAG, row.separate, 0, 0) },
     { "plane", "NAME,...", false, "shm tcp mpi",
       "Use these data planes alone, as REIGEN_PLANES does.", TO(WORD, planes, 1, 0) },
     { "check", NULL, false, NULL,
@@ -175,6 +202,8 @@ const struct rg_script_option rg_bench_option_table[] = {
     { "peer", "NAME,...", false, "gloo mpi",
       "Measure others beside Reigen, in turns: gloo is torch.distributed's, mpi the MPI of the "
       "mpirun that has started the ranks.", .apply = apply_peer },
+    { "peers-alone", NULL, false, NULL, "Leave Reigen itself out, and measure --peer's alone.",
+      TO(FLAG, how.peers_alone, 0, 0) },
     { "python", "PROGRAM", false, "@file",
       "The Python of --peer gloo, which has PyTorch; default: the one that Reigen was installed "
       "for, else python3.", TO(WORD, settings.python, 1, 0) },
@@ -262,6 +291,9 @@ static int judge(const struct rg_bench_options *o, struct rg_error *err)
     if (o->row.in_place && !in_place)
         return rg_error_set(err, EINVAL, "bench --in-place: none of the operations of --op can do "
                             "that; allreduce, broadcast and allgather-into can");
+    if (o->how.peers_alone && (o->npeers == 0 || o->how.check || o->fit))
+        return rg_error_set(err, EINVAL, "bench --peers-alone: it needs --peer, and goes with "
+                            "neither --check nor --fit, which are about Reigen");
     if (o->fit && o->row.group > 1)
         return rg_error_set(err, EINVAL, "bench --fit: the model knows one tensor at a time; leave "
                             "out --group %d", o->row.group);
@@ -271,6 +303,14 @@ static int judge(const struct rg_bench_options *o, struct rg_error *err)
                             "allreduce of floating types, and bool has no average",
                             rg_bench_reductions[o->row.reduction]);
     return 0;
+}
+
+static void list_sizes(struct rg_bench_options *options)
+{
+    for (uint64_t nbytes = options->min_nbytes;
+         nbytes <= options->max_nbytes && options->nsizes < RG_BENCH_SIZES_MAX;
+         nbytes *= (uint64_t) options->factor)
+        options->sizes[options->nsizes++] = nbytes;
 }
 
 int rg_bench_options_parse(char **argv, struct rg_bench_options *options,
@@ -288,6 +328,10 @@ int rg_bench_options_parse(char **argv, struct rg_bench_options *options,
     r = r < 0 ? r : 0;
     if (r == 0 && rg_strv_status(run_words) < 0)
         r = rg_error_memory(err);
+    if (r == 0 && !options->help)
+        r = judge(options, err);
     options->settings.group = options->row.group;
-    return r == 0 && !options->help ? judge(options, err) : r;
+    if (r == 0 && options->nsizes == 0)
+        list_sizes(options);
+    return r;
 }

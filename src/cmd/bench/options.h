@@ -17,15 +17,18 @@
 #include "job/options/member.h"
 
 #define RG_BENCH_GROUP_MAX 4096
+#define RG_BENCH_SIZES_MAX 64
 #define RG_BENCH_ROUNDS_MAX 1000
 
 /* Words are borrowed from argv. */
 struct rg_bench_options {
     bool ops[RG_BENCH_NOPS];
     bool types[32];          /* by enum reigen_dtype */
-    struct rg_bench_case row; /* its reduction, group and in_place */
+    struct rg_bench_case row; /* what holds for all rows */
     uint64_t min_nbytes, max_nbytes;
     int factor;              /* from one size to the next */
+    uint64_t sizes[RG_BENCH_SIZES_MAX]; /* of tensors, in turn */
+    int nsizes;
     struct rg_measure_how how;
     const char *planes;      /* as REIGEN_PLANES; NULL: as it is */
     const struct rg_bench_peer *peers[RG_BENCH_PEERS_MAX]; /* in the order of the command line */

@@ -14,7 +14,8 @@ struct rg_bench_case rg_bench_case_make(const struct rg_bench_case *asked, enum 
     const struct rg_bench_op_info *info = &rg_bench_ops[op];
     struct rg_bench_case row = { .op = op, .type = type, .reduction = asked->reduction,
                                  .group = info->data ? asked->group : 1,
-                                 .in_place = asked->in_place && info->in_place };
+                                 .in_place = asked->in_place && info->in_place,
+                                 .separate = asked->separate };
     size_t each = rg_bench_types[type].nbytes, nparts = info->by_rank ? (size_t) nranks : 1;
 
     if (!info->data)

@@ -121,12 +121,15 @@ static int conclude(const struct rg_bench_world *world, const struct rg_bench_ca
     double mine = rg_measure_median(means, (size_t) nrounds);
     int r = rg_bench_world_agree(world, all ? 0 : rg_error_memory(err), err);
 
-    if (r == 0)
-        r = rg_bench_world_gather(world, &mine, 1, all, err);
+    if (r == 0) /* they are sorted now */
+        r = rg_bench_world_gather(world, &means[nrounds / 10], 1, all, err);
     if (r < 0)
         return r;
+    result->tenth_s = rg_measure_median(all, (size_t) world->size);
+    if ((r = rg_bench_world_gather(world, &mine, 1, all, err)) < 0)
+        return r;
     result->median_s = rg_measure_median(all, (size_t) world->size);
-    result->min_s = all[0]; /* they are sorted now */
+    result->min_s = all[0];
     result->max_s = all[world->size - 1];
     double nbytes = (double) what->nbytes * what->group;
     result->algorithm_gbps = result->median_s > 0 ? nbytes / result->median_s / 1e9 : 0;
@@ -174,6 +177,8 @@ int rg_measure_row(const struct rg_bench_world *world, const struct rg_measure_h
     for (; r == 0 && nbegun < nmeasured; nbegun++) {
         const struct rg_measured *who = &measured[nbegun];
         struct rg_measure_result *result = &row.results[nbegun];
+        if (nbegun == 0 && how->peers_alone)
+            continue;
         r = begin(world, who, what, result, err);
         if (r == 0 && result->measured && how->check && who->peer->check)
             r = check(world, who, result, err);

@@ -27,6 +27,7 @@ struct rg_measure_how {
     double seconds;
     int warmup, rounds;
     bool check;
+    bool peers_alone; /* without number 0 */
 };
 
 /* Who is measured; number 0 is Reigen. */
@@ -39,6 +40,7 @@ struct rg_measure_result {
     bool measured;          /* false: it has no such operation; note says why */
     char note[RG_MEASURE_NOTE_MAX];
     double median_s, min_s, max_s; /* over the ranks */
+    double tenth_s;         /* the median of the ranks' 10th percentiles of their rounds */
     int niterations;        /* in each round */
     double algorithm_gbps, bus_gbps; /* 10^9 bytes a second; 0 where there are no bytes */
     bool checked;

@@ -33,13 +33,15 @@ struct rg_bench_case {
     int reduction; /* enum reigen_op */
     int group;
     bool in_place;
+    bool separate; /* each tensor of the group by an operation of its own */
     size_t count;  /* elements of the larger of a tensor's two buffers; 0: it has none */
     size_t part;   /* of them, each rank's part; count where the operation has no parts */
     size_t nbytes; /* of count elements */
 };
 
 /* The case of about nbytes in a job of so many ranks: at least one element, for each rank where
- * there are parts. Of what is asked for, the reduction, the group and in_place count. */
+ * there are parts. Of what is asked for, the reduction, the group, in_place and
+ * separate count. */
 struct rg_bench_case rg_bench_case_make(const struct rg_bench_case *asked, enum rg_bench_op op,
                                         int type, uint64_t nbytes, int nranks);
 

@@ -16,6 +16,11 @@
 
 typedef uintptr_t handle;
 
+/* Each collective, and its form that does not block, which has a request behind the same. */
+#define COLLECTIVE(F, name, started, ...) \
+    F(name, (__VA_ARGS__))                \
+    F(started, (__VA_ARGS__, void *request))
+
 #define FUNCTIONS(F)                                                                             \
     F(Initialized, (int *flag))                                                                  \
     F(Init_thread, (int *argc, char ***argv, int wanted, int *given))                            \
@@ -23,14 +28,16 @@ typedef uintptr_t handle;
     F(Comm_rank, (handle comm, int *rank))                                                       \
     F(Comm_size, (handle comm, int *size))                                                       \
     F(Barrier, (handle comm))                                                                    \
-    F(Allreduce, (const void *in, void *out, int count, handle type, handle op, handle comm))    \
-    F(Bcast, (void *data, int count, handle type, int root, handle comm))                        \
-    F(Allgather, (const void *in, int count, handle type, void *out, int out_count,              \
-                  handle out_type, handle comm))                                                 \
-    F(Alltoall, (const void *in, int count, handle type, void *out, int out_count,               \
-                 handle out_type, handle comm))                                                  \
-    F(Reduce_scatter_block, (const void *in, void *out, int count, handle type, handle op,       \
-                             handle comm))
+    F(Waitall, (int count, void *requests, void *statuses))                                      \
+    COLLECTIVE(F, Allreduce, Iallreduce, const void *in, void *out, int count, handle type,      \
+               handle op, handle comm)                                                           \
+    COLLECTIVE(F, Bcast, Ibcast, void *data, int count, handle type, int root, handle comm)      \
+    COLLECTIVE(F, Allgather, Iallgather, const void *in, int count, handle type, void *out,      \
+               int out_count, handle out_type, handle comm)                                      \
+    COLLECTIVE(F, Alltoall, Ialltoall, const void *in, int count, handle type, void *out,        \
+               int out_count, handle out_type, handle comm)                                      \
+    COLLECTIVE(F, Reduce_scatter_block, Ireduce_scatter_block, const void *in, void *out,        \
+               int count, handle type, handle op, handle comm)
 
 /* Predefined handles of both ABIs: Open MPI's are variables of its library. */
 struct predefined {
@@ -68,7 +75,9 @@ struct mpi {
     bool openmpi, began;
     handle world, type, op;
     const void *in_place;
-    int nranks;
+    void *no_statuses;  /* MPI_STATUSES_IGNORE */
+    char *requests;     /* of a group */
+    size_t request_nbytes;
     struct rg_bench_case row;
     struct rg_bench_buffers buffers;
 };
@@ -103,6 +112,8 @@ static int look_up(struct mpi *mpi, const char *name, struct rg_error *err)
     mpi->openmpi = mpi->world != 0;
     mpi->world = mpi->openmpi ? mpi->world : MPICH_WORLD;
     mpi->in_place = mpi->openmpi ? (void *) 1 : (void *) -1;
+    mpi->no_statuses = mpi->openmpi ? NULL : (void *) 1;
+    mpi->request_nbytes = mpi->openmpi ? sizeof(void *) : sizeof(int);
     return 0;
 }
 
@@ -152,7 +163,9 @@ static int mpi_open(const struct rg_bench_world *world, const struct rg_peer_set
         r = rg_error_set(err, EIO, "--peer mpi: MPI_Init failed");
     else
         r = check_world(mpi, world, err);
-    mpi->nranks = world->size;
+    mpi->requests = calloc((size_t) settings->group, sizeof(void *));
+    if (r == 0 && !mpi->requests)
+        r = rg_error_memory(err);
     return rg_bench_world_agree(world, r, err);
 }
 
@@ -162,6 +175,8 @@ static void mpi_close(void *arg)
 
     if (mpi && mpi->began)
         mpi->Finalize();
+    if (mpi)
+        free(mpi->requests);
     free(mpi);
 }
 
@@ -205,8 +220,29 @@ static void mpi_end(void *arg)
     rg_bench_buffers_fini(&mpi->buffers);
 }
 
-/* One tensor: MPI has no groups. */
-static int perform(const struct mpi *mpi, int i)
+/* Tensor i, on its way to the end of the group: MPI has no groups. */
+static int start(const struct mpi *mpi, int i)
+{
+    const void *in = mpi->row.in_place ? mpi->in_place : mpi->buffers.ins[i];
+    void *out = mpi->buffers.outs[i], *request = mpi->requests + (size_t) i * mpi->request_nbytes;
+    int count = (int) mpi->row.count, part = (int) mpi->row.part;
+
+    switch (mpi->row.op) {
+    case RG_BENCH_ALLREDUCE:
+        return mpi->Iallreduce(in, out, count, mpi->type, mpi->op, mpi->world, request);
+    case RG_BENCH_BROADCAST: return mpi->Ibcast(out, count, mpi->type, 0, mpi->world, request);
+    case RG_BENCH_ALLGATHER:
+    case RG_BENCH_ALLGATHER_INTO:
+        return mpi->Iallgather(in, part, mpi->type, out, part, mpi->type, mpi->world, request);
+    case RG_BENCH_ALLTOALL:
+        return mpi->Ialltoall(in, part, mpi->type, out, part, mpi->type, mpi->world, request);
+    default:
+        return mpi->Ireduce_scatter_block(in, out, part, mpi->type, mpi->op, mpi->world, request);
+    }
+}
+
+/* One tensor from beginning to end. */
+static int perform_one(const struct mpi *mpi, int i)
 {
     const void *in = mpi->row.in_place ? mpi->in_place : mpi->buffers.ins[i];
     void *out = mpi->buffers.outs[i];
@@ -228,18 +264,27 @@ static int perform(const struct mpi *mpi, int i)
     }
 }
 
+static int perform(const struct mpi *mpi)
+{
+    int n = mpi->row.group, code = 0;
+
+    if (n == 1)
+        return perform_one(mpi, 0);
+    for (int i = 0; i < n && code == 0; i++)
+        code = start(mpi, i);
+    return code ? code : mpi->Waitall(n, mpi->requests, mpi->no_statuses);
+}
+
 static int mpi_run(void *arg, int niterations, double *ret_seconds, struct rg_error *err)
 {
     struct mpi *mpi = arg;
     uint64_t began_ns = rg_now_ns();
 
     for (int i = 0; i < niterations; i++) {
-        for (int k = 0; k < mpi->row.group; k++) {
-            int code = perform(mpi, k);
-            if (code != 0)
-                return rg_error_set(err, EIO, "--peer mpi: %s failed with MPI's code %d",
-                                    rg_bench_ops[mpi->row.op].name, code);
-        }
+        int code = perform(mpi);
+        if (code != 0)
+            return rg_error_set(err, EIO, "--peer mpi: %s failed with MPI's code %d",
+                                rg_bench_ops[mpi->row.op].name, code);
     }
     *ret_seconds = (double) (rg_now_ns() - began_ns) / RG_NS_PER_S;
     return 0;

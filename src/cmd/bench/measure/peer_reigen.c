@@ -16,7 +16,8 @@ struct reigen {
     struct rg_bench_case row;
     struct rg_bench_buffers buffers;
     struct reigen_options options;
-    struct reigen_request *request; /* NULL: this row has none */
+    struct reigen_request **requests;
+    int nrequests; /* 0: this row has none */
     reigen_handle *handles;
     char (*names)[NAME_NBYTES];
     const char **name_list;
@@ -34,6 +35,7 @@ static int reigen_open(const struct rg_bench_world *world, const struct rg_peer_
     if (self) {
         self->world = world;
         self->runtime = world->runtime;
+        self->requests = calloc(n, sizeof(*self->requests));
         self->handles = calloc(n, sizeof(*self->handles));
         self->names = calloc(n, sizeof(*self->names));
         self->name_list = calloc(n, sizeof(*self->name_list));
@@ -41,8 +43,8 @@ static int reigen_open(const struct rg_bench_world *world, const struct rg_peer_
         self->ndims = calloc(n, sizeof(*self->ndims));
     }
     *ret_self = self;
-    if (!self || !self->handles || !self->names || !self->name_list || !self->shapes ||
-        !self->ndims)
+    if (!self || !self->requests || !self->handles || !self->names || !self->name_list ||
+        !self->shapes || !self->ndims)
         return rg_error_memory(err);
     return 0;
 }
@@ -53,6 +55,7 @@ static void reigen_close(void *arg)
 
     if (!self)
         return;
+    free(self->requests);
     free(self->handles);
     free(self->names);
     free(self->name_list);
@@ -68,7 +71,27 @@ static bool allocates(enum rg_bench_op op)
 
 static bool has_request(const struct rg_bench_case *row)
 {
-    return row->group == 1 && (row->op == RG_BENCH_ALLREDUCE || row->op == RG_BENCH_BROADCAST);
+    return (row->group == 1 || row->separate) &&
+           (row->op == RG_BENCH_ALLREDUCE || row->op == RG_BENCH_BROADCAST);
+}
+
+static void reigen_end(void *arg)
+{
+    struct reigen *self = arg;
+
+    while (self->nrequests > 0)
+        self->runtime->request_free(self->requests[--self->nrequests]);
+    rg_bench_buffers_fini(&self->buffers);
+}
+
+static int create_request(struct reigen *self, int i)
+{
+    int kind = self->row.op == RG_BENCH_ALLREDUCE ? REIGEN_ALLREDUCE : REIGEN_BROADCAST;
+    int r = self->runtime->request_create(kind, self->names[i], self->row.type, self->shape, 1,
+                                          &self->options, &self->requests[i]);
+
+    self->nrequests += r == 0;
+    return r;
 }
 
 static int reigen_begin(void *arg, const struct rg_bench_case *row, struct rg_error *err)
@@ -88,24 +111,13 @@ static int reigen_begin(void *arg, const struct rg_bench_case *row, struct rg_er
         self->shapes[i] = self->shape;
         self->ndims[i] = 1;
     }
-    self->request = NULL;
-    if (has_request(row))
-        r = self->runtime->request_create(row->op == RG_BENCH_ALLREDUCE ? REIGEN_ALLREDUCE
-                                                                        : REIGEN_BROADCAST,
-                                          self->names[0], row->type, self->shape, 1,
-                                          &self->options, &self->request);
-    if (r < 0)
-        rg_bench_buffers_fini(&self->buffers);
-    return rg_bench_world_error(self->world, r, err);
-}
-
-static void reigen_end(void *arg)
-{
-    struct reigen *self = arg;
-
-    self->runtime->request_free(self->request);
-    self->request = NULL;
-    rg_bench_buffers_fini(&self->buffers);
+    for (int i = 0; r == 0 && has_request(row) && i < row->group; i++)
+        r = create_request(self, i);
+    if (r < 0) {
+        rg_bench_world_error(self->world, r, err);
+        reigen_end(self);
+    }
+    return r;
 }
 
 /* Tensor i of the group, by an operation of its own. */
@@ -154,7 +166,7 @@ static int submit(struct reigen *self)
 {
     int n = self->row.group, kind = group_kind(self->row.op), r = 0, nsubmitted = 0;
 
-    if (n > 1 && kind >= 0)
+    if (n > 1 && kind >= 0 && !self->row.separate)
         return self->runtime->grouped_async(kind, n, self->name_list,
                                             (const void *const *) self->buffers.ins,
                                             self->buffers.outs, self->row.type, self->shapes,
@@ -182,6 +194,22 @@ static int wait_for_others(struct reigen *self)
     return r < 0 ? r : 0;
 }
 
+/* All of the group: request_free waits for those in flight after an error. */
+static int run_requests(struct reigen *self)
+{
+    int n = self->nrequests, r = 0;
+
+    if (n == 1)
+        return self->runtime->request_run(self->requests[0], self->buffers.ins[0],
+                                          self->buffers.outs[0], -1);
+    for (int i = 0; i < n && r == 0; i++)
+        r = self->runtime->request_start(self->requests[i], self->buffers.ins[i],
+                                         self->buffers.outs[i]);
+    for (int i = 0; i < n && r == 0; i++)
+        r = self->runtime->request_wait(self->requests[i], -1);
+    return r;
+}
+
 /* Once, from beginning to end; but results that the runtime has allocated are kept. */
 static int perform(struct reigen *self)
 {
@@ -189,9 +217,8 @@ static int perform(struct reigen *self)
 
     if (!rg_bench_ops[self->row.op].data)
         return wait_for_others(self);
-    if (self->request)
-        return self->runtime->request_run(self->request, self->buffers.ins[0],
-                                          self->buffers.outs[0], -1);
+    if (self->nrequests)
+        return run_requests(self);
     int r = submit(self);
     if (r < 0)
         return r;
@@ -201,7 +228,7 @@ static int perform(struct reigen *self)
 
 static void forget(struct reigen *self)
 {
-    if (self->request || !rg_bench_ops[self->row.op].data)
+    if (self->nrequests || !rg_bench_ops[self->row.op].data)
         return;
     if (self->row.group == 1)
         self->runtime->release(self->handles[0]);

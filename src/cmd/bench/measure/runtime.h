@@ -37,18 +37,16 @@
     F(wait)                   \
     F(wait_all)               \
     F(output)                 \
-    F(handle_error)           \
     F(release)                \
     F(release_all)            \
     F(request_create)         \
     F(request_run)            \
-    F(request_error)          \
+    F(request_start)          \
+    F(request_wait)           \
     F(request_free)           \
     F(last_error)             \
     F(version)                \
-    F(describe)               \
-    F(planes)                 \
-    F(free)
+    F(describe)
 
 /* Each function under its own name, as in runtime.barrier(). All are set, or none. */
 struct rg_bench_runtime {

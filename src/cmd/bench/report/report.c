@@ -37,7 +37,7 @@ const char *rg_report_operation(const struct rg_bench_case *what, char *buf, siz
     char group[32] = "";
 
     if (what->group > 1 && info->data)
-        snprintf(group, sizeof(group), " x%d", what->group);
+        snprintf(group, sizeof(group), " x%d%s", what->group, what->separate ? " separate" : "");
     snprintf(buf, room, "%s%s%s%s%s", info->name, info->reduces ? " " : "",
              info->reduces ? rg_bench_reductions[what->reduction] : "",
              what->in_place ? " in place" : "", group);
@@ -105,7 +105,11 @@ static void put_peer(struct rg_buf *text, const struct rg_measure_result *own,
 {
     char time[16];
 
-    if (!peer->measured || !own->measured || peer->median_s == 0) {
+    if (peer->measured && !own->measured) {
+        rg_buf_printf(text, " %11s %6s", time_text(peer->median_s, time), "-");
+        return;
+    }
+    if (!peer->measured || peer->median_s == 0) {
         rg_buf_printf(text, " %11s %6s", "-", "-");
         return;
     }
@@ -222,10 +226,10 @@ static json_t *result_json(const struct rg_measure_result *result)
 {
     if (!result->measured)
         return json_pack("{s:n, s:o}", "time_us", "note", rg_json_text(result->note));
-    return json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:o}", "time_us", result->median_s * US,
-                     "min_us", result->min_s * US, "max_us", result->max_s * US, "iterations",
-                     result->niterations, "algorithm_GBps", result->algorithm_gbps, "bus_GBps",
-                     result->bus_gbps, "wrong",
+    return json_pack("{s:f, s:f, s:f, s:f, s:i, s:f, s:f, s:o}", "time_us", result->median_s * US,
+                     "min_us", result->min_s * US, "max_us", result->max_s * US, "p10_us",
+                     result->tenth_s * US, "iterations", result->niterations, "algorithm_GBps",
+                     result->algorithm_gbps, "bus_GBps", result->bus_gbps, "wrong",
                      result->checked ? json_integer((json_int_t) result->nwrong) : json_null());
 }
 
@@ -238,12 +242,13 @@ static json_t *row_json(const struct rg_report *report, const struct rg_measure_
 
     for (int i = 0; i < report->nmeasured; i++)
         json_object_set_new(results, report->names[i], result_json(&row->results[i]));
-    return json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:i, s:b, s:o, s:o}", "operation", info->name,
-                     "type", info->data ? rg_bench_types[row->what.type].name : NULL, "reduction",
+    return json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:i, s:b, s:b, s:o, s:o}", "operation",
+                     info->name, "type", info->data ? rg_bench_types[row->what.type].name : NULL,
+                     "reduction",
                      info->reduces ? rg_bench_reductions[row->what.reduction] : NULL, "bytes",
                      (json_int_t) row->what.nbytes, "count", (json_int_t) row->what.count, "group",
-                     row->what.group, "in_place", row->what.in_place, "results", results,
-                     "predicted_us",
+                     row->what.group, "in_place", row->what.in_place, "separate",
+                     row->what.separate, "results", results, "predicted_us",
                      predicted ? json_real(rg_fit_predict(report->fitted, &sample.task) / 1e3)
                                : json_null());
 }
