@@ -17,32 +17,43 @@ import time
 from pathlib import Path
 
 import bench
+import peers
 
 
 class Tree:
-    """A built tree: its launcher, library and Python, and its own program of bench/ours.c."""
+    """A built tree: its launcher, library and Python. The library is measured by this tree's
+    reigen bench."""
 
     def __init__(self, name, root):
         self.root = Path(root).resolve()
         self.reigen = self.root / '.venv/bin/reigen'
         self.python = self.root / '.venv/bin/python'
-        self.program = bench.OUT / f'ours-{name}'
         self.name = name
-        lib = self.root / 'build/src/coll'
-        subprocess.run(['cc', '-O2', f'-I{self.root}/include', '-o', self.program,
-                        bench.BENCH / 'ours.c', bench.BENCH / 'measure.c', f'-L{lib}', '-lreigen',
-                        f'-Wl,-rpath,{lib}'], check=True)
+        self.out = bench.OUT / f'against-{name}.json'
+
+    def run(self, argv, np, **variables):
+        """Under this tree's launcher; SystemExit when it fails."""
+        log = bench.OUT / f'against-{self.name}.log'
+        command = [self.reigen, 'run', '-np', np, '--', *argv]
+        if not bench.run_all([(command, bench.environment(**variables))], log):
+            raise SystemExit(f'against: {self.name} failed, see {log}')
+        return True
+
+    def measure_c(self, np, args):
+        """As measure, of the C API."""
+        library = str(self.root / 'build/src/coll/libreigen.so')
+        found = peers.measure(peers.command(bench.REIGEN), None, args.sizes, args.many,
+                              args.budget_ms, self.out,
+                              lambda argv: self.run(argv, np, REIGEN_LIBRARY=library))
+        return {('C', np, m['series'], str(m.get('bytes', m.get('pattern')))): m['median_us']
+                for m in found}
 
     def measure(self, what, argv, np, options):
         """{(what, np, series, item): median in microseconds} of one run."""
-        out = bench.OUT / f'against-{self.name}.jsonl'
-        out.unlink(missing_ok=True)
-        command = [self.reigen, 'run', '-np', np, '--', *argv, '--out', out, *options]
-        log = bench.OUT / f'against-{self.name}.log'
-        if not bench.run_all([(command, bench.environment())], log):
-            raise SystemExit(f'against: {self.name} failed, see {log}')
+        self.out.unlink(missing_ok=True)
+        self.run([*argv, '--out', self.out, *options], np)
         return {(what, np, m['series'], str(m.get('bytes', m.get('pattern')))): m['median_us']
-                for m in map(json.loads, out.read_text().splitlines())}
+                for m in map(json.loads, self.out.read_text().splitlines())}
 
     def launch(self):
         """As measure, of the start and the end of four ranks of `true`."""
@@ -56,9 +67,10 @@ class Tree:
 
 def one_round(tree, args):
     found = tree.launch()
-    plain = ['--sizes', args.sizes, '--many', args.many, '--budget-ms', args.budget_ms]
+    plain = ['--sizes', ','.join(map(str, args.sizes)), '--many', ','.join(args.many),
+             '--budget-ms', args.budget_ms]
     for np in args.np:
-        found |= tree.measure('C', [tree.program], np, plain)
+        found |= tree.measure_c(np, args)
         found |= tree.measure('Python', [tree.python, bench.BENCH / 'hvd.py'], np, plain)
         if args.models:
             found |= tree.measure('training', [tree.python, bench.BENCH / 'training.py', '--mode',
@@ -78,8 +90,8 @@ def main():
     parser.add_argument('--budget-ms', type=int, default=300)
     args = parser.parse_args()
     args.np = [int(n) for n in args.np.split(',')]
-    args.sizes = ','.join(str(bench.parse_nbytes(size)) for size in args.sizes.split(','))
-    args.many = ','.join(bench.parse_many(many) for many in args.many.split(','))
+    args.sizes = [bench.parse_nbytes(size) for size in args.sizes.split(',')]
+    args.many = [bench.parse_many(many) for many in args.many.split(',')]
     bench.OUT.mkdir(parents=True, exist_ok=True)
     trees = [Tree('this', bench.ROOT), Tree('other', args.other)]
     times = {tree.name: {} for tree in trees}

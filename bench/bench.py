@@ -5,11 +5,11 @@ usage: bench/bench.py [--quick] [--only NAME,...] [--np N,...] [--sizes 4K,1M] [
                       [--models mlp,deep] [--rounds N] [--no-write]
        make bench ARGS='--against TREE [...]': this tree beside another one of Reigen
 
-A full run takes some ten minutes and writes docs/benchmarks.md with its pictures, and all figures
-into docs/benchmarks.json. --quick (one round, few sizes), and every option that leaves something
-out, print the tables and write nothing but build/bench/. In a round every contender runs once for
-every number of ranks; a figure is the median over the rounds of the median (10th percentile) within
-a round.
+A full run takes some fifteen minutes and writes docs/benchmarks.md with its pictures, and all
+figures into docs/benchmarks.json. --quick (one round, few sizes), and every option that leaves
+something out, print the tables and write nothing but build/bench/. In a round every contender runs
+once for every number of ranks. Reigen's C API, MPI and gloo are measured by reigen bench. A figure
+is the median over the rounds of the median (10th percentile) of the blocks within a round.
 """
 import argparse
 import json
@@ -18,7 +18,6 @@ import re
 import select
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from pathlib import Path
 
 import distributed
 import picture
+import peers
 import report
 from simulated import BENCH, HOROVOD, OUT, PYTHON, REIGEN, ROOT, VENV_PYTHON
 
@@ -45,6 +45,7 @@ HOROVOD_MPI = ['-bind-to', 'none', '-map-by', 'slot',
                '-mca', 'mpi_yield_when_idle', '1']
 MPIRUN = ['mpirun', '--allow-run-as-root', '--oversubscribe']
 OPENMPI5 = ROOT / 'build/envs/openmpi5'
+LIBMPI5 = OPENMPI5 / 'lib/libmpi.so.40'
 
 
 def parse_nbytes(text):
@@ -142,11 +143,19 @@ def has_xhc():
 def launch_openmpi5(argv, np):
     xhc = ['--mca', 'coll_xhc_priority', '100'] if has_xhc() else []
     mpirun = [OPENMPI5 / 'bin/mpirun', '--allow-run-as-root', '--map-by', 'slot:OVERSUBSCRIBE']
-    return [(mpirun + xhc + ['-np', np] + argv, environment())]
+    # One process takes one libpmix: that of this MPI, which Reigen therefore loads first.
+    env = environment(REIGEN_MPI=str(LIBMPI5))
+    return [(mpirun + xhc + ['-np', np] + argv, env)]
 
 
 def launch_reigen(argv, np):
     return [([REIGEN, 'run', '-np', np, '--'] + argv, environment())]
+
+
+def launch_torch(argv, np):
+    port = str(distributed.free_port())
+    return [(argv, environment(MASTER_ADDR='127.0.0.1', MASTER_PORT=port, RANK=str(rank),
+                               WORLD_SIZE=str(np))) for rank in range(np)]
 
 
 def launch_horovod_mpi(argv, np):
@@ -160,27 +169,23 @@ def launch_horovod_gloo(argv, np):
     return [([PYTHON, '-m', 'horovod.runner.launch', '--gloo', '-np', np] + argv, env)]
 
 
-def launch_torch(argv, np):
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        port = s.getsockname()[1]
-    return [(argv, environment(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), RANK=str(rank),
-                               WORLD_SIZE=str(np))) for rank in range(np)]
-
-
-# name: (launch, program)
 # What stands behind this line of the page stays as it is.
 KEPT = '\n<!-- written by hand -->\n'
-CONTENDERS = {
-    'cmpi': (launch_mpi, [OUT / 'peer_mpi']),
-    'cmpi5': (launch_openmpi5, [OUT / 'peer_mpi5']),
-    'reigen-c': (launch_reigen, [OUT / 'ours']),
-    'hvd-mpi': (launch_horovod_mpi, [PYTHON, BENCH / 'hvd.py']),
-    'hvd-gloo': (launch_horovod_gloo, [PYTHON, BENCH / 'hvd.py']),
-    'tdist': (launch_torch, [PYTHON, BENCH / 'peer_torch.py']),
-    'tdist2': (launch_torch, [distributed.PYTHON, BENCH / 'peer_torch.py']),
-    'reigen-py': (launch_reigen, [VENV_PYTHON, BENCH / 'hvd.py']),
+#: Those that reigen bench measures: (launch, peer, options)
+C_CONTENDERS = {
+    'cmpi': (launch_mpi, 'mpi', []),
+    'cmpi5': (launch_openmpi5, 'mpi', ['--mpi-library', LIBMPI5]),
+    'reigen-c': (launch_reigen, None, []),
+    'tdist': (launch_reigen, 'gloo', ['--python', PYTHON]),
+    'tdist2': (launch_reigen, 'gloo', ['--python', distributed.PYTHON]),
 }
+#: Those of bench/hvd.py: (launch, python)
+HVD_CONTENDERS = {
+    'hvd-mpi': (launch_horovod_mpi, PYTHON),
+    'hvd-gloo': (launch_horovod_gloo, PYTHON),
+    'reigen-py': (launch_reigen, VENV_PYTHON),
+}
+CONTENDERS = ['cmpi', 'cmpi5', 'reigen-c', 'hvd-mpi', 'hvd-gloo', 'tdist', 'tdist2', 'reigen-py']
 
 
 # name: (launch, python, mode of bench/training.py)
@@ -193,53 +198,50 @@ TRAINERS = {
 }
 
 
-def compile_all():
-    """The C contenders. Those that cannot be built are left out, with a line that says so."""
+def find_absent():
+    """Who is left out, since something of theirs is not here."""
     OUT.mkdir(parents=True, exist_ok=True)
-    flags = ['-O2', '-Wall', f'-I{ROOT}/include']
-    common = [str(BENCH / 'measure.c')]
-    lib = ROOT / 'build/src/coll'
-    builds = {
-        'cmpi': ['mpicc', *flags, '-o', OUT / 'peer_mpi', BENCH / 'peer_mpi.c', *common],
-        'cmpi5': [OPENMPI5 / 'bin/mpicc', *flags, '-o', OUT / 'peer_mpi5', BENCH / 'peer_mpi.c',
-                  *common],
-        'reigen-c': ['cc', *flags, '-o', OUT / 'ours', BENCH / 'ours.c', *common, f'-L{lib}',
-                     '-lreigen', f'-Wl,-rpath,{lib}'],
-    }
-    absent = []
-    for name, argv in builds.items():
-        if not shutil.which(str(argv[0])):
-            print(f'{name}: left out: there is no {argv[0]}')
-            absent.append(name)
-            continue
-        done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f'{name}: left out: {done.stderr.strip().splitlines()[-1:]}')
-            absent.append(name)
-    if not REIGEN.exists():
-        absent += ['reigen-c', 'reigen-py']
-    if not (HOROVOD / 'horovod').exists():
-        absent += ['hvd-mpi', 'hvd-gloo']
-    if not distributed.PYTHON.exists():
-        absent += ['tdist2']
+    needs = {'cmpi': [shutil.which('mpirun')], 'cmpi5': [OPENMPI5 / 'bin/mpirun'],
+             'hvd-mpi': [HOROVOD / 'horovod'], 'hvd-gloo': [HOROVOD / 'horovod'],
+             'tdist2': [distributed.PYTHON]}
+    absent = [name for name in CONTENDERS
+              if not all(path and Path(path).exists() for path in [REIGEN, *needs.get(name, [])])]
+    if absent:
+        print(f'left out, as something is missing: {", ".join(absent)}')
     return absent
 
 
 # ---------------------------------------------------------------------------- rounds
 
-def run_contender(name, np, args):
-    """One run: the measurements as a list of dicts, empty when it failed."""
-    launch, program = CONTENDERS[name]
-    out = OUT / f'{name}-{np}.jsonl'
+def measure_hvd(name, sizes, many, budget_ms, out, run):
+    """One run of bench/hvd.py: the measurements as a list of dicts."""
+    argv = [HVD_CONTENDERS[name][1], BENCH / 'hvd.py', '--out', out, '--sizes',
+            ','.join(map(str, sizes)), '--many', ','.join(many), '--budget-ms', budget_ms]
     out.unlink(missing_ok=True)
-    argv = program + ['--out', out, '--sizes', ','.join(map(str, args.sizes)),
-                      '--many', ','.join(args.many), '--budget-ms', args.budget_ms]
+    run(argv)
+    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def run_contender(name, np, args):
+    """The measurements of one round as a list of dicts, empty when it failed."""
+    good = []
     start = time.monotonic()
-    good = run_all(launch(argv, np), OUT / f'{name}-{np}.log')
-    lines = out.read_text().splitlines() if out.exists() else []
+
+    def run(argv):
+        log = OUT / f'{name}-{np}.log'
+        launch = (C_CONTENDERS.get(name) or HVD_CONTENDERS[name])[0]
+        good.append(run_all(launch(argv, np), log))
+        return good[-1]
+
+    what = (args.sizes, args.many, args.budget_ms, OUT / f'{name}-{np}.json', run)
+    if name in C_CONTENDERS:
+        _, peer, options = C_CONTENDERS[name]
+        found = peers.measure(peers.command(REIGEN, peer, *options), peer, *what)
+    else:
+        found = measure_hvd(name, *what)
     print(f'  {name:<10} np={np}  {time.monotonic() - start:5.1f} s'
-          + ('' if good else f'  FAILED, see build/bench/{name}-{np}.log'), flush=True)
-    return [json.loads(line) for line in lines]
+          + ('' if all(good) else f'  FAILED, see build/bench/{name}-{np}.log'), flush=True)
+    return found
 
 
 def run_trainer(name, np, args):
@@ -376,7 +378,7 @@ def versions(absent):
 
 def main():
     args = options()
-    absent = compile_all()
+    absent = find_absent()
     names = [n for n in CONTENDERS if n not in absent and (not args.only or n in args.only)]
     start = time.monotonic()
     load = os.getloadavg()[0]

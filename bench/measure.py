@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""measure.c's loop for contenders in Python: the same options, rules and output."""
+"""The measuring loop of bench/hvd.py. As in reigen bench, means of blocks are what counts."""
 import argparse
 import json
 import time
 
 import torch
+
+import peers
 
 RUNS_MAX, RUNS_MIN = 5000, 5
 WARM_MIN, WARM_MAX, WARM_SECONDS = 4, 200, 0.02
@@ -55,20 +57,18 @@ def measure(contender, run, args, out, series, **label):
         run()
         times.append(time.perf_counter_ns() - start)
     if out:
-        mean = block_ns(times)
-        times.sort()
-        out.write(json.dumps({'series': series, **label, 'runs': runs, 'block_us': mean / 1e3,
-                              'median_us': times[runs // 2] / 1e3,
-                              'p10_us': times[runs // 10] / 1e3}) + '\n')
+        means = block_means(times)
+        out.write(json.dumps({'series': series, **label, 'runs': runs,
+                              'median_us': means[len(means) // 2] / 1e3,
+                              'p10_us': means[len(means) // 10] / 1e3}) + '\n')
         out.flush()
 
 
-def block_ns(times):
-    """measure.c's block_us, in ns."""
-    blocks = max(1, min(16, len(times) // 2))
+def block_means(times):
+    """The means of as many blocks as reigen bench has rounds here, in order of size."""
+    blocks = max(1, min(peers.ROUNDS, len(times) // 2))
     length = len(times) // blocks
-    sums = sorted(sum(times[i * length:(i + 1) * length]) for i in range(blocks))
-    return sums[blocks // 2] / length
+    return sorted(sum(times[i * length:(i + 1) * length]) / length for i in range(blocks))
 
 
 def warm_up(contender, run, args):

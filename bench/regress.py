@@ -143,7 +143,6 @@ def main(argv):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--record', action='store_true')
     args = parser.parse_args(argv)
-    simulated.build()
     whole = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     record = {} if args.record else whole.get('regress', {})
     if not record and not args.record:

@@ -165,11 +165,11 @@ def size_table(r, np, names, ours, peers, series):
 
 
 def many_table(r, np):
-    columns = [(n, s) for n in LABELS for s in ('many-loop', 'many-calls', 'many-grouped')
+    columns = [(n, s) for n in LABELS for s in ('many-calls', 'many-grouped')
                if any(r.us(np, n, s, p) for p in r.raw['many'])]
     if not columns:
         return []
-    how = {'many-loop': 'one by one', 'many-calls': 'n calls', 'many-grouped': 'grouped'}
+    how = {'many-calls': 'n calls', 'many-grouped': 'grouped'}
     lines = ['| us | ' + ' | '.join(f'{LABELS[n]}, {how[s]}' for n, s in columns) + ' |',
              '|---|' + '---|' * len(columns)]
     for pattern in r.raw['many']:
@@ -212,9 +212,10 @@ Within each of its two parts, all took turns on one machine.
 `make bench` writes this page. It runs Reigen and its peers in turn on one machine;
 rounds: {rounds}.
 
-- **A figure** is the median over the rounds; the 10th percentile stands in brackets.
+- **A figure** is the median over the rounds; the 10th percentile stands in brackets. Within a round
+  ten blocks of operations are timed, and the block's mean counts.
 - **A ratio** is Reigen's time divided by the best peer's in the same row. Below 1 Reigen is faster.
-- **The peers** are `MPI_Allreduce` in C and Horovod 0.28.1, with Debian's Open MPI 4.1 (and
+- **The peers** are `MPI_Allreduce` and Horovod 0.28.1, with Debian's Open MPI 4.1 (and
   `mpi_yield_when_idle`); Horovod over gloo; and torch.distributed over gloo.
 {peers}- Every sum is of float32. PyTorch has one thread per process.
 - **A training step** is that of a model in bench/training.py. An ideal one takes as long as that of

@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+import peers
+
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / 'bench'
 OUT = ROOT / 'build/bench'
@@ -52,6 +54,12 @@ def start_reigen(net, layout, argv, options):
                       env={'OMP_NUM_THREADS': '1'}, **options)]
 
 
+def start_gloo(net, layout, argv, options):
+    """As start_reigen: reigen bench, whose peer is on the network's interface."""
+    return [net.popen(1, [REIGEN, 'run', '-H', layout.host_list(), '--env', 'OMP_NUM_THREADS=1',
+                          '--env', 'GLOO_SOCKET_IFNAME=eth0', '--', *argv], **options)]
+
+
 def start_mpi(net, layout, argv, options, env=None, more=()):
     """Ranks that are more than the cores give way to each other when they wait."""
     crowded = ['--mca', 'mpi_yield_when_idle', '1'] if layout.ranks > os.cpu_count() else []
@@ -92,11 +100,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-#: name: (how it is started, its program, the series of measure.c's that is its native way)
+#: name: (how it is started, the words that measure it, its native way for one tensor). In groups
+#: each has a way of its own.
 CONTENDERS = {
-    'reigen': (start_reigen, [OUT / 'ours'], 'out', 'many-grouped'),
-    'gloo': (start_torch, [PYTHON, BENCH / 'peer_torch.py'], 'in', 'many-calls'),
-    'mpi': (start_mpi, [OUT / 'peer_mpi'], 'out', 'many-calls'),
+    'reigen': (start_reigen, peers.command(REIGEN), []),
+    'gloo': (start_gloo, peers.command(REIGEN, 'gloo', '--python', PYTHON), ['--in-place']),
+    'mpi': (start_mpi, peers.command(REIGEN, 'mpi'), []),
 }
 #: name: (how it is started, python, mode of bench/training.py)
 TRAINERS = {
@@ -108,22 +117,21 @@ TRAINERS = {
 LABELS = {'reigen': 'Reigen', 'gloo': 'gloo', 'mpi': 'MPI', 'hvd-mpi': 'Horovod, MPI'}
 
 
-def build(names=('ours', 'peer_mpi')):
-    """The C programs; SystemExit names what is missing."""
+def build():
+    """bench/wireup.c for Reigen and for MPI; SystemExit names what is missing."""
     OUT.mkdir(parents=True, exist_ok=True)
     lib = ROOT / 'build/src/coll'
-    compilers = {'ours': ['cc', BENCH / 'ours.c', f'-L{lib}', '-lreigen', f'-Wl,-rpath,{lib}'],
-                 'peer_mpi': ['mpicc', BENCH / 'peer_mpi.c']}
-    for name in names:
-        compiler, *parts = compilers[name]
-        for program, loop in ((name, 'measure.c'), (f'{name}-wireup', 'wireup.c')):
-            new = OUT / f'{program}.{os.getpid()}'
-            argv = [compiler, '-O2', '-Wall', f'-I{ROOT}/include', '-o', new, BENCH / loop, *parts]
-            try:
-                subprocess.run(argv, check=True, timeout=120)
-            except (OSError, subprocess.CalledProcessError) as error:
-                raise SystemExit(f'{program} cannot be built: {error}') from None
-            os.replace(new, OUT / program)
+    options = {'reigen': ['cc', f'-I{ROOT}/include', f'-L{lib}', f'-Wl,-rpath,{lib}'],
+               'mpi': ['mpicc', '-DWITH_MPI']}
+    for name, (compiler, *more) in options.items():
+        new = OUT / f'wireup-{name}.{os.getpid()}'
+        library = ['-lreigen'] if name == 'reigen' else []
+        argv = [compiler, '-O2', '-Wall', *more, '-o', new, BENCH / 'wireup.c', *library]
+        try:
+            subprocess.run(argv, check=True, timeout=120)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise SystemExit(f'wireup-{name} cannot be built: {error}') from None
+        os.replace(new, OUT / f'wireup-{name}')
 
 
 # ---------------------------------------------------------------------------- running
@@ -163,33 +171,39 @@ def run(net, layout, start, argv, name):
     return good, log.read_text(errors='replace'), time.monotonic() - began
 
 
-def measured(net, layout, start, argv, name):
-    """The measurements of one run, a list of dicts."""
-    out = OUT / f'between-{name}.jsonl'
+def measured(net, layout, start, argv, name, option='--out'):
+    """The file that one run writes by this option, or None."""
+    out = OUT / f'between-{name}.json'
     out.unlink(missing_ok=True)
-    good, _, took = run(net, layout, start, [*argv, '--out', out], name)
+    good, _, took = run(net, layout, start, [*argv, option, out], name)
     print(f'    {name:<8} {layout}  {took:5.1f} s'
           + ('' if good else f'  FAILED, see build/bench/between-{name}.log'),
           file=sys.stderr, flush=True)
-    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    return out if out.exists() else None
 
 
-def allreduces(net, layout, name, sizes, budget_ms, least=2):
-    """{bytes: us}. 4 MiB and the first size come before, for nothing: ranks that have just been
-    started, and what a library finds out in its first moments, settle meanwhile."""
-    start, program, series, _ = CONTENDERS[name]
-    argv = [*program, '--sizes', ','.join(map(str, [4 << 20, sizes[0], *sizes])),
-            '--series', series, '--budget-ms', budget_ms, '--least', least]
-    return {m['bytes']: m['block_us'] for m in measured(net, layout, start, argv, name)
-            if m['bytes'] in sizes}
+def measured_by_bench(net, layout, name, options):
+    """{bytes: us} of one run of reigen bench."""
+    start, words, _ = CONTENDERS[name]
+    out = measured(net, layout, start, [*words, *options], name, '--json')
+    return {nbytes: us for nbytes, (us, _) in peers.read(out).items()} if out else {}
+
+
+def allreduces(net, layout, name, sizes, budget_ms):
+    """{bytes: us}. 4 MiB come before, for nothing: ranks that have just been started, and what a
+    library finds out in its first moments, settle meanwhile."""
+    listed = ','.join(map(str, [4 << 20, *sizes]))
+    found = measured_by_bench(net, layout, name, [
+        *CONTENDERS[name][2], '--bytes', listed, '--seconds', budget_ms / 1e3, '--warmup', 2])
+    return {nbytes: us for nbytes, us in found.items() if nbytes in sizes}
 
 
 def many(net, layout, name, pattern, budget_ms):
     """us of one turn of the pattern, such as 300x1024; None when it failed."""
-    start, program, _, series = CONTENDERS[name]
-    argv = [*program, '--many', pattern, '--series', series, '--budget-ms', budget_ms]
-    found = measured(net, layout, start, argv, name)
-    return found[0]['block_us'] if found else None
+    count, _, nbytes = pattern.partition('x')
+    found = measured_by_bench(net, layout, name, ['--group', count, '--bytes', nbytes, '--seconds',
+                                                  budget_ms / 1e3])
+    return found.get(int(nbytes))
 
 
 def training(net, layout, name, models, budget_ms):
@@ -197,7 +211,9 @@ def training(net, layout, name, models, budget_ms):
     start, python, mode = TRAINERS[name]
     argv = [python, BENCH / 'training.py', '--mode', mode, '--models', ','.join(models),
             '--budget-ms', budget_ms]
-    return {m['pattern']: m['median_us'] for m in measured(net, layout, start, argv, name)}
+    out = measured(net, layout, start, argv, name)
+    lines = out.read_text().splitlines() if out else []
+    return {m['pattern']: m['median_us'] for m in map(json.loads, lines)}
 
 
 # ---------------------------------------------------------------------------- the network itself
@@ -216,12 +232,12 @@ def sent(net, hosts):
 def wire_bytes(net, layout, name, nbytes, runs):
     """Bytes of payload that all hosts together send for one allreduce: a run with many less a run
     with few, so that start and end do not count."""
-    start, program, series, _ = CONTENDERS[name]
     totals = []
     for count in (runs, 2 * runs):
         before = sent(net, layout.hosts)[0]
-        argv = [*program, '--sizes', nbytes, '--series', series, '--runs', count]
-        if not measured(net, layout, start, argv, name):
+        if not measured_by_bench(net, layout, name, [
+                *CONTENDERS[name][2], '--bytes', nbytes, '--iterations', count, '--rounds', 1,
+                '--warmup', 0]):
             return None
         totals.append(sent(net, layout.hosts)[0] - before)
     return (totals[1] - totals[0]) / runs
@@ -252,7 +268,7 @@ def iperf(net, hosts, seconds):
 
 def wire_up(net, layout, name):
     """Seconds from a rank's exec to the end of its init, of the rank that took longest."""
-    start, program = CONTENDERS[name][:2]
-    good, output, _ = run(net, layout, start, [f'{program[0]}-wireup'], f'{name}-wireup')
+    good, output, _ = run(net, layout, CONTENDERS[name][0], [OUT / f'wireup-{name}'],
+                          f'{name}-wireup')
     times = [float(word.partition('=')[2]) for word in output.split() if word.startswith('init=')]
     return max(times) if good and len(times) == layout.ranks else None

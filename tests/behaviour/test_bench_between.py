@@ -148,7 +148,6 @@ def test_another_round_forgives_the_machine_but_not_the_program(monkeypatch, rou
 
 def test_without_a_record_there_is_nothing_to_compare_with(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(regress, 'RECORD', tmp_path / 'none.json')
-    monkeypatch.setattr(regress.simulated, 'build', lambda: None)
     assert regress.main([]) == 1
     assert '--record writes one' in capsys.readouterr().out
 
@@ -161,7 +160,6 @@ def rounds_of(monkeypatch, tmp_path):
         path.write_text(json.dumps(record))
         monkeypatch.setattr(regress, 'RECORD', path)
         monkeypatch.setattr(regress, 'a_network', contextlib.nullcontext)
-        monkeypatch.setattr(regress.simulated, 'build', lambda: None)
         monkeypatch.setattr(regress, 'timed_round', lambda net: next(rounds))
         monkeypatch.setattr(regress, 'beside_round', lambda net: {})
         monkeypatch.setattr(regress, 'counted_round', lambda net: {})
