@@ -50,6 +50,8 @@ LOOK_S = 0.1
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
 #: What each test may take is its own affair (tests/took.py).
 PART_LIMIT_S = 3600
+#: What the tests in an empty Debian take; a shorter soak is without them.
+FRESH_TESTS_S = 900
 UNITS_S = {'s': 1, 'm': 60, 'h': 3600}
 GROUP = r'@\w+$'
 SBIN = ('/usr/local/sbin', '/usr/sbin', '/sbin')
@@ -485,10 +487,6 @@ def part_tensorflow(part):
 
 
 def part_fuzz(part):
-    return pytest(part, ['tests/fuzz'], '-n', '2')
-
-
-def part_long_fuzz(part):
     """Once only: what was found is found, whether a second try finds it or not."""
     return pytest_once(part, ['tests/fuzz'], '-n', '2')
 
@@ -541,7 +539,16 @@ def part_demo(part):
 
 
 def part_fresh(part):
-    return pytest(part, ['tests/fresh'])
+    return pytest(part, ['tests/fresh'], '-m', 'not soak')
+
+
+def part_fresh_tests(part):
+    """Once only, where there is time for it."""
+    if SOAK.seconds >= FRESH_TESTS_S:
+        return pytest_once(part, ['tests/fresh'], '-m', 'soak')
+    result = Result()
+    result.skips.append(f'{part}: begins where soak has {FRESH_TESTS_S} s')
+    return result
 
 
 def part_slow_serial(part):
@@ -568,12 +575,12 @@ PARTS = {
                   Part('hosts', part_hosts, 0.7, 700), Part('slurm', part_slurm, 0.6, 600),
                   Part('torch2', part_torch2, 1.3, 360), Part('fresh', part_fresh, 1.0, 370),
                   Part('tensorflow', part_tensorflow, 1.4, 250),
-                  Part('fuzz', part_fuzz, 0.9, 250), Part('jax', part_jax, 0.7, 150),
+                  Part('jax', part_jax, 0.7, 150),
                   Part('tsan', part_tsan, 1.2, 170), Part('demo', part_demo, 1.0, 135),
                   Part('asan-ranks', part_asan_ranks, 1.4, 115),
                   Part('slow', part_slow, 0.9, 110), Part('install', part_install, 0.8, 30)],
-    'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_long_fuzz, 1.0, 2),
-             Part('changed', part_changed, 0.5, 1)],
+    'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_fuzz, 1.0, 2),
+             Part('changed', part_changed, 0.5, 1), Part('fresh', part_fresh_tests, 1.0, 1)],
 }
 ALONE = {'check': [Part('serial', part_serial, 1.0, 5)],
          'check-all': [Part('slow-serial', part_slow_serial, 1.2, 100)]}

@@ -17,7 +17,8 @@ torch='python3-torch python3-numpy python3-cloudpickle libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml man-db
     bash-completion zsh fish util-linux procps psmisc binutils openssh-client openssh-server
     iproute2 openssl libcurl4-openssl-dev curl wget'
-check_all='clang libclang-rt-14-dev valgrind ca-certificates'
+check_all='valgrind ca-certificates'
+fuzz='clang libclang-rt-14-dev'
 # Simulated hosts with all that runs on them: tests/hosts.
 hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman crun fuse-overlayfs
     slirp4netns containernetworking-plugins uidmap openssh-server openssh-client pdsh tcsh
@@ -55,7 +56,7 @@ case ${1-} in
 build | demo) want="$build $torch" ;;
 check) want="$build $torch $check" ;;
 check-all) want="$build $torch $check $check_all $hosts $slurm $kubernetes $fresh $deb" ;;
-soak) want="$build $torch $check $check_all" ;;
+soak) want="$build $torch $check $check_all $fuzz" ;;
 hosts) want="$build $torch $check $hosts" ;;
 slurm) want="$build $torch $check $hosts $slurm" ;;
 kubernetes) want="$build $torch $check $hosts $kubernetes" ;;

@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Of the tests those that start other programs: the rest would only take its time again. make fresh
-# has all of them.
 COMMANDS = r'''make demo
 make check ARGS=lint
-/usr/bin/python3 -m pytest -q -n 2 -c tests/pytest.ini --rootdir=tests tests/install \
-    -m 'not slow and not serial'
-/usr/bin/python3 -m pytest -q -n 2 -c tests/pytest.ini --rootdir=tests \
-    tests/behaviour/test_{agent,helper_scripts,kills,run_help,run_options,strangers}.py
 make wheel deb
 /usr/bin/python3 -m venv --system-site-packages ~/try
 ~/try/bin/pip install build/dist/*.whl
@@ -27,17 +21,37 @@ apt-get install -y /src/reigen/build/dist/*.deb >/dev/null
 reigen run -np 2 -- python3 -c 'import horovod, reigen; print(reigen.__file__)'
 apt-get purge -y reigen >/dev/null
 test -z "$(find /usr -name '*reigen*')"'''
+# Of the tests those that start other programs: the rest would only take its time again. make fresh
+# has all of them.
+TESTS = r'''make check ARGS=lint
+/usr/bin/python3 -m pytest -q -n 2 -c tests/pytest.ini --rootdir=tests tests/install \
+    -m 'not slow and not serial'
+/usr/bin/python3 -m pytest -q -n 2 -c tests/pytest.ini --rootdir=tests \
+    tests/behaviour/test_{agent,helper_scripts,kills,run_help,run_options,strangers}.py'''
 
 
-@pytest.mark.timeout(2400)
-def test_every_command_of_the_readme_works_where_nothing_is_installed():
-    done = subprocess.run([ROOT / 'tools/fresh.sh', COMMANDS], stdin=subprocess.DEVNULL,
+def fresh(commands):
+    """What they print there, and how many tests each of them passed."""
+    done = subprocess.run([ROOT / 'tools/fresh.sh', commands], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-8000:]
-    passed = [int(n) for n in re.findall(r'^(\d+) passed(?: in|, 0 failed)', done.stdout, re.M)]
-    assert len(passed) == 3 and passed[0] > 30 and passed[1] > 10 and passed[2] > 100, passed
-    assert done.stdout.count('/usr/lib/python3/dist-packages/reigen/__init__.py\n') == 2
-    parameters = re.findall(r'parameters: identical to the bit on all (\d) ranks', done.stdout)
+    return done.stdout, [int(n) for n in re.findall(r'^(\d+) passed(?: in|, 0 failed)',
+                                                    done.stdout, re.M)]
+
+
+@pytest.mark.timeout(2400)
+def test_every_command_of_the_readme_works_where_nothing_is_installed():
+    printed, passed = fresh(COMMANDS)
+    assert len(passed) == 1 and passed[0] > 30, passed
+    assert printed.count('/usr/lib/python3/dist-packages/reigen/__init__.py\n') == 2
+    parameters = re.findall(r'parameters: identical to the bit on all (\d) ranks', printed)
     assert parameters == ['4', '2']
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2400)
+def test_tests_pass_with_the_packages_that_make_check_installs():
+    _, passed = fresh(TESTS)
+    assert len(passed) == 3 and passed[0] > 30 and passed[1] > 10 and passed[2] > 100, passed

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libFuzzer on every fuzz target, starting from its corpus: each for two seconds, and for longer
-where a busy machine did little in them; make soak takes its time (REIGEN_FUZZ_SECONDS)."""
+"""libFuzzer on every fuzz target, starting from its corpus, in make soak: for REIGEN_FUZZ_SECONDS,
+and for longer where a busy machine did little in them. make check replays the corpora."""
 import fcntl
 import json
 import os
