@@ -68,15 +68,18 @@ static void feed_stranger(bool initiator, const uint8_t *data, size_t nbytes)
 /* Do the initiator's part by hand, so that any bytes can be sealed. */
 static void handshake(struct rg_link *link, struct rg_noise_cipher *ret_send)
 {
-    static const char prologue[] = "reigen\2\0\1\0\0\0j\1\0\0\0r";
+    static const char prologue[] = {
+        'r', 'e', 'i', 'g', 'e', 'n', RG_PROTOCOL_VERSION, 0, 1, 0, 0, 0, 'j', 1, 0, 0, 0, 'r',
+    };
     static const uint8_t secret[RG_NOISE_KEY_NBYTES] = { 5 };
     struct rg_noise noise;
     struct rg_noise_cipher receive;
-    uint8_t opening[OPENING_NBYTES] = "reigen\2";
+    uint8_t opening[OPENING_NBYTES];
     uint8_t nothing[1];
     size_t nbytes;
 
-    rg_noise_start_fixed(&noise, true, key, prologue, sizeof(prologue) - 1, secret);
+    memcpy(opening, prologue, GREETING_NBYTES);
+    rg_noise_start_fixed(&noise, true, key, prologue, sizeof(prologue), secret);
     must(rg_noise_write(&noise, "", 0, opening + GREETING_NBYTES) == 0);
     must(rg_link_receive(link, opening, sizeof(opening), NULL) == 0);
     const uint8_t *answer = rg_link_output(link, &nbytes);
