@@ -65,9 +65,8 @@ def test_a_mistake_is_told_with_its_cause_and_the_users_line():
 
 
 @pytest.mark.parametrize('launcher', ['horovodrun', 'mpirun'])
-@pytest.mark.parametrize('np', [2, 3, 4])
-@pytest.mark.parametrize('version', [1, 2])
-def test_ranks_stay_in_step_through_a_hundred_inits_and_wrong_calls(launcher, np, version):
+@pytest.mark.parametrize('version, np', [(1, 3), (2, 2), (2, 4)])
+def test_ranks_stay_in_step_through_a_hundred_inits_and_wrong_calls(launcher, version, np):
     commands = {'horovodrun': [ROOT / '.venv/bin/horovodrun'],
                 'mpirun': ['mpirun', '--allow-run-as-root', '--oversubscribe',
                            '-x', 'PYTHONPATH', '-x', 'OMP_NUM_THREADS']}
