@@ -58,8 +58,8 @@ struct rg_membership_rules {
     int reset_limit;         /* changes of epoch; -1: any number. One more ends the job as soon as
                               * it begins. With way RESTART only those by failures count */
     int tries;               /* a machine is set aside at so many failures of its ranks (1: at the
-                              * first); 0: only when its agent is lost. Else the ranks that have
-                              * ended are started again, in their places */
+                              * first); 0, with way RESTART only: when its agent is lost. Until
+                              * then the ranks that have ended are started again in their places */
     uint64_t cooldown_min_ns, cooldown_max_ns; /* set aside for so long, doubled with each further
                               * failure; 0: for ever */
 };
@@ -114,7 +114,7 @@ enum rg_membership_action_type {
     RG_MEMBERSHIP_PUBLISH,     /* there is a new epoch. Always before the START_RANKS of ranks
                                 * that begin in it. At most one in a step */
     RG_MEMBERSHIP_UPDATE,      /* result: to all ranks of the epoch. At most once in an epoch */
-    RG_MEMBERSHIP_RESTART,     /* rg_membership_restarts() went up, as all ranks will be ended;
+    RG_MEMBERSHIP_RESTARTS,    /* rg_membership_restarts() went up, as all ranks will be ended;
                                 * place, host: by whose failure, or -1 */
     RG_MEMBERSHIP_ASIDE,       /* name, until_ns (RG_NEVER_NS: for ever), why, place, host */
     RG_MEMBERSHIP_BACK,        /* name: it may be used again */
@@ -156,8 +156,8 @@ struct rg_membership_action {
 };
 
 /* One allocation, of which only what is used is touched. The time for np ranks to come begins at
- * now_ns. 0; -EINVAL: not 1 <= min_np <= np <= max_np, room for less than np, tries or reset_limit
- * below 0 or -1; -ENOMEM. */
+ * now_ns. 0; -EINVAL: not 1 <= min_np <= np <= max_np, room for less than np, reset_limit below -1,
+ * or tries below what its way allows; -ENOMEM. */
 int rg_membership_create(const struct rg_membership_rules *rules, uint64_t now_ns,
                          struct rg_membership **ret_membership);
 void rg_membership_destroy(struct rg_membership *membership); /* NULL is fine */
