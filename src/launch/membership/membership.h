@@ -87,7 +87,7 @@ struct rg_membership_machine {
 /* What a type does not name is ignored. */
 struct rg_membership_event {
     enum rg_membership_event_type type;
-    uint64_t now_ns;        /* never less than in the event before */
+    uint64_t now_ns;        /* above 0, and never less than in the event before */
     int host, place, name;
     bool ok;                /* RANK_ENDED: with 0 */
     bool asked;             /* RANK_ENDED: a signal of the launcher's had reached it before
@@ -178,7 +178,7 @@ struct rg_membership_epoch {
     uint32_t number;
     int size;
     bool sync;         /* all begin with the state of rank 0; else everybody has it */
-    const int *places; /* by rank; valid until the next step */
+    const int *places; /* by rank; their numbers are valid until the next step */
 };
 struct rg_membership_epoch rg_membership_epoch(const struct rg_membership *membership);
 

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What there is, is counted; then it is decided whether that is enough for an epoch. */
+#include "launch/membership/epoch.h"
+
+#include "launch/membership/hosts.h"
+
+/* What there is to make an epoch of. */
+struct census {
+    int members, met;  /* that stay, and that have met */
+    int kept;          /* could be ranks of the next epoch: members, and joiners of hosts that are
+                        * complete */
+    int ready;         /* places whose host could start them now, or has */
+    int joiners;       /* that are complete */
+    int leavers;       /* members whose machine goes */
+    bool on_the_way;   /* a host or joiner is */
+    bool all_elastic;  /* the members */
+};
+
+static bool is_startable(const struct rg_membership *m, const struct place *place)
+{
+    return !place->live && !place->done && !place->accuses && is_kept(m, place) &&
+           m->hosts[place->host].stay == STAY_READY;
+}
+
+static void count_host(const struct rg_membership *m, const struct host *host, struct census *c)
+{
+    int met = 0, joiners = 0;
+
+    c->on_the_way |= host->stay == STAY_STARTS && host->keep > 0;
+    for (int i = 0; i < host->nslots; i++) {
+        const struct place *place = &m->places[host->first + i];
+        c->ready += is_startable(m, place) || (is_staying(place) && is_kept(m, place));
+        if (!is_staying(place))
+            continue;
+        c->members += place->member;
+        c->met += place->member && place->meets;
+        c->kept += place->member && is_kept(m, place);
+        c->leavers += place->member && !is_kept(m, place);
+        c->all_elastic &= !place->member || place->elastic;
+        joiners += !place->member && is_kept(m, place);
+        met += !place->member && place->meets && is_kept(m, place);
+    }
+    c->on_the_way |= met < joiners;
+    if (met == joiners) {
+        c->joiners += joiners;
+        c->kept += joiners;
+    }
+}
+
+static struct census count(const struct rg_membership *m)
+{
+    struct census c = { .all_elastic = true };
+    const struct host *host;
+
+    EACH_HOST(m, host)
+        count_host(m, host, &c);
+    return c;
+}
+
+/* --- an epoch --------------------------------------------------------------------------------- */
+
+/* Whoever has had the state for longer comes first, then the older host, then the lower number. */
+static bool comes_before(const struct rg_membership *m, int a, int b)
+{
+    const struct place *p = &m->places[a], *q = &m->places[b];
+    uint32_t host_p = m->hosts[p->host].since - 1, host_q = m->hosts[q->host].since - 1;
+
+    if (p->since != q->since)
+        return p->since - 1 < q->since - 1;
+    return host_p != host_q ? host_p < host_q : a < b;
+}
+
+/* Hosts and places come in their order already, but for those that were started again. */
+static int insert(struct rg_membership *m, int n, int place)
+{
+    int i = n;
+
+    for (; i > 0 && comes_before(m, place, m->next[i - 1]); i--)
+        m->next[i] = m->next[i - 1];
+    m->next[i] = place;
+    return n + 1;
+}
+
+enum wanted { WANT_MET, WANT_ALL };
+
+/* Put the places of the next epoch into next; who: those that have met, or all that live or could
+ * be started. Of those that leave only as many stay for once as it takes to have min_np, or to have
+ * one with the state. Returns how many. */
+static int choose(struct rg_membership *m, enum wanted who)
+{
+    int n = 0, nkept = 0, nchosen = 0;
+    bool has = false;
+    struct host *host;
+    struct place *place;
+
+    EACH_PLACE(m, host, place) {
+        bool kept = m->finishing || is_kept(m, place);
+        if (!(is_staying(place) && (place->meets || who == WANT_ALL)) &&
+            !(who == WANT_ALL && is_startable(m, place)))
+            continue;
+        n = insert(m, n, index_of(m, place));
+        nkept += kept;
+        has |= kept && place->since;
+    }
+    int stay = m->rules.min_np - nkept;
+    if (stay < 1 && !has)
+        stay = 1;
+    for (int i = 0; i < n; i++) {
+        place = &m->places[m->next[i]];
+        bool kept = m->finishing || is_kept(m, place);
+        if (kept || (place->since && stay-- > 0))
+            m->next[nchosen++] = m->next[i];
+    }
+    return nchosen;
+}
+
+static void seat(struct rg_membership *m, struct place *place, int rank)
+{
+    struct host *host = &m->hosts[place->host];
+
+    m->order[rank] = m->next[rank];
+    m->epoch.sync |= !place->since || place->met_failed;
+    place->rank = rank + 1;
+    place->member = true;
+    place->meets = place->met_failed = false;
+    if (!place->since)
+        place->since = m->epoch.number;
+    if (!host->since)
+        host->since = m->epoch.number;
+}
+
+/* Who is no rank, and will not be one, ends. */
+static void dismiss(struct rg_membership *m)
+{
+    struct host *host;
+    struct place *place;
+
+    EACH_PLACE(m, host, place) {
+        if (!place->member && (m->finishing || !is_kept(m, place)))
+            membership_tell(m, place);
+    }
+}
+
+/* next has n places. */
+static void publish(struct rg_membership *m, int n)
+{
+    for (int i = 0; i < m->epoch.size; i++) {
+        m->places[m->order[i]].rank = 0;
+        m->places[m->order[i]].member = false;
+    }
+    m->epoch.number += m->rules.elastic;
+    m->epoch.size = n;
+    m->epoch.sync = false;
+    for (int i = 0; i < n; i++)
+        seat(m, &m->places[m->next[i]], i);
+    m->change = (struct change){ .began_ns = m->now_ns };
+    if (m->rules.elastic)
+        membership_act(m, RG_MEMBERSHIP_PUBLISH, -1, -1);
+    dismiss(m);
+}
+
+/* --- starting ranks --------------------------------------------------------------------------- */
+
+static bool start_host(struct rg_membership *m, const struct host *host, uint64_t due_ns)
+{
+    bool some = false;
+
+    for (int i = 0; i < host->nslots; i++) {
+        struct place *place = &m->places[host->first + i];
+        if (!is_startable(m, place))
+            continue;
+        place->live = some = true;
+        place->bad = false;
+        place->due_ns = due_ns;
+        place->started = m->step;
+        m->nalive++;
+    }
+    return some;
+}
+
+static void start_ranks(struct rg_membership *m, uint64_t due_ns)
+{
+    struct host *host;
+
+    membership_passed(m, due_ns);
+    EACH_HOST(m, host) {
+        if (start_host(m, host, due_ns))
+            membership_act(m, RG_MEMBERSHIP_START_RANKS, (int) (host - m->hosts), -1);
+    }
+}
+
+static bool some_startable(const struct rg_membership *m)
+{
+    const struct host *host;
+    const struct place *place;
+
+    EACH_PLACE(m, host, place) {
+        if (is_startable(m, place))
+            return true;
+    }
+    return false;
+}
+
+/* Further ranks, which are to meet the others. Their numbers are a guess. */
+static void start_joiners(struct rg_membership *m)
+{
+    if (m->finishing || !some_startable(m))
+        return;
+    m->nforecast = choose(m, WANT_ALL);
+    for (int i = 0; i < m->nforecast; i++)
+        m->places[m->next[i]].forecast = i + 1;
+    start_ranks(m, membership_after(m->now_ns, m->rules.leave_ns));
+}
+
+/* --- waiting for ranks ------------------------------------------------------------------------ */
+
+/* What the machines that there are could ever give. */
+static int reachable(const struct rg_membership *m)
+{
+    int n = 0;
+
+    for (int i = 0; i < m->wanted.n; i++) {
+        const struct machine *machine = &m->machines[m->wanted.at[i]];
+        if (!machine->drained && machine->until_ns != RG_NEVER_NS)
+            n += machine->slots;
+    }
+    return n;
+}
+
+static void end_for_want(struct rg_membership *m, int has, int needs)
+{
+    if (m->nalive == 0 && m->change.lost)
+        membership_end(m, RG_MEMBERSHIP_ALL_FAILED, has, needs);
+    else if (m->no_room)
+        membership_end(m, RG_MEMBERSHIP_NO_ROOM, has, needs);
+    else
+        membership_end(m, RG_MEMBERSHIP_TOO_FEW, has, needs);
+}
+
+/* There are not enough, has of them, to go on. That ends when it is hopeless, or in time. */
+static void wait_for_more(struct rg_membership *m, int has, int needs)
+{
+    int most = reachable(m);
+
+    m->change.ready_ns = 0;
+    if (!m->change.wait_ns)
+        m->change.wait_ns = m->now_ns;
+    if (m->nalive == 0 && m->wanted.n > 0 && most == 0)
+        membership_end(m, m->change.lost ? RG_MEMBERSHIP_ALL_FAILED : RG_MEMBERSHIP_ALL_ASIDE, has,
+                       needs);
+    else if ((m->rules.wanted_once && m->wanted.n > 0 && most < needs) ||
+             membership_passed(m, membership_after(m->change.wait_ns, m->rules.timeout_ns)))
+        end_for_want(m, has, needs);
+}
+
+/* It could go on now; whether it waits a little for those on their way. */
+static bool gathers(struct rg_membership *m, bool on_the_way)
+{
+    if (!m->change.ready_ns)
+        m->change.ready_ns = m->now_ns;
+    return on_the_way &&
+           !membership_passed(m, membership_after(m->change.ready_ns, m->rules.gather_ns));
+}
+
+/* --- the phases ------------------------------------------------------------------------------- */
+
+/* One more change than allowed is none. counts: by a failure, or wherever any change counts. */
+static bool is_too_much(struct rg_membership *m, bool counts)
+{
+    if (!counts || m->rules.reset_limit < 0 || m->resets++ < m->rules.reset_limit)
+        return false;
+    membership_end(m, RG_MEMBERSHIP_RESET_LIMIT, 0, 0);
+    return true;
+}
+
+static void gather(struct rg_membership *m)
+{
+    int needs = m->epoch.number ? m->rules.min_np : m->rules.np;
+    struct census c = count(m);
+
+    if (c.ready < needs) {
+        wait_for_more(m, c.ready, needs);
+        return;
+    }
+    if (gathers(m, c.on_the_way))
+        return;
+    int n = choose(m, WANT_ALL);
+    publish(m, n);
+    start_ranks(m, RG_NEVER_NS);
+    m->phase = PHASE_RUN;
+}
+
+static void restart_all(struct rg_membership *m)
+{
+    struct host *host;
+    struct place *place;
+
+    m->phase = PHASE_ENDING;
+    m->change.wait_ns = m->change.ready_ns = 0;
+    m->restarts++;
+    m->change.blamed |= m->naccusers == 0; /* who ends from now on ends by this */
+    membership_act(m, RG_MEMBERSHIP_RESTARTS, m->change.host - 1, m->change.place - 1);
+    EACH_PLACE(m, host, place)
+        membership_tell(m, place);
+}
+
+/* Programs that cannot meet: all are ended. */
+static void run_apart(struct rg_membership *m)
+{
+    struct census c;
+
+    if (m->change.lost && m->finishing) {
+        membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0);
+        return;
+    }
+    if (m->change.lost) {
+        if (!is_too_much(m, true))
+            restart_all(m);
+        return;
+    }
+    c = count(m);
+    if (m->finishing || (c.leavers == 0 && c.ready == c.members) || c.ready < m->rules.min_np) {
+        m->change.ready_ns = 0;
+        return;
+    }
+    if (m->rules.way == RG_MEMBERSHIP_BY_RANKS &&
+        !membership_passed(m, membership_after(m->change.began_ns, m->rules.settle_ns)))
+        return;
+    if (!gathers(m, c.on_the_way) && !is_too_much(m, m->rules.way != RG_MEMBERSHIP_RESTART))
+        restart_all(m);
+}
+
+/* All work. Is there a reason to disturb them? */
+static void run_on(struct rg_membership *m, const struct census *c)
+{
+    if (m->change.updated || m->finishing || c->kept < m->rules.min_np ||
+        (c->leavers == 0 && c->joiners == 0)) {
+        m->change.ready_ns = 0;
+        return;
+    }
+    /* Those that have no epoch yet would not hear of it. */
+    if (gathers(m, c->on_the_way) ||
+        (!c->all_elastic &&
+         !membership_passed(m, membership_after(m->change.began_ns, m->rules.settle_ns))))
+        return;
+    if (is_too_much(m, true))
+        return;
+    m->change.updated = true;
+    membership_act(m, RG_MEMBERSHIP_UPDATE, -1, -1)->result =
+        (c->leavers > 0 ? 1 : 0) | (c->joiners > 0 ? 2 : 0);
+}
+
+/* Whoever of the epoch is left has come. Joiners that have come, too, are taken; others are waited
+ * for only if it takes them. */
+static void meet(struct rg_membership *m, const struct census *c)
+{
+    int needs = m->finishing ? 1 : m->rules.min_np;
+    int n = choose(m, WANT_MET);
+
+    if (n < needs) {
+        if (!m->finishing)
+            wait_for_more(m, n, needs);
+    } else if (c->members >= needs || !gathers(m, c->on_the_way)) {
+        publish(m, n);
+    }
+}
+
+static void run_in_place(struct rg_membership *m)
+{
+    dismiss(m);
+    start_joiners(m);
+    struct census c = count(m);
+    bool moved = m->change.lost || c.met > 0 || c.members == 0;
+
+    if (!moved) {
+        run_on(m, &c);
+        return;
+    }
+    if (!m->change.wait_ns) {
+        m->change.wait_ns = m->now_ns;
+        if (!m->change.updated && !m->finishing && is_too_much(m, true))
+            return;
+    }
+    if (c.met == c.members && m->change.left)
+        meet(m, &c);
+    else if (c.met < c.members)
+        membership_passed(m, membership_after(m->change.wait_ns, m->rules.leave_ns));
+}
+
+static void finish(struct rg_membership *m)
+{
+    dismiss(m);
+    if (m->nalive == 0)
+        membership_end(m, m->last_bad ? RG_MEMBERSHIP_ALL_FAILED : RG_MEMBERSHIP_ALL_DONE, 0, 0);
+}
+
+void membership_advance(struct rg_membership *m)
+{
+    if (m->phase == PHASE_RUN && m->finishing)
+        finish(m);
+    if (m->phase == PHASE_RUN && m->rules.elastic) {
+        if (rg_membership_in_place(m))
+            run_in_place(m);
+        else
+            run_apart(m);
+    }
+    if (m->phase == PHASE_ENDING && m->nalive == 0)
+        m->phase = PHASE_GATHER;
+    if (m->phase == PHASE_GATHER)
+        gather(m);
+}

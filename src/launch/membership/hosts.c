@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each list of machines, each failure and each host that goes has the slots dealt anew. */
+#include "launch/membership/hosts.h"
+
+#include <limits.h>
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+void membership_want(struct rg_membership *m, const struct rg_membership_machine *wanted,
+                     size_t nwanted)
+{
+    for (int i = 0; i < m->wanted.n; i++)
+        m->machines[m->wanted.at[i]].slots = 0;
+    m->wanted.n = 0;
+    for (size_t i = 0; i < nwanted; i++) {
+        int name = wanted[i].name, slots = least(wanted[i].slots, m->rules.room_places);
+        if (name < 0 || slots <= 0)
+            continue;
+        if (name >= m->rules.room_hosts) {
+            m->no_room = true;
+            continue;
+        }
+        struct machine *machine = &m->machines[name];
+        if (!machine->slots)
+            m->wanted.at[m->wanted.n++] = name;
+        machine->slots = least(machine->slots + slots, m->rules.room_places);
+    }
+    m->dirty = true;
+}
+
+/* --- slots ------------------------------------------------------------------------------------ */
+
+static void add_host(struct rg_membership *m, int name, int slots)
+{
+    const struct rg_membership_rules *rules = &m->rules;
+    int nslots = least(slots, rules->room_places - m->nplaces);
+
+    m->no_room |= m->nhosts == rules->room_hosts || nslots < slots;
+    if (m->nhosts == rules->room_hosts || nslots == 0)
+        return;
+    struct host *host = &m->hosts[m->nhosts];
+    *host = (struct host){ .name = name, .first = m->nplaces, .nslots = nslots, .keep = nslots };
+    for (int i = 0; i < nslots; i++)
+        m->places[m->nplaces++].host = m->nhosts;
+    m->live.at[m->live.n++] = m->nhosts;
+    struct rg_membership_action *action =
+        membership_act(m, RG_MEMBERSHIP_ADD_HOST, m->nhosts++, host->first);
+    action->name = name;
+    action->slots = nslots;
+}
+
+void membership_drop_host(struct rg_membership *m, struct host *host, enum stay stay)
+{
+    int n = 0;
+
+    if (host->stay < STAY_FREE) {
+        for (int i = 0; i < m->live.n; i++) {
+            if (&m->hosts[m->live.at[i]] != host)
+                m->live.at[n++] = m->live.at[i];
+        }
+        m->live.n = n;
+        m->dirty = true;
+    }
+    host->stay = stay;
+    host->keep = 0;
+}
+
+/* The first n of its places that are of use, and what lies between. */
+static int first_of(const struct rg_membership *m, const struct host *host, int n)
+{
+    int i = 0;
+
+    for (; n > 0 && i < host->nslots; i++)
+        n -= !m->places[host->first + i].done;
+    return i;
+}
+
+/* Hosts that are there keep what they have, the oldest first; then come new ones. A failed one's
+ * slots are not free before it is. */
+static void deal(struct rg_membership *m)
+{
+    int left = m->rules.max_np ? m->rules.max_np : INT_MAX;
+    struct host *host;
+
+    for (int i = 0; i < m->wanted.n; i++) {
+        struct machine *machine = &m->machines[m->wanted.at[i]];
+        machine->left = may_be_used(machine) ? machine->slots : 0;
+    }
+    EACH_HOST(m, host) {
+        struct machine *machine = &m->machines[host->name];
+        int mine = least(host->nslots - host->ndone, machine->slots ? machine->left : 0);
+        int keep = host->failed ? 0 : least(mine, left);
+        host->keep = keep ? first_of(m, host, keep) : 0;
+        left -= keep;
+        machine->left -= mine;
+    }
+    for (int i = 0; i < m->wanted.n && left > 0; i++) {
+        struct machine *machine = &m->machines[m->wanted.at[i]];
+        int slots = least(machine->left, left);
+        if (slots > 0)
+            add_host(m, m->wanted.at[i], slots);
+        left -= slots > 0 ? slots : 0;
+    }
+}
+
+static bool is_in_use(const struct rg_membership *m, const struct host *host)
+{
+    for (int i = 0; i < host->nslots; i++) {
+        const struct place *place = &m->places[host->first + i];
+        if (place->live || place->accuses)
+            return true;
+    }
+    return host->keep > 0;
+}
+
+static void release(struct rg_membership *m)
+{
+    for (int i = m->live.n - 1; i >= 0; i--) {
+        int host = m->live.at[i];
+        if (is_in_use(m, &m->hosts[host]))
+            continue;
+        membership_drop_host(m, &m->hosts[host], STAY_FREE);
+        membership_act(m, RG_MEMBERSHIP_RELEASE, host, -1);
+    }
+}
+
+void membership_deal(struct rg_membership *m)
+{
+    do {
+        if (m->dirty && !m->finishing)
+            deal(m);
+        m->dirty = false;
+        if (m->rules.elastic)
+            release(m);
+    } while (m->dirty && !m->finishing);
+}
+
+/* --- failures --------------------------------------------------------------------------------- */
+
+void membership_lose(struct rg_membership *m, int host, int place)
+{
+    if (m->phase != PHASE_RUN)
+        return;
+    m->last_bad = true;
+    if (!m->change.lost) {
+        m->change.host = host + 1;
+        m->change.place = place + 1;
+    }
+    m->change.lost = true;
+}
+
+void membership_tell(struct rg_membership *m, struct place *place)
+{
+    if (!is_staying(place))
+        return;
+    place->told = true;
+    place->due_ns = membership_after(m->now_ns, m->rules.grace_ns);
+    membership_passed(m, place->due_ns);
+    membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, index_of(m, place));
+}
+
+static uint64_t cooldown_ns(const struct rg_membership *m, int failures)
+{
+    uint64_t ns = m->rules.cooldown_min_ns, max = m->rules.cooldown_max_ns;
+
+    while (ns && failures-- > 1 && ns < max)
+        ns = ns > max / 2 ? max : 2 * ns;
+    return ns;
+}
+
+static void set_aside(struct rg_membership *m, struct host *host, int place,
+                      enum rg_membership_why why)
+{
+    struct machine *machine = &m->machines[host->name];
+    int tries = m->rules.tries > 1 ? m->rules.tries : 1;
+    int number = (int) (host - m->hosts);
+
+    host->failed = true;
+    host->keep = 0;
+    m->dirty = true;
+    for (int i = 0; i < host->nslots; i++) {
+        struct place *other = &m->places[host->first + i];
+        if (is_staying(other) && other->member)
+            membership_lose(m, number, place);
+        membership_tell(m, other);
+    }
+    uint64_t until = membership_after(m->now_ns, cooldown_ns(m, machine->failures - tries + 1));
+    if (!machine->until_ns && until != RG_NEVER_NS)
+        m->aside.at[m->aside.n++] = host->name;
+    machine->until_ns = until;
+    machine->why = why;
+    machine->host = number;
+    machine->place = place;
+    struct rg_membership_action *action = membership_act(m, RG_MEMBERSHIP_ASIDE, number, place);
+    action->name = host->name;
+    action->why = why;
+    action->until_ns = until;
+}
+
+/* What leaves anyway has not failed. */
+void membership_fail(struct rg_membership *m, struct host *host, struct place *place,
+                     enum rg_membership_why why)
+{
+    bool of_rank = why == RG_MEMBERSHIP_RANK_FAILED || why == RG_MEMBERSHIP_NEVER_MET;
+
+    if (place ? !is_kept(m, place) : host->keep == 0)
+        return;
+    int failures = ++m->machines[host->name].failures;
+    if (of_rank && (failures < m->rules.tries || !m->rules.tries))
+        return;
+    set_aside(m, host, place ? index_of(m, place) : -1, why);
+}
+
+void membership_forgive(struct rg_membership *m)
+{
+    int n = 0;
+
+    for (int i = 0; i < m->aside.n; i++) {
+        int name = m->aside.at[i];
+        if (!membership_passed(m, m->machines[name].until_ns)) {
+            m->aside.at[n++] = name;
+            continue;
+        }
+        m->machines[name].until_ns = 0;
+        m->dirty = true;
+        membership_act(m, RG_MEMBERSHIP_BACK, -1, -1)->name = name;
+    }
+    m->aside.n = n;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a membership knows, for its own files and its tests. All is zero at first; a number that may
+ * be absent is kept plus 1. */
+#ifndef RG_LAUNCH_MEMBERSHIP_STATE_H
+#define RG_LAUNCH_MEMBERSHIP_STATE_H
+
+#include "base/time.h"
+#include "launch/membership/membership.h"
+
+struct machine {
+    int slots;              /* wanted; 0: it is not */
+    int left;               /* of them not yet given to a host, while they are dealt */
+    int failures;
+    bool drained;
+    enum rg_membership_why why;
+    int host, place;        /* that failed */
+    uint64_t until_ns;      /* it is set aside; 0: it is not */
+};
+
+enum stay { STAY_STARTS, STAY_READY, STAY_FREE, STAY_GONE };
+
+struct host {
+    int name, first, nslots;
+    int keep;               /* the first so many of its places are wanted; the rest leave */
+    int ndone;              /* of its places, whose slots are to be had again */
+    uint32_t since;         /* the first epoch that one of its places was in, or 0 */
+    uint8_t stay;
+    bool failed;            /* no place of it will be used again */
+};
+
+struct place {
+    int host;
+    int rank;               /* in the epoch, plus 1 */
+    int forecast;           /* the rank that was expected at its start, plus 1 */
+    int accuses;            /* of its end, another place, plus 1: it is not clear yet whether it is
+                             * the machine's failure */
+    uint32_t since;         /* the first epoch of its process, which has the state then; or 0 */
+    uint32_t started;       /* in this step */
+    uint64_t due_ns;        /* told: SIGKILL; a joiner: to meet */
+    bool live : 1;          /* there is a process */
+    bool member : 1;        /* of the epoch */
+    bool meets : 1;         /* it has come, and waits */
+    bool met_failed : 1;
+    bool elastic : 1;
+    bool told : 1;          /* to end */
+    bool hard : 1;          /* by SIGKILL */
+    bool bad : 1;           /* its last process ended badly, by itself */
+    bool done : 1;          /* no other process is started there: it would be taken for the one
+                             * that was a rank, or it was a joiner that ended well */
+};
+
+enum phase {
+    PHASE_GATHER,           /* no rank runs: hosts are awaited */
+    PHASE_RUN,
+    PHASE_ENDING,           /* all ranks are being ended, to be started again */
+    PHASE_OVER,
+};
+
+/* What has happened in an epoch: all zero when one begins. */
+struct change {
+    uint64_t began_ns;
+    bool updated;           /* its ranks know that hosts have changed */
+    bool lost;              /* a member is gone, or will be */
+    bool left;              /* one has ended, or has come to meet: the others cannot compute */
+    bool blamed;            /* somebody's machine has paid for the first loss */
+    int place, host;        /* that was lost first, plus 1 */
+    uint64_t wait_ns;       /* since then somebody waits for ranks or slots */
+    uint64_t ready_ns;      /* since then there could be an epoch, or an update */
+};
+
+struct list {
+    int n, *at;
+};
+
+struct rg_membership {
+    struct rg_membership_rules rules;
+    enum phase phase;
+    uint64_t now_ns, deadline_ns;
+    uint32_t step;
+    int nhosts, nplaces;    /* ever */
+    int nalive;             /* processes */
+    int naccusers;
+    int nforecast;          /* ranks that were expected when the last joiners were started */
+    int resets, restarts;
+    bool dirty;             /* slots are to be dealt again */
+    bool said_elastic;
+    bool finishing;         /* a member has ended well */
+    bool last_bad;          /* the last that ended by itself did not */
+    bool no_room;
+
+    struct rg_membership_epoch epoch;
+    struct change change;
+    size_t nactions;
+    struct rg_membership_action *actions;
+    struct machine *machines;
+    struct host *hosts;
+    struct place *places;
+    struct list live;       /* hosts that are neither free nor gone, the oldest first */
+    struct list wanted;     /* names, in order of preference */
+    struct list aside;      /* names that are set aside, and not for ever */
+    int *order;             /* places of the epoch, by rank */
+    int *next;              /* places of the epoch to come, while it is made */
+};
+
+/* For each place of each host that is neither free nor gone. */
+#define EACH_HOST(m, host)                                                                        \
+    for (int i_ = 0; i_ < (m)->live.n && ((host) = &(m)->hosts[(m)->live.at[i_]], true); i_++)
+#define EACH_PLACE(m, host, place)                                                                \
+    EACH_HOST(m, host)                                                                            \
+        for ((place) = &(m)->places[(host)->first];                                               \
+             (place) < &(m)->places[(host)->first + (host)->nslots]; (place)++)
+
+static inline int index_of(const struct rg_membership *m, const struct place *place)
+{
+    return (int) (place - m->places);
+}
+
+static inline bool is_kept(const struct rg_membership *m, const struct place *place)
+{
+    const struct host *host = &m->hosts[place->host];
+
+    return index_of(m, place) - host->first < host->keep;
+}
+
+/* It may be asked to end, be ready to be a rank, and so on. */
+static inline bool is_staying(const struct place *place)
+{
+    return place->live && !place->told;
+}
+
+static inline bool may_be_used(const struct machine *machine)
+{
+    return machine->slots > 0 && !machine->drained && !machine->until_ns;
+}
+
+/* Whether the time has come; else the deadline is not later than that. */
+bool membership_passed(struct rg_membership *m, uint64_t when_ns);
+/* If either is 0 it never comes. */
+uint64_t membership_after(uint64_t since_ns, uint64_t after_ns);
+
+/* A new action, all zero but type, host and place. */
+struct rg_membership_action *membership_act(struct rg_membership *m,
+                                            enum rg_membership_action_type type, int host,
+                                            int place);
+void membership_end(struct rg_membership *m, enum rg_membership_cause cause, int has, int needs);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each event changes by itself; then whatever can go on goes on. */
+#include "launch/membership/epoch.h"
+#include "launch/membership/hosts.h"
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+/* Where all are ended, they may end by the first failure: nobody else pays for it. */
+static void blame(struct rg_membership *m, struct place *place, enum rg_membership_why why)
+{
+    if (m->change.blamed && !rg_membership_in_place(m))
+        return;
+    m->change.blamed = true;
+    membership_fail(m, &m->hosts[place->host], place, why);
+}
+
+static void empty(struct rg_membership *m, struct place *place)
+{
+    int host = place->host, rank = place->rank;
+
+    *place = (struct place){ .host = host, .rank = rank, .accuses = place->accuses,
+                             .done = place->done };
+    m->nalive--;
+}
+
+/* The agent would take another process there for the rank that this one was: its slot is to be had
+ * again as another place. */
+static void retire(struct rg_membership *m, struct place *place)
+{
+    place->done = true;
+    m->hosts[place->host].ndone++;
+    m->dirty = true;
+}
+
+static void end_well(struct rg_membership *m, const struct place *was, struct place *place)
+{
+    if (was->told)
+        return;
+    place->done = !was->member;
+    if (!was->member || m->phase != PHASE_RUN)
+        return;
+    m->finishing = true;
+    m->last_bad = false;
+}
+
+static void end_badly(struct rg_membership *m, struct place *place, const struct place *was,
+                      int cut_by)
+{
+    if (was->member)
+        membership_lose(m, place->host, index_of(m, place));
+    if (!m->rules.elastic) {
+        membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0);
+        return;
+    }
+    if (cut_by >= 0 && cut_by < m->nplaces && cut_by != index_of(m, place)) {
+        place->accuses = cut_by + 1;
+        m->naccusers++;
+        return;
+    }
+    blame(m, place, RG_MEMBERSHIP_RANK_FAILED);
+}
+
+static void on_ended(struct rg_membership *m, const struct rg_membership_event *event,
+                     struct place *place)
+{
+    struct place was = *place;
+
+    if (!was.live)
+        return;
+    empty(m, place);
+    place->bad = !event->ok && !event->asked;
+    m->change.left |= was.member;
+    if (was.member && m->phase == PHASE_RUN && rg_membership_in_place(m))
+        retire(m, place);
+    if (event->ok)
+        end_well(m, &was, place);
+    else if (!was.told || (m->phase == PHASE_ENDING && !event->asked && !m->change.blamed))
+        end_badly(m, place, &was, event->cut_by);
+}
+
+static void on_meets(struct rg_membership *m, const struct rg_membership_event *event,
+                     struct place *place)
+{
+    if (!is_staying(place) || m->phase != PHASE_RUN || !m->rules.elastic ||
+        (place->member && event->epoch != m->epoch.number))
+        return;
+    if (!rg_membership_in_place(m)) {
+        if (event->failed)
+            membership_lose(m, place->host, index_of(m, place));
+        return;
+    }
+    m->change.left |= place->member;
+    place->meets = true;
+    place->met_failed = event->failed;
+    if (event->lacks)
+        place->since = 0;
+}
+
+static void on_elastic(struct rg_membership *m, struct place *place)
+{
+    if (!place->live)
+        return;
+    place->elastic = true;
+    m->said_elastic = true;
+}
+
+static void on_host_lost(struct rg_membership *m, struct host *host, bool failed)
+{
+    bool came = host->stay == STAY_READY, some = false;
+    int number = (int) (host - m->hosts);
+
+    if (host->stay >= STAY_FREE) {
+        host->stay = STAY_GONE;
+        return;
+    }
+    for (int i = 0; i < host->nslots; i++) {
+        struct place *place = &m->places[host->first + i];
+        some |= is_staying(place) && place->member;
+        m->change.left |= place->live && place->member;
+        m->naccusers -= place->accuses > 0;
+        place->accuses = 0;
+        if (place->live)
+            empty(m, place);
+        place->bad |= failed;
+    }
+    if (some) {
+        membership_lose(m, number, -1);
+        m->change.blamed = true;
+    }
+    if (failed)
+        membership_fail(m, host, NULL, came ? RG_MEMBERSHIP_AGENT_LOST : RG_MEMBERSHIP_NEVER_CAME);
+    membership_drop_host(m, host, STAY_GONE);
+    if (!m->rules.elastic && (failed || some)) {
+        m->change.host = number + 1;
+        membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0);
+    }
+}
+
+static void on_place(struct rg_membership *m, const struct rg_membership_event *event)
+{
+    struct place *place = &m->places[event->place];
+
+    if (event->place < 0 || event->place >= m->nplaces)
+        return;
+    if (event->type == RG_MEMBERSHIP_RANK_ENDED)
+        on_ended(m, event, place);
+    else if (event->type == RG_MEMBERSHIP_RANK_MEETS)
+        on_meets(m, event, place);
+    else
+        on_elastic(m, place);
+}
+
+static void on_host(struct rg_membership *m, const struct rg_membership_event *event)
+{
+    struct host *host = &m->hosts[event->host];
+
+    if (event->host < 0 || event->host >= m->nhosts)
+        return;
+    if (event->type == RG_MEMBERSHIP_HOST_LOST)
+        on_host_lost(m, host, event->failed);
+    else if (host->stay == STAY_STARTS)
+        host->stay = STAY_READY;
+}
+
+static void on_event(struct rg_membership *m, const struct rg_membership_event *event)
+{
+    switch (event->type) {
+    case RG_MEMBERSHIP_WANTED: membership_want(m, event->wanted, event->nwanted); break;
+    case RG_MEMBERSHIP_HOST_READY:
+    case RG_MEMBERSHIP_HOST_LOST: on_host(m, event); break;
+    case RG_MEMBERSHIP_RANK_ENDED:
+    case RG_MEMBERSHIP_RANK_ELASTIC:
+    case RG_MEMBERSHIP_RANK_MEETS: on_place(m, event); break;
+    case RG_MEMBERSHIP_DRAIN:
+        if (event->name >= 0 && event->name < m->rules.room_hosts)
+            m->machines[event->name].drained = m->dirty = true;
+        break;
+    case RG_MEMBERSHIP_STOP: m->phase = PHASE_OVER; break;
+    case RG_MEMBERSHIP_TICK: break;
+    }
+}
+
+/* --- what follows ----------------------------------------------------------------------------- */
+
+/* Those that said who was to blame for their end: it is clear once that one has ended, or meets. */
+static void judge(struct rg_membership *m)
+{
+    struct host *host;
+    struct place *place;
+
+    EACH_PLACE(m, host, place) {
+        if (!place->accuses)
+            continue;
+        const struct place *accused = &m->places[place->accuses - 1];
+        if (is_staying(accused) ? !accused->meets : accused->live)
+            continue;
+        place->accuses = 0;
+        m->naccusers--;
+        if (accused->live || !accused->bad)
+            blame(m, place, RG_MEMBERSHIP_RANK_FAILED);
+    }
+}
+
+/* By when a place that stays has to meet. */
+static uint64_t meets_by_ns(const struct rg_membership *m, const struct place *place)
+{
+    if (place->meets || m->phase != PHASE_RUN || !rg_membership_in_place(m))
+        return RG_NEVER_NS;
+    if (!place->member)
+        return place->due_ns;
+    return membership_after(m->change.wait_ns, m->rules.leave_ns);
+}
+
+static void expire(struct rg_membership *m)
+{
+    struct host *host;
+    struct place *place;
+
+    membership_forgive(m);
+    EACH_PLACE(m, host, place) {
+        if (!place->live || place->hard ||
+            !membership_passed(m, place->told ? place->due_ns : meets_by_ns(m, place)))
+            continue;
+        if (place->told) {
+            place->hard = true;
+            membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, index_of(m, place))->hard = true;
+            continue;
+        }
+        if (place->member)
+            membership_lose(m, place->host, index_of(m, place));
+        blame(m, place, RG_MEMBERSHIP_NEVER_MET);
+        membership_tell(m, place);
+    }
+}
+
+size_t rg_membership_step(struct rg_membership *membership,
+                          const struct rg_membership_event *event,
+                          const struct rg_membership_action **ret_actions)
+{
+    struct rg_membership *m = membership;
+
+    m->nactions = 0;
+    m->deadline_ns = RG_NEVER_NS;
+    m->now_ns = event->now_ns;
+    m->step++;
+    if (m->phase != PHASE_OVER)
+        on_event(m, event);
+    if (m->phase != PHASE_OVER) {
+        if (m->naccusers > 0)
+            judge(m);
+        expire(m);
+        membership_deal(m);
+        membership_advance(m);
+    }
+    if (m->phase == PHASE_OVER)
+        m->deadline_ns = RG_NEVER_NS;
+    *ret_actions = m->actions;
+    return m->nactions;
+}
