@@ -214,6 +214,34 @@ REIGEN_API int reigen_cross_rank(void);
 REIGEN_API int reigen_cross_size(void);
 REIGEN_API int reigen_is_homogeneous(void); /* 1 when all hosts have equally many ranks */
 
+/*
+ * Elastic jobs: ranks are lost and come while others live on. Each membership is an epoch, in which
+ * ranks are numbered anew. A process goes from one to the next by reigen_shutdown and reigen_init,
+ * when its operations fail because a rank has died, or when it sees that hosts have come or gone.
+ * reigen_init then blocks, without a limit, until the launcher has the next epoch together.
+ */
+enum reigen_update {
+    REIGEN_HOSTS_GONE = 1,
+    REIGEN_HOSTS_COME = 2,
+    REIGEN_HOSTS_BOTH = 3
+};
+
+struct reigen_epoch {
+    int number;      /* from 1; 0: the job is not elastic, and all else is 0 */
+    int sync;        /* 1: not all ranks have the state of rank 0, which is to be sent to all */
+    int update;      /* enum reigen_update: what the launcher has said last in this epoch, or 0; */
+    uint64_t stamp;  /* when, in ms of the wall clock; a newer one is larger */
+};
+
+/* The present epoch; each rank hears of an update at its own time. 0, or -ENOTCONN. */
+REIGEN_API int reigen_epoch(struct reigen_epoch *ret_epoch);
+/* Say that this program goes on with other ranks in the same process; without this, the launcher of
+ * an elastic job ends all its processes and starts new ones when ranks are lost or come. It holds
+ * for the life of the process. failed: 1, before the reigen_shutdown of an epoch that has ended by
+ * an error: what this rank goes on from is older than what others may have. A rank that has seen
+ * another one die has failed without being told. 0, also in other jobs; or -ENOTCONN. */
+REIGEN_API int reigen_elastic(int failed);
+
 /* ------------------------------------------------------------------ operations
  * Each returns 0 and *ret_handle, or a negative errno with nothing submitted. All ranks must submit
  * the same name with matching arguments; until the last has, the operation waits (and is reported

@@ -282,6 +282,9 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     r = find_ranks(rt, options, meeting, deadline, err);
     if (r < 0)
         return r;
+    /* Those of an elastic job may have waited long for a host. */
+    if (rg_boot_identity(rt->boot)->epoch)
+        deadline = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
     rg_report_open(rg_boot_identity(rt->boot)->rank, (enum rg_log_level) rt->config.log_level,
                    rt->config.log_time);
     if (rg_boot_identity(rt->boot)->warning[0])
@@ -453,6 +456,30 @@ REIGEN_API int reigen_is_homogeneous(void)
     rg_inside struct rg_runtime *rt = rg_api_enter();
 
     return rt ? rt->team->homogeneous : rg_api_uninitialised();
+}
+
+/* ---- elastic jobs */
+
+REIGEN_API int reigen_epoch(struct reigen_epoch *ret_epoch)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+
+    if (!rt)
+        return rg_api_uninitialised();
+    ret_epoch->number = (int) rg_boot_identity(rt->boot)->epoch;
+    ret_epoch->sync = rg_boot_identity(rt->boot)->sync;
+    ret_epoch->stamp = rg_boot_update(rt->boot, &ret_epoch->update);
+    return 0;
+}
+
+REIGEN_API int reigen_elastic(int failed)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+
+    if (!rt)
+        return rg_api_uninitialised();
+    rg_boot_elastic(rt->boot, failed != 0);
+    return 0;
 }
 
 /* ---- about the runtime */

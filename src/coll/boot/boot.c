@@ -131,6 +131,32 @@ void rg_boot_cut_off(struct rg_boot *boot, int rank)
     pthread_mutex_unlock(&boot->lock);
 }
 
+void rg_boot_elastic(struct rg_boot *boot, bool failed)
+{
+    if (boot->below)
+        rg_boot_elastic(boot->below, failed);
+    if (!boot->ops->elastic)
+        return;
+    pthread_mutex_lock(&boot->lock);
+    boot->ops->elastic(boot->state, failed);
+    pthread_mutex_unlock(&boot->lock);
+}
+
+uint64_t rg_boot_update(struct rg_boot *boot, int *ret_result)
+{
+    uint64_t stamp = 0;
+
+    *ret_result = 0;
+    if (boot->below)
+        return rg_boot_update(boot->below, ret_result);
+    if (!boot->ops->update)
+        return 0;
+    pthread_mutex_lock(&boot->lock);
+    stamp = boot->ops->update(boot->state, ret_result);
+    pthread_mutex_unlock(&boot->lock);
+    return stamp;
+}
+
 void rg_boot_close(struct rg_boot *boot, bool goodbye)
 {
     if (!boot)

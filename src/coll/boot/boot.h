@@ -24,6 +24,8 @@ struct rg_boot;
 struct rg_boot_identity {
     int rank, size;
     int local_rank, local_size, cross_rank, cross_size; /* -1: the boot does not say */
+    uint32_t epoch; /* of an elastic job, from 1; 0: the ranks are the same all the time */
+    bool sync;      /* not all ranks of the epoch have the state of rank 0 */
     bool has_key;
     uint8_t key[RG_KEY_NBYTES]; /* for the sockets between ranks */
     /* all ranks are known to be on this host (their credentials were checked) */
@@ -78,6 +80,9 @@ struct rg_boot_ops {
     int (*poll_start)(void *state, int *ret_rank, struct rg_error *err);
     void (*note)(void *state, int level, const char *text);
     void (*cut_off)(void *state, int rank);
+    /* Elastic jobs: as rg_boot_elastic, rg_boot_update. */
+    void (*elastic)(void *state, bool failed);
+    uint64_t (*update)(void *state, int *ret_result);
     void (*close)(void *state, bool goodbye);
     void (*after_fork)(void *state);
     void (*leave)(void *kept); /* the process ends */
@@ -120,6 +125,13 @@ void rg_boot_note(struct rg_boot *boot, int level, const char *text);
  * comes first. To be called before the operation's caller hears of its end. Never blocks for long;
  * any thread. */
 void rg_boot_cut_off(struct rg_boot *boot, int rank);
+/* Tell the launcher of an elastic job that this program goes on with other ranks, by closing its
+ * boot and opening another one; failed: the epoch ends by an error, so that its state is an older
+ * one. Nothing in other jobs. Any thread. */
+void rg_boot_elastic(struct rg_boot *boot, bool failed);
+/* When the launcher said last, since the boot was opened, that hosts have come or gone: ms of the
+ * wall clock, and enum reigen_update; or 0. Never blocks; any thread; boot is polled by others. */
+uint64_t rg_boot_update(struct rg_boot *boot, int *ret_result);
 void rg_boot_close(struct rg_boot *boot, bool goodbye);
 void rg_boot_after_fork(struct rg_boot *boot);
 

@@ -256,6 +256,8 @@ int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadli
     identity.size = n;
     identity.has_key = job->has_key;
     identity.one_host = job->one_host;
+    identity.epoch = job->epoch;
+    identity.sync = job->sync;
     r = exchange_lists(comm, err);
     identity.rank = place_in(ranks, n, job->rank);
     snprintf(purpose, sizeof(purpose), "reigen communicator of rank %d", ranks[0]);

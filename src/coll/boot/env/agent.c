@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Started by Reigen's agent: REIGEN_AGENT_SOCKET names its unix socket. */
+#include <limits.h>
 #include <string.h>
 
 #include "base/time.h"
@@ -10,9 +11,17 @@
 
 #define RETRY_MS 20
 
+/* Over every init of the process. */
+struct kept {
+    uint32_t generation; /* of the last fence in this epoch */
+    uint32_t epoch;      /* the last one that this process was in; 0: none, or the job is fixed */
+    bool knows;          /* the program has said that it can go on with other ranks */
+    bool failed;         /* that epoch ended by an error */
+};
+
 struct agent {
     struct rg_client client; /* its address is the boot's state */
-    uint32_t *generation; /* kept: fences of this rank's life are counted over every init */
+    struct kept *kept;
 };
 
 /* A launcher under ours (torchrun or mpirun under reigen run) started this process: its numbers
@@ -78,22 +87,51 @@ static int connect_agent(const char *name, uint64_t deadline_ns, int *ret_fd, st
 static void close_agent(void *state, bool goodbye)
 {
     struct agent *agent = state;
+    struct kept *kept = agent->kept;
 
-    *agent->generation = agent->client.generation;
+    kept->generation = agent->client.generation;
+    kept->failed = kept->failed || !goodbye || agent->client.ndeaths > 0;
     rg_client_fini(&agent->client, goodbye);
     free(agent);
 }
 
-static int greet(struct rg_client *client, int take_fd, const uint8_t *token, uint64_t deadline_ns,
+/* Who this rank is in the epoch that begins. */
+static void take_seat(struct agent *agent, struct rg_boot_identity *identity)
+{
+    const struct rg_rankmsg_epoch *seat = &agent->client.seat;
+    struct kept *kept = agent->kept;
+
+    identity->rank = agent->client.rank;
+    identity->size = agent->client.size;
+    identity->local_rank = (int) seat->local_rank;
+    identity->local_size = (int) seat->local_size;
+    identity->cross_rank = (int) seat->cross_rank;
+    identity->cross_size = (int) seat->cross_size;
+    identity->epoch = seat->epoch;
+    identity->sync = seat->sync;
+    agent->client.generation = seat->epoch == kept->epoch ? kept->generation : 0;
+    kept->epoch = seat->epoch;
+    kept->failed = false;
+}
+
+/* identity: what the environment says; size 0: of an elastic job, and rank is a place. */
+static int greet(struct agent *agent, int take_fd, const uint8_t *token, uint64_t deadline_ns,
                  struct rg_boot_identity *identity, struct rg_error *err)
 {
+    struct rg_client *client = &agent->client;
+    const struct kept *kept = agent->kept;
+    bool elastic = identity->size == 0;
     int r = rg_client_hello(client, take_fd, NULL, "the agent", identity->rank, identity->size,
                             token, RG_RANK_TOKEN_NBYTES, deadline_ns, err);
 
-    if (r == 0 && identity->size > 1 && !client->has_key)
+    if (r == 0 && elastic)
+        r = rg_client_meet(client, kept->knows, kept->epoch, kept->failed, err);
+    if (r == 0 && client->size > 1 && !client->has_key)
         r = rg_error_set(err, EBADMSG, "the agent sent no key");
     if (r < 0)
-        return rg_error_prepend(err, "rank %d", identity->rank);
+        return rg_error_prepend(err, elastic ? "place %d" : "rank %d", identity->rank);
+    if (elastic)
+        take_seat(agent, identity);
     identity->has_key = client->has_key;
     memcpy(identity->key, client->key, sizeof(identity->key));
     explicit_bzero(client->key, sizeof(client->key));
@@ -102,33 +140,69 @@ static int greet(struct rg_client *client, int take_fd, const uint8_t *token, ui
     return 0;
 }
 
+/* Of a fixed job: who this rank is. Of an elastic one: its place, and size 0. */
+static int read_identity(struct rg_boot_identity *identity, struct rg_error *err)
+{
+    int64_t elastic = 0, place = 0;
+    int r = rg_var_int("REIGEN_ELASTIC", 0, 1, &elastic, err);
+
+    if (r < 0)
+        return r;
+    if (elastic) {
+        r = rg_var_int("REIGEN_PLACE", 0, INT_MAX, &place, err);
+        identity->rank = (int) place;
+        identity->size = 0;
+    } else
+        r = rg_var_identity("REIGEN", identity, err);
+    if (r == 0)
+        return rg_error_set(err, EINVAL, "REIGEN_AGENT_SOCKET is set, but %s not",
+                            elastic ? "REIGEN_PLACE is" : "REIGEN_RANK and REIGEN_SIZE are");
+    return r < 0 ? r : 0;
+}
+
+static void say_elastic(void *state, bool failed)
+{
+    struct agent *agent = state;
+    struct kept *kept = agent->kept;
+
+    kept->failed = kept->failed || failed;
+    if (!kept->knows)
+        rg_client_elastic(&agent->client);
+    kept->knows = true;
+}
+
+static uint64_t newest_update(void *state, int *ret_result)
+{
+    struct agent *agent = state;
+
+    *ret_result = (int) agent->client.update.result;
+    return agent->client.update.stamp;
+}
+
 static int open_agent(const struct rg_config *config, void **kept, uint64_t deadline_ns,
                       void **ret_state, struct rg_boot_identity *ret_identity,
                       struct rg_error *err)
 {
-    uint32_t *generation = rg_boot_keep(kept, sizeof(*generation));
+    struct kept *over_all = rg_boot_keep(kept, sizeof(*over_all));
     uint8_t token[RG_RANK_TOKEN_NBYTES];
-    int fd = -1, r = rg_var_identity("REIGEN", ret_identity, err);
+    int fd = -1, r = read_identity(ret_identity, err);
 
     (void) config;
     if (r == 0)
-        return rg_error_set(err, EINVAL,
-                            "REIGEN_AGENT_SOCKET is set, but REIGEN_RANK and REIGEN_SIZE are not");
-    if (r > 0)
         r = read_token(token, err);
     if (r == 0)
         r = connect_agent(rg_var("REIGEN_AGENT_SOCKET"), deadline_ns, &fd, err);
     if (r < 0)
         return r;
-    struct agent *agent = generation ? calloc(1, sizeof(*agent)) : NULL;
+    struct agent *agent = over_all ? calloc(1, sizeof(*agent)) : NULL;
 
     if (!agent) {
         close(fd);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
-    agent->generation = generation;
-    agent->client.generation = *generation;
-    r = greet(&agent->client, fd, token, deadline_ns, ret_identity, err);
+    agent->kept = over_all;
+    agent->client.generation = over_all->generation;
+    r = greet(agent, fd, token, deadline_ns, ret_identity, err);
     if (r < 0)
         close_agent(agent, false);
     else
@@ -136,7 +210,8 @@ static int open_agent(const struct rg_config *config, void **kept, uint64_t dead
     return r;
 }
 
-static const char *const place[] = { "REIGEN_AGENT_SOCKET", "REIGEN_RANK", NULL };
+/* The token, as the rank's number is another one in each epoch. */
+static const char *const place[] = { "REIGEN_AGENT_SOCKET", "REIGEN_RANK_TOKEN", NULL };
 
 const struct rg_boot_ops rg_boot_agent = {
     .name = "agent",
@@ -152,6 +227,8 @@ const struct rg_boot_ops rg_boot_agent = {
     .poll = rg_client_poll,
     .note = rg_client_note,
     .cut_off = rg_client_cut_off,
+    .elastic = say_elastic,
+    .update = newest_update,
     .close = close_agent,
     .after_fork = rg_client_after_fork,
 };

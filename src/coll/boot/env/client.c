@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/sock.h"
+#include "reigen/reigen.h"
 
 #define GOODBYE_MS 1000
 
@@ -25,6 +26,8 @@ int rg_rank_dispatch(const struct rg_rank_handler *handlers, size_t nhandlers, v
         struct rg_rankmsg_note note;
         struct rg_rankmsg_cut_off cut_off;
         struct rg_rankmsg_taken taken;
+        struct rg_rankmsg_epoch epoch;
+        struct rg_rankmsg_update update;
     } message;
 
     if (type >= nhandlers || !handlers[type].fields)
@@ -38,23 +41,35 @@ int rg_rank_dispatch(const struct rg_rank_handler *handlers, size_t nhandlers, v
     return r;
 }
 
-static int on_welcome(void *arg, void *message)
+/* Out of a message, where it is wiped. 0, or -EBADMSG. */
+static int take_key(struct rg_client *client, const struct rg_span *key)
 {
-    struct rg_client *client = arg;
-    struct rg_rankmsg_welcome *welcome = message;
-    struct rg_span *key = &welcome->key;
-
     if (key->nbytes != 0 && key->nbytes != RG_KEY_NBYTES)
         return -EBADMSG;
-    if (welcome->size != (uint32_t) client->size) {
-        rg_error_set(&client->failure, EINVAL, "this rank believes that the job has %d ranks, %s "
-                     "says %u", client->size, client->server, welcome->size);
-        client->failed = true;
-    }
     client->has_key = key->nbytes > 0;
     if (client->has_key) {
         memcpy(client->key, key->data, RG_KEY_NBYTES);
         explicit_bzero(key->data, key->nbytes);
+    }
+    return 0;
+}
+
+static int on_welcome(void *arg, void *message)
+{
+    struct rg_client *client = arg;
+    struct rg_rankmsg_welcome *welcome = message;
+
+    if (take_key(client, &welcome->key) < 0)
+        return -EBADMSG;
+    if (welcome->elastic != (client->size == 0)) {
+        rg_error_set(&client->failure, EINVAL, "%s says that the job is %selastic, and "
+                     "REIGEN_ELASTIC says otherwise: the environment was changed after the agent "
+                     "made it", client->server, welcome->elastic ? "" : "not ");
+        client->failed = true;
+    } else if (welcome->size != (uint32_t) client->size) {
+        rg_error_set(&client->failure, EINVAL, "this rank believes that the job has %d ranks, %s "
+                     "says %u", client->size, client->server, welcome->size);
+        client->failed = true;
     }
     client->local_size = (int) welcome->local_size;
     client->welcomed = true;
@@ -81,7 +96,8 @@ static int on_done(void *arg, void *message)
     struct rg_client *client = arg;
     const struct rg_rankmsg_fence_done *done = message;
 
-    if (done->generation != client->generation + 1 || client->done)
+    if (done->epoch != client->seat.epoch || done->generation != client->generation + 1 ||
+        client->done)
         return 0;
     rg_buf_put(&client->blobs, done->blobs.data, done->blobs.nbytes);
     if (rg_buf_nbytes(&client->blobs) + done->left > RG_FENCE_NBYTES_MAX)
@@ -95,6 +111,8 @@ static int on_failed(void *arg, void *message)
     struct rg_client *client = arg;
     const struct rg_rankmsg_fence_failed *failed = message;
 
+    if (failed->epoch != client->seat.epoch)
+        return 0;
     if (!client->failed)
         rg_error_set(&client->failure, failed->errnum > 0 && failed->errnum < 4096
                                            ? (int) failed->errnum : ECONNRESET,
@@ -118,6 +136,32 @@ static int on_died(void *arg, void *message)
     return 0;
 }
 
+static int on_epoch(void *arg, void *message)
+{
+    struct rg_client *client = arg;
+    const struct rg_rankmsg_epoch *seat = message;
+
+    if (client->size != 0 || seat->epoch == 0 || seat->size < 1 || seat->size > REIGEN_SIZE_MAX ||
+        seat->rank >= seat->size || take_key(client, &seat->key) < 0)
+        return -EBADMSG;
+    client->seat = *seat;
+    client->seat.key = (struct rg_span) { NULL, 0 };
+    client->rank = (int) seat->rank;
+    client->size = (int) seat->size;
+    client->seated = true;
+    return 0;
+}
+
+static int on_update(void *arg, void *message)
+{
+    struct rg_client *client = arg;
+    const struct rg_rankmsg_update *update = message;
+
+    if (update->stamp > client->update.stamp)
+        client->update = *update;
+    return 0;
+}
+
 static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
 {
     static const struct rg_rank_handler handlers[] = {
@@ -126,6 +170,8 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
         [RG_RANKMSG_FENCE_FAILED] = { rg_rankmsg_fence_failed_fields, on_failed },
         [RG_RANKMSG_PEER_DIED] = { rg_rankmsg_peer_died_fields, on_died },
         [RG_RANKMSG_TAKEN] = { rg_rankmsg_taken_fields, on_taken },
+        [RG_RANKMSG_EPOCH] = { rg_rankmsg_epoch_fields, on_epoch },
+        [RG_RANKMSG_UPDATE] = { rg_rankmsg_update_fields, on_update },
     };
 
     return rg_rank_dispatch(handlers, rg_array_len(handlers), arg, type, payload, nbytes);
@@ -174,11 +220,11 @@ int rg_client_hello(struct rg_client *client, int take_fd,
 {
     struct rg_rankmsg_hello hello = { RG_PROTOCOL_VERSION, (uint32_t) rank, (uint32_t) getpid(),
                                       { (uint8_t *) (uintptr_t) token, nbytes } };
-    uint32_t generation = client->generation;
+    int r;
 
     *client = (struct rg_client) { .server = server, .rank = rank, .size = size,
-                                   .generation = generation };
-    int r = rg_conn_init(&client->conn, take_fd, &conn_ops, client, link_options);
+                                   .generation = client->generation };
+    r = rg_conn_init(&client->conn, take_fd, &conn_ops, client, link_options);
 
     if (r < 0)
         return rg_error_set(err, -r, "%s: %s", server, strerror(-r));
@@ -186,6 +232,33 @@ int rg_client_hello(struct rg_client *client, int take_fd,
     if (r < 0)
         return rg_error_set(err, -r, "%s: %s", server, strerror(-r));
     return wait_for(client, &client->welcomed, RG_CLIENT_DEATHS_MAX, deadline_ns, err);
+}
+
+/* A frame without fields; dropped where the connection is gone. */
+static void tell(struct rg_client *client, uint16_t type)
+{
+    if (rg_conn_alive(&client->conn) &&
+        rg_conn_send_raw(&client->conn, type, NULL, 0) == 0)
+        rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
+}
+
+void rg_client_elastic(struct rg_client *client)
+{
+    tell(client, RG_RANKMSG_ELASTIC);
+}
+
+int rg_client_meet(struct rg_client *client, bool knows, uint32_t epoch, bool failed,
+                   struct rg_error *err)
+{
+    struct rg_rankmsg_meet meet = { epoch, failed };
+    int r;
+
+    if (knows)
+        rg_client_elastic(client);
+    r = rg_conn_send(&client->conn, RG_RANKMSG_MEET, rg_rankmsg_meet_fields, &meet);
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: %s", client->server, strerror(-r));
+    return wait_for(client, &client->seated, RG_CLIENT_DEATHS_MAX, RG_NEVER_NS, err);
 }
 
 int rg_client_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
@@ -196,7 +269,8 @@ int rg_client_fence(void *state, const void *blob, size_t nbytes, uint64_t deadl
     uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS : 0;
     struct rg_rankmsg_fence fence = { client->generation + 1,
                                       left_ms > UINT32_MAX ? UINT32_MAX : (uint32_t) left_ms,
-                                      { (uint8_t *) (uintptr_t) blob, nbytes }, 0 };
+                                      { (uint8_t *) (uintptr_t) blob, nbytes },
+                                      client->seat.epoch };
 
     if (nbytes > RG_RANKMSG_BLOB_MAX)
         return rg_error_set(err, EMSGSIZE, "a rank's part of a fence may have %u bytes, not %zu",
@@ -283,9 +357,8 @@ void rg_client_after_fork(void *state)
 
 void rg_client_fini(struct rg_client *client, bool goodbye)
 {
-    if (goodbye && rg_conn_alive(&client->conn) &&
-        rg_conn_send_raw(&client->conn, RG_RANKMSG_GOODBYE, NULL, 0) == 0)
-        rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
+    if (goodbye)
+        tell(client, RG_RANKMSG_GOODBYE);
     rg_conn_fini(&client->conn);
     rg_buf_fini(&client->blobs);
     for (int i = 0; i < client->ndeaths; i++)
