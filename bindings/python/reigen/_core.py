@@ -10,7 +10,7 @@ import time
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from reigen import _traceback
-from reigen._lib import InitOptions, Meeting, Stats, lib, quick
+from reigen._lib import Epoch, InitOptions, Meeting, Stats, lib, quick
 from reigen.errors import HorovodInternalError, InvalidOperationError
 
 #: enum reigen_op
@@ -85,6 +85,12 @@ def operation_error(rc: int, text: str) -> HorovodInternalError:
     return HorovodInternalError(text or os.strerror(-rc), -rc)
 
 
+def lost(error: BaseException) -> bool:
+    """Whether that has ended because another rank has died or left."""
+    return isinstance(error, HorovodInternalError) and error.errno in (errno.ECONNRESET,
+                                                                      errno.ECANCELED)
+
+
 # ---------------------------------------------------------------------------- life cycle
 
 def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
@@ -109,6 +115,35 @@ def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
             add_process_set(members)
 
 
+def epoch() -> Epoch:
+    """The present one of an elastic job: its number, from 1 on; whether all ranks begin with the
+    state of rank 0; and the newest word of hosts that have come or gone. Zeros in other jobs, and
+    before init."""
+    now = Epoch()
+    quick.reigen_epoch(ctypes.byref(now))
+    return now
+
+
+def go_on(failed: bool) -> None:
+    """Tell the launcher of an elastic job that this program goes on with other ranks in the same
+    process, by shutdown() and init(). failed: from an older state than the present one."""
+    lib.reigen_elastic(int(failed))
+
+
+def _renumber() -> None:
+    """In an elastic job the variables by which a launcher numbers ranks are those of the epoch."""
+    number = epoch().number
+    if not number:
+        return
+    places = {'RANK': rank(), 'SIZE': size(), 'LOCAL_RANK': local_rank(),
+              'LOCAL_SIZE': local_size(), 'CROSS_RANK': cross_rank(), 'CROSS_SIZE': cross_size()}
+    for prefix in ('REIGEN', 'HOROVOD'):
+        os.environ.update({f'{prefix}_{name}': str(value) for name, value in places.items()})
+    os.environ.update(REIGEN_EPOCH=str(number), RANK=str(rank()), WORLD_SIZE=str(size()),
+                      LOCAL_RANK=str(local_rank()), LOCAL_WORLD_SIZE=str(local_size()),
+                      GROUP_RANK=str(cross_rank()))
+
+
 def _join_by(call: Callable[[], int]) -> None:
     """What both ways of joining have in common, under the lock."""
     global _registered
@@ -116,6 +151,7 @@ def _join_by(call: Callable[[], int]) -> None:
     if rc < 0:
         raise HorovodInternalError(text or os.strerror(-rc), -rc)
     _threads.clear()
+    _renumber()
     if not _registered:
         _registered = True
         atexit.register(_at_exit)

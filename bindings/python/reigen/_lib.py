@@ -40,6 +40,11 @@ class Meeting(ctypes.Structure):
     _fields_ = [('rank', c_int), ('size', c_int), ('fence', Fence), ('arg', c_void_p)]
 
 
+class Epoch(ctypes.Structure):
+    """struct reigen_epoch"""
+    _fields_ = [('number', c_int), ('sync', c_int), ('update', c_int), ('stamp', c_uint64)]
+
+
 #: What reigen_on_done calls: arg, handle, status.
 Done = ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_int)
 
@@ -67,6 +72,8 @@ _PROTOTYPES = {
     'reigen_cross_rank': (c_int, []),
     'reigen_cross_size': (c_int, []),
     'reigen_is_homogeneous': (c_int, []),
+    'reigen_epoch': (c_int, [POINTER(Epoch)]),
+    'reigen_elastic': (c_int, [c_int]),
     'reigen_allreduce_async':
         (c_int, [c_char_p, c_void_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),
     'reigen_allgather_async': (c_int, [c_char_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),

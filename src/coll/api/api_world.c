@@ -318,19 +318,25 @@ static int start(const struct reigen_init_options *options, const struct reigen_
 {
     struct rg_error err = RG_ERROR_INIT;
     struct rg_runtime *rt;
+    bool again; /* of an elastic job's ranks one has died before all were there */
     int r;
 
     if (atomic_load(&the_runtime))
         return 0;
     pthread_once(&once, register_hooks);
-    rt = runtime_new();
-    if (!rt)
-        return rg_api_failf(ENOMEM, "out of memory");
-    r = bring_up(rt, options, meeting, &err);
-    if (r < 0) {
-        if (rt->boot)
+    do {
+        err = (struct rg_error) RG_ERROR_INIT;
+        rt = runtime_new();
+        if (!rt)
+            return rg_api_failf(ENOMEM, "out of memory");
+        r = bring_up(rt, options, meeting, &err);
+        again = r == -ECONNRESET && rt->boot && rg_boot_identity(rt->boot)->epoch;
+        if (r < 0 && rt->boot && !again)
             rg_boot_note(rt->boot, 0, err.text);
-        runtime_end(rt, false, rg_progress_leave_until(&rt->config));
+        if (r < 0)
+            runtime_end(rt, false, rg_progress_leave_until(&rt->config));
+    } while (again);
+    if (r < 0) {
         rg_api_fail(&err);
         return r;
     }

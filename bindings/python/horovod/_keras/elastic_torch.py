@@ -59,5 +59,5 @@ class KerasState(ObjectState):
         if len(self._variables()) < count and not self.optimizer.built:
             self.optimizer.build(self.model.trainable_variables)
         on_torch.broadcast_now(None, self._variables()[:count], 0)
-        self._save_model()
         super().sync()
+        self._save_model()

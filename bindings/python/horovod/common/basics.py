@@ -6,6 +6,7 @@ from typing import Any, Optional, Sequence, Union
 import reigen
 from horovod.common import process_sets as _sets
 from horovod.common.process_sets import ProcessSet, global_process_set
+from reigen import _core
 from reigen._lib import has_driver, quick
 
 #: reigen_mpi()
@@ -44,14 +45,21 @@ class HorovodBasics:
         given = [comm] if _sets.is_comm(comm) else [] if comm is None else list(comm)
         comms = [each for each in given if _sets.is_comm(each)]
         more = [ProcessSet(each) for each in comms[1:]]
-        reigen.init(comm=_sets.ranks_of_comm(comms[0]) if comms else given)
-        global_process_set.mpi_comm = comms[0] if comms else None
-        try:
-            if process_sets is not None or more:
-                _sets.register_all(more + wanted)
-        except BaseException:
-            reigen.shutdown()
-            raise
+        while True:
+            reigen.init(comm=_sets.ranks_of_comm(comms[0]) if comms else given)
+            global_process_set.mpi_comm = comms[0] if comms else None
+            elastic = _core.epoch().number > 0
+            try:
+                if elastic:
+                    return _sets.renew(more + wanted)
+                if process_sets is not None or more:
+                    _sets.register_all(more + wanted)
+                return None
+            except BaseException as error:
+                reigen.shutdown()
+                # Of an elastic job's ranks one has died: those that are left meet again.
+                if not (elastic and _core.lost(error)):
+                    raise
 
     shutdown = staticmethod(reigen.shutdown)
     is_initialized = staticmethod(reigen.is_initialized)

@@ -10,15 +10,19 @@
 
 run_fn calls the function again, from the last committed state and after another init(), when an
 operation fails because a rank has died, and from the present state when hosts have come or gone.
+In a job that is elastic the launcher decides, for all ranks alike, whether the state is sent then.
 """
 import copy
 import enum
 import errno
 import functools
+import pickle
 import queue
 from typing import Any, Callable, Dict, Iterable, Set, Tuple
 
+from horovod.common import process_sets
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from reigen import _core
 from reigen.errors import InvalidOperationError
 
 
@@ -35,15 +39,23 @@ class WorkerNotificationManager:
     """Where the launcher's messages about hosts arrive, and who wants to hear of them.
 
     Without an elastic launcher no message comes; handle_hosts_updated() may be called by anything
-    that knows better.
+    that knows better. The runtime keeps the newest one, which look() takes: no thread waits for it.
     """
 
     def __init__(self):
         self._listeners: Set[Any] = set()
+        self._newest = 0
 
     def init(self, rendezvous_addr=None, rendezvous_port=None, nic=None, hostname=None,
              local_rank=None) -> None:
-        """Start to listen; does nothing where the launcher is not elastic. May be repeated."""
+        """Start to listen; there is nothing to be done for it. May be repeated."""
+
+    def look(self) -> None:
+        """Pass on what the launcher has said last, if that is new."""
+        epoch = _core.epoch()
+        if epoch.update and epoch.stamp > self._newest:
+            self._newest = epoch.stamp
+            self.handle_hosts_updated(epoch.stamp / 1000, epoch.update)
 
     def register_listener(self, listener) -> None:
         """listener.on_hosts_updated(timestamp, update_res) is called for each message."""
@@ -100,6 +112,7 @@ class State:
 
         Sends something between the ranks: all of them must call it.
         """
+        notification_manager.look()
         before = latest = self._last_updated_timestamp
         result = HostUpdateResult.no_update
         while True:
@@ -140,6 +153,22 @@ def _kept(value: Any) -> Any:
     return value
 
 
+class _Unsendable:
+    """What is sent in the place of a state that pickle does not take."""
+
+    def __init__(self, why: str):
+        self.why = why
+
+
+def _why_not(values: Dict[str, Any]) -> str:
+    for name, value in values.items():
+        try:
+            pickle.dumps(value)
+        except Exception as error:
+            return f'{name}: {error}'
+    return ''
+
+
 class ObjectState(State):
     """Plain Python objects, given by keyword, as attributes of the state."""
 
@@ -157,8 +186,22 @@ class ObjectState(State):
 
     def sync(self) -> None:
         if self._saved_state:
-            self._saved_state = self._bcast_object(self._saved_state)
+            self._saved_state = self._sent()
             self._set_attrs()
+
+    def _sent(self) -> Dict[str, Any]:
+        """Rank 0's; if it cannot be sent, all ranks are told which value it is for."""
+        try:
+            received = self._bcast_object(self._saved_state)
+        except HorovodInternalError:
+            raise
+        except Exception as error:  # pickle raises all kinds
+            why = _why_not(self._saved_state) or str(error)
+            self._bcast_object(_Unsendable(why))
+            raise TypeError(f'the state cannot be sent: {why}') from error
+        if isinstance(received, _Unsendable):
+            raise TypeError(f"rank 0's state cannot be sent: {received.why}")
+        return received
 
     def _set_attrs(self) -> None:
         for name, value in self._saved_state.items():
@@ -168,20 +211,26 @@ class ObjectState(State):
 def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
     """func(state, ...) in a loop that survives the loss and the arrival of ranks.
 
-    reset leaves the job and joins it again. The state is synchronised before each call, except
-    after hosts have only gone. An operation that this rank has used wrongly, or that all ranks
-    found not to match, would fail again and again: such an error is raised.
+    reset leaves the job and joins it again. The state is synchronised before each call, unless
+    all ranks have the same: the launcher of an elastic job knows that, else it is so after hosts
+    have only gone. An operation that this rank has used wrongly, or that all ranks found not to
+    match, would fail again and again: such an error is raised.
     """
 
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
         notification_manager.init()
         notification_manager.register_listener(state)
-        skip_sync = False
+        process_sets.end_adoption()
+        _core.go_on(failed=False)
+        skip_sync = changed = False
         try:
             while True:
                 try:
-                    if not skip_sync:
+                    if changed:
+                        changed = False
+                        state.on_reset()
+                    if _needs_sync(skip_sync):
                         state.sync()
                     return func(state, *args, **kwargs)
                 except InvalidOperationError:
@@ -189,16 +238,22 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
                 except HorovodInternalError as error:
                     if _is_final(error):
                         raise
+                    _core.go_on(failed=True)
                     state.restore()
                     skip_sync = False
                 except HostsUpdatedInterrupt as change:
                     skip_sync = change.skip_sync
                 reset()
-                state.on_reset()
+                changed = True
         finally:
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+def _needs_sync(skip_sync: bool) -> bool:
+    epoch = _core.epoch()
+    return bool(epoch.sync) if epoch.number else not skip_sync
 
 
 def _is_final(error: HorovodInternalError) -> bool:

@@ -11,7 +11,7 @@ after init when it was told so: init(process_sets='dynamic') or HOROVOD_DYNAMIC_
 """
 import os
 import sys
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import reigen
 from reigen import _core, _sets
@@ -123,6 +123,13 @@ global_process_set = _GlobalProcessSet()
 _registered: Dict[int, ProcessSet] = {}
 _dynamic = False
 
+#: Of an elastic job, over its epochs: the sets in the order in which they were registered, and
+#: whether this process belongs to each. None until the first epoch has begun here.
+_lasting: Optional[List[Tuple[ProcessSet, bool]]] = None
+#: A process that has come later has these sets of the others, in that order, until its script has
+#: registered as many.
+_to_adopt: List[ProcessSet] = []
+
 
 def check(process_set: ProcessSet) -> int:
     """The number of the set for the operations of the runtime.
@@ -143,6 +150,62 @@ def _register(process_set: ProcessSet) -> None:
         raise ValueError(_DUPLICATE)
     process_set.process_set_id = _core.add_process_set(process_set.ranks)
     _registered[process_set.process_set_id] = process_set
+    if _lasting is not None:
+        _lasting.append((process_set, reigen.rank() in process_set.ranks))
+
+
+def renew(wanted: List[ProcessSet]) -> None:
+    """By init() on all ranks of each epoch of an elastic job: a set consists of those processes of
+    it that are left. wanted: what this rank's script registers, which in a process that has come
+    later are the sets that the others have, in their order."""
+    global _lasting
+    mine = None if _lasting is None else [member for _, member in _lasting]
+    told = reigen.allgather_object((mine, len(wanted)), 'process_sets.epoch')
+    lists = [members for members, _ in told if members is not None]
+    if not lists:
+        _check_counts([count for _, count in told])
+        _lasting = []
+        for process_set in wanted:
+            _register(process_set)
+        return
+    # One that died while a set was registered may have left some with it, and some without.
+    count = min(len(members) for members in lists)
+    if _lasting is None:
+        if len(wanted) > count:
+            raise ValueError(f'init() was given {len(wanted)} process sets on a rank that has come '
+                             f'later, and the ranks that were there have {count}')
+        _to_adopt[:] = [ProcessSet([]) for _ in range(count - len(wanted))]
+        _lasting = [(process_set, False) for process_set in wanted + _to_adopt]
+    del _lasting[count:]
+    for i, (process_set, _) in enumerate(_lasting):
+        process_set.ranks = [rank for rank, (members, _) in enumerate(told) if members
+                             and members[i]]
+        _place(process_set)
+
+
+def _place(process_set: ProcessSet) -> None:
+    """Register a set of an earlier epoch. None of its processes may be left, or its ranks may have
+    become those of another one, or all: it shares that one's number then."""
+    if not process_set.ranks:
+        return
+    same = [other for other in (global_process_set, *_registered.values()) if other == process_set]
+    number = same[0].process_set_id if same else _core.add_process_set(process_set.ranks)
+    process_set.process_set_id = number
+    if not same:
+        _registered[number] = process_set
+
+
+def end_adoption() -> None:
+    """The script has come to the function that all ranks run together."""
+    _to_adopt.clear()
+
+
+def _adopt(process_set: ProcessSet) -> None:
+    known = _to_adopt.pop(0)
+    _lasting[:] = [(process_set if each is known else each, member) for each, member in _lasting]
+    process_set.ranks, process_set.process_set_id = known.ranks, known.process_set_id
+    if _registered.get(known.process_set_id) is known:
+        _registered[known.process_set_id] = process_set
 
 
 def prepare(process_sets: Union[None, str, Sequence[ProcessSet]]) -> List[ProcessSet]:
@@ -164,12 +227,15 @@ def prepare(process_sets: Union[None, str, Sequence[ProcessSet]]) -> List[Proces
 
 def register_all(process_sets: List[ProcessSet]) -> None:
     """By init() on all ranks: ValueError when they do not give equally many."""
-    counts = reigen.allgather_object(len(process_sets), 'process_sets.count')
+    _check_counts(reigen.allgather_object(len(process_sets), 'process_sets.count'))
+    for process_set in process_sets:
+        _register(process_set)
+
+
+def _check_counts(counts: List[int]) -> None:
     if len(set(counts)) > 1:
         raise ValueError('Different ranks tried to set up mismatching numbers of process sets '
                          f'(by rank: {counts})')
-    for process_set in process_sets:
-        _register(process_set)
 
 
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
@@ -183,7 +249,10 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
     reigen.rank()  # ValueError before init
     if not _dynamic:
         raise ValueError(_STATIC)
-    _register(process_set)
+    if _to_adopt:
+        _adopt(process_set)
+    else:
+        _register(process_set)
     return process_set
 
 
@@ -195,9 +264,16 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         return False
     if not _dynamic:
         raise ValueError(_STATIC)
-    _sets.remove_process_set(number)
-    _registered.pop(number, None)
+    shared = [each for each, _ in _lasting or () if each.process_set_id == number
+              and each is not process_set]
+    if shared:
+        _registered[number] = shared[0]
+    else:
+        _sets.remove_process_set(number)
+        _registered.pop(number, None)
     process_set.process_set_id = None
+    if _lasting is not None:
+        _lasting[:] = [(each, member) for each, member in _lasting if each is not process_set]
     return True
 
 
@@ -228,10 +304,17 @@ def is_process_set_included(process_set_id: int = 0) -> bool:
 
 
 def _invalidate() -> None:
-    for process_set in list(_registered.values()):
+    for process_set in [*_registered.values(), *(each for each, _ in _lasting or ())]:
         process_set.process_set_id = None
     _registered.clear()
+    _to_adopt.clear()
+
+
+def _forget() -> None:
+    global _lasting
+    _invalidate()
+    _lasting = None
 
 
 _core.after_shutdown.append(_invalidate)
-_core.after_fork.append(_invalidate)
+_core.after_fork.append(_forget)

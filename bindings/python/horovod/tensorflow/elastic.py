@@ -87,8 +87,8 @@ class TensorFlowKerasState(ObjectState):
         if len(self._variables()) < counts and hasattr(self.optimizer, 'build'):
             self.optimizer.build(self.model.trainable_variables)
         broadcast_variables(self._variables()[:counts], root_rank=0)
-        self._save_model()
         super().sync()
+        self._save_model()
 
     def _save_model(self) -> None:
         self._saved = [v.numpy() for v in self._variables()]
@@ -139,5 +139,5 @@ class TensorFlowState(ObjectState):
                 with self.session.graph.as_default():
                     self._broadcast_op = broadcast_variables(self.variables, root_rank=0)
             self.session.run(self._broadcast_op)
-        self._saved = self._values()
         super().sync()
+        self._saved = self._values()

@@ -39,9 +39,17 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        for handler in self._handlers.values():
-            handler.sync()
-        super().sync()
+        """Give every rank rank 0's state; where that fails half way restore() goes back to what was
+        saved before."""
+        saved = [dict(vars(handler)) for handler in self._handlers.values()]
+        try:
+            for handler in self._handlers.values():
+                handler.sync()
+            super().sync()
+        except BaseException:
+            for handler, before in zip(self._handlers.values(), saved):
+                vars(handler).update(before)
+            raise
 
     def reset(self) -> None:
         """Samplers share out their data anew among the ranks that there are now."""
