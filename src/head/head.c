@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,13 +12,11 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/say.h"
-#include "head/show/events.h"
 #include "head/console/exit.h"
 #include "head/input.h"
-#include "head/show/output.h"
 #include "head/restart.h"
+#include "head/show/presenter.h"
 #include "head/signals.h"
-#include "head/show/status.h"
 #include "head/console/terminal.h"
 #include "head/show/verdict.h"
 #include "platform/drivers.h"
@@ -36,13 +33,11 @@ struct run {
     struct rg_hold hold;
     struct rg_loop *loop;
     struct rg_session *session;
-    struct rg_output *output;
-    struct rg_status status;
+    struct rg_presenter shown;
     struct rg_signals signals;
     struct rg_input input;
     struct rg_restart restart;
     struct rg_logmark mark;    /* of a log, for all starts */
-    struct rg_buf event;       /* one JSON line */
     struct rg_buf last_words;  /* the verdict, until all output is out */
     struct rg_registration registered;
     int exit_code;
@@ -56,59 +51,13 @@ struct run {
     bool again;                /* the job has failed and is to be started again */
 };
 
-static void say(void *arg, const char *text)
-{
-    struct run *run = arg;
-
-    rg_output_say(run->output, text);
-}
-
-/* Who reads the log elsewhere may know that already, and better. */
-static void say_status(void *arg, const char *text)
-{
-    struct run *run = arg;
-
-    if (run->as->log)
-        say(run, RG_LOGMARK_NEWS);
-    say(run, text);
-}
-
-static rg_printf(2, 3) void sayf(struct run *run, const char *fmt, ...)
-{
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    va_list args;
-
-    va_start(args, fmt);
-    rg_shown_vprintf(&text, fmt, args);
-    va_end(args);
-    rg_status_wipe(&run->status);
-    say(run, rg_buf_text(&text));
-}
-
-static void send_event(struct run *run)
-{
-    if (rg_buf_status(&run->event) < 0)
-        rg_buf_fini(&run->event);
-    else
-        rg_output_event(run->output, rg_buf_bytes(&run->event), rg_buf_nbytes(&run->event));
-    rg_buf_clear(&run->event);
-}
-
 /* --- what the session reports ---------------------------------------------------------------- */
 
 static void on_phase(void *arg, int host, enum rg_host_phase phase, const char *reason)
 {
     struct run *run = arg;
-    const char *name = run->planned.plan.hosts[host].name;
 
-    rg_status_phase(&run->status, host, phase, reason);
-    if (run->planned.job.json) {
-        rg_event_host(&run->event, name, phase, reason);
-        send_event(run);
-    } else if (run->planned.job.verbose > 1) {
-        sayf(run, "reigen: %s: %s%s%s\n", name, rg_phase_name(phase), reason && *reason ? ": " : "",
-             reason ? reason : "");
-    }
+    run->shown.ops->phase(&run->shown, host, phase, reason);
 }
 
 static int send_input(void *arg, const void *data, size_t nbytes)
@@ -138,30 +87,13 @@ static void send_size(void *arg)
         rg_session_resize(run->session, rows, columns);
 }
 
-static void say_started(struct run *run)
-{
-    const struct rg_plan *plan = &run->planned.plan;
-
-    if (plan->engine)
-        sayf(run, "reigen: %s started on %s, for %d rank%s\n", plan->engine, plan->hosts[0].name,
-             plan->np, plan->np == 1 ? "" : "s");
-    else
-        sayf(run, "reigen: %d rank%s started\n", plan->nranks, plan->nranks == 1 ? "" : "s");
-}
-
 static void on_running(void *arg)
 {
     struct run *run = arg;
     const struct rg_job *job = &run->planned.job;
     bool none = job->stdin_mode == RG_STDIN_NONE || !run->as->stdin_open;
 
-    rg_status_stop(&run->status);
-    if (job->json) {
-        rg_event_running(&run->event);
-        send_event(run);
-    } else if (job->verbose) {
-        say_started(run);
-    }
+    run->shown.ops->running(&run->shown);
     if (job->pty)
         rg_terminal_raw(0);
     rg_input_start(&run->input, run->loop, none ? -1 : 0, send_input, run);
@@ -173,7 +105,7 @@ static void report_binding(struct run *run, int rank, const char *host, const ch
     const char *told = run->planned.plan.ranks[rank].cpus;
 
     if (run->planned.report_bindings && *cpus && !(told && strcmp(told, cpus) == 0))
-        sayf(run, "  rank %d on %s: cpus %s\n", rank, host, cpus);
+        rg_presenter_say(&run->shown, "  rank %d on %s: cpus %s\n", rank, host, cpus);
 }
 
 static void on_rank_started(void *arg, int rank, int pid, const char *cpus)
@@ -182,64 +114,33 @@ static void on_rank_started(void *arg, int rank, int pid, const char *cpus)
     const char *host = run->planned.plan.hosts[run->planned.plan.ranks[rank].host].name;
 
     report_binding(run, rank, host, cpus);
-    if (run->planned.job.json) {
-        rg_event_rank_started(&run->event, rank, host, pid, cpus);
-        send_event(run);
-    } else if (run->planned.job.verbose > 1) {
-        sayf(run, "reigen: rank %d is process %d on %s\n", rank, pid, host);
-    }
+    run->shown.ops->rank_started(&run->shown, rank, host, pid, cpus);
 }
 
 static void on_output(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes)
 {
     struct run *run = arg;
 
-    rg_output_data(run->output, rank, stream, data, nbytes);
+    rg_output_data(run->shown.output, rank, stream, data, nbytes);
 }
 
 static void on_rank_ended(void *arg, const struct rg_rank_end *end)
 {
     struct run *run = arg;
-    rg_autobuf struct rg_buf how = RG_BUF_INIT;
 
-    if (run->planned.job.json) {
-        rg_event_rank_ended(&run->event, end);
-        send_event(run);
-    } else if (run->planned.job.verbose > 1) {
-        rg_rank_end_print(end, &how);
-        sayf(run, "reigen: rank %d on %s ended: %s\n", end->rank, end->host, rg_buf_text(&how));
-    }
+    run->shown.ops->rank_ended(&run->shown, end);
 }
 
 static void on_note(void *arg, int rank, const char *text)
 {
     struct run *run = arg;
-    rg_autobuf struct rg_buf lines = RG_BUF_INIT;
 
-    if (run->planned.job.json) {
-        rg_event_note(&run->event, rank, text);
-        send_event(run);
-        return;
-    }
-    rg_buf_printf(&lines, "reigen: ");
-    if (rank >= 0)
-        rg_buf_printf(&lines, "rank %d: ", rank);
-    rg_verdict_indent(text, &lines);
-    rg_buf_printf(&lines, "\n");
-    if (!run->planned.quiet) {
-        rg_status_wipe(&run->status);
-        say(run, rg_buf_text(&lines));
-    }
+    run->shown.ops->note(&run->shown, rank, text);
 }
 
 /* A failure that is not the end, and the end after such failures. */
 static void tell_restarts(struct run *run, const struct rg_verdict *verdict)
 {
-    if (run->again && run->planned.job.json) {
-        rg_event_restart(&run->event, run->restart.before + run->restart.count,
-                         run->planned.job.max_restarts, verdict);
-        send_event(run);
-    }
     if (run->again)
         rg_restart_print_next(&run->restart, &run->planned.job, &run->last_words);
     else if (!run->planned.quiet || !verdict->ok)
@@ -249,25 +150,27 @@ static void tell_restarts(struct run *run, const struct rg_verdict *verdict)
 /* All ranks' output is out: now the verdict, which is to be read last. */
 static void speak_last(struct run *run)
 {
-    if (rg_buf_nbytes(&run->last_words) && !run->output)
+    if (rg_buf_nbytes(&run->last_words) && !run->shown.output)
         return;
     rg_autobuf struct rg_buf words = run->last_words;
 
     run->last_words = (struct rg_buf) RG_BUF_INIT;
     if (rg_buf_nbytes(&words))
-        say(run, rg_buf_text(&words));
-    if (run->output && !run->again)
-        rg_output_seal(run->output);
-    if (rg_output_drained(run->output))
+        rg_output_say(run->shown.output, rg_buf_text(&words));
+    if (run->shown.output && !run->again)
+        rg_output_seal(run->shown.output);
+    if (rg_output_drained(run->shown.output))
         rg_loop_stop(run->loop);
 }
 
 /* Of the last lines of the rank that failed first. */
 static size_t count_shown(const struct run *run, const struct rg_verdict *verdict)
 {
-    return verdict->first ? rg_output_shown(run->output, verdict->first->rank, verdict->last_lines,
-                                            verdict->nlast_lines)
-                          : 0;
+    const struct rg_rank_end *first = verdict->first;
+
+    return first ? rg_output_shown(run->shown.output, first->rank, verdict->last_lines,
+                                   verdict->nlast_lines)
+                 : 0;
 }
 
 /* Who made the file may take no more of it than this. */
@@ -304,19 +207,17 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
 
     run->judged = true;
     run->exit_code = run->reader_gone ? RG_EXIT_OUTPUT_LOST : verdict->exit_code;
-    rg_status_stop(&run->status);
+    rg_status_stop(&run->shown.status);
     rg_input_stop(&run->input);
     rg_terminal_restore();
-    rg_output_finish(run->output);
+    rg_output_finish(run->shown.output);
     run->again = !run->reader_gone && rg_restart_wanted(&run->restart, &planned->job, verdict);
     struct rg_verdict told = *verdict;
     told.exit_code = run->exit_code;
-    if (planned->job.json && !run->again) {
-        rg_event_verdict(&run->event, &told);
-        send_event(run);
-    }
+    run->shown.ops->ended(&run->shown, &told,
+                          run->again ? run->restart.before + run->restart.count : 0);
     if (verdict->first && verdict->first->note)
-        rg_output_note(run->output, verdict->first->note, &note);
+        rg_output_note(run->shown.output, verdict->first->note, &note);
     const struct rg_verdict_style style = {
         .note = rg_buf_nbytes(&note) ? rg_buf_text(&note) : NULL,
         .colour = rg_terminal_colour(2), .verbose = planned->job.verbose > 0,
@@ -324,7 +225,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         .exit_code = run->exit_code,
     };
 
-    rg_output_tell_same(run->output, &run->last_words);
+    rg_output_tell_same(run->shown.output, &run->last_words);
     if (run->reader_gone)
         rg_buf_printf(&run->last_words,
                       "reigen: the reader of standard output went away, so the job "
@@ -338,7 +239,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     if (run->as->verdict && !run->again)
         write_verdict(run, run->as->verdict, told);
     run->ended = true;
-    if (rg_output_drained(run->output) || run->killed)
+    if (rg_output_drained(run->shown.output) || run->killed)
         speak_last(run);
     if (run->killed)
         rg_loop_stop(run->loop);
@@ -378,7 +279,7 @@ static void on_lost(void *arg, const char *cause, bool closed)
     if (run->judged) {
         run->exit_code = run->exit_code ? run->exit_code : RG_EXIT_OUTPUT_LOST;
         if (!closed)
-            sayf(run, "reigen: %s\n", cause);
+            rg_presenter_say(&run->shown, "reigen: %s\n", cause);
         return;
     }
     rg_session_output_lost(run->session, cause);
@@ -386,7 +287,7 @@ static void on_lost(void *arg, const char *cause, bool closed)
         run->reader_gone = true;
         rg_session_signal(run->session, SIGTERM);
     } else if (!closed) {
-        sayf(run, "reigen: %s; the job goes on\n", cause);
+        rg_presenter_say(&run->shown, "reigen: %s; the job goes on\n", cause);
     }
 }
 
@@ -543,7 +444,7 @@ static bool wants_tracebacks(struct rg_job *job)
 static void note_unlisted(struct run *run, int r)
 {
     if (r < 0 && run->planned.job.verbose)
-        sayf(run, "reigen: reigen jobs will not show this job: %s\n",
+        rg_presenter_say(&run->shown, "reigen: reigen jobs will not show this job: %s\n",
              r == -ENOENT ? "HOME is not there"
                           : strerror(-r));
 }
@@ -554,25 +455,17 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     const struct rg_output_options output = {
         .loop = run->loop, .job = job, .nranks = run->planned.plan.nranks, .out_fd = 1, .err_fd = 2,
         .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
-        .all_tracebacks = wants_tracebacks(&run->planned.job),
+        .all_tracebacks = wants_tracebacks(&run->planned.job), .encode = run->shown.ops->encode,
         .append = run->restart.count > 0,
         .mark = run->as->log ? &run->mark : NULL,
         .on_pause = on_pause, .on_lost = on_lost, .on_drained = on_drained, .arg = run,
     };
-    int rc = rg_output_create(&output, &run->output, err);
+    int rc = rg_output_create(&output, &run->shown.output, err);
 
     if (rc < 0)
         return rc;
-    if (rg_status_start(&run->status, run->loop, &run->planned.plan, isatty(2) && !job->json,
-                        say_status, run) < 0)
+    if (run->shown.ops->starting(&run->shown) < 0)
         return rg_error_memory(err);
-    /* Quiet and JSON want no moving line; its timer ends here. */
-    if (run->planned.quiet || job->json)
-        rg_status_stop(&run->status);
-    if (job->json) {
-        rg_event_plan(&run->event, "start", job, &run->planned.plan);
-        send_event(run);
-    }
     if (run->restart.count)
         rg_registry_restart(&run->registered, run->planned.plan.job_id);
     else
@@ -603,9 +496,9 @@ static void finish_start(struct run *run)
     rg_input_stop(&run->input);
     rg_session_destroy(run->session);
     run->session = NULL;
-    rg_status_fini(&run->status);
-    rg_output_destroy(run->output);
-    run->output = NULL;
+    rg_status_fini(&run->shown.status);
+    rg_output_destroy(run->shown.output);
+    run->shown.output = NULL;
     rg_plan_fini(&run->planned.plan);
 }
 
@@ -618,7 +511,6 @@ static void finish(struct run *run)
     rg_hold_release(&run->hold);
     rg_registry_sweep();
     rg_restart_fini(&run->restart);
-    rg_buf_fini(&run->event);
     rg_buf_fini(&run->last_words);
     rg_loop_destroy(run->loop);
     rg_planned_fini(&run->planned);
@@ -658,22 +550,27 @@ static int run_job(struct run *run)
     const struct rg_driver_ops *driver = rg_driver_choose(&run->planned.job);
     struct rg_error err = RG_ERROR_INIT;
 
-    if (!driver)
-        return rg_fail(&(struct rg_error){ ENOTSUP, RG_EXIT_USAGE,
-                                           "this program has not the driver that the job needs "
-                                           "(--on); run it by reigen run" }, run->as->command);
+    if (!driver) {
+        rg_error_set_exit(&err, ENOTSUP, RG_EXIT_USAGE, "this program has not the driver that the "
+                          "job needs (--on); run it by reigen run");
+        return rg_fail(&err, run->as->command);
+    }
     say_notes(run);
     if (prepare(run, driver, &err) < 0)
         return rg_fail(&err, run->as->command);
     say_map(run);
-    if (rg_restart_prepare(&run->restart, &run->planned.job) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->as->command);
+    if (rg_restart_prepare(&run->restart, &run->planned.job) < 0 && rg_error_memory(&err))
+        return rg_fail(&err, run->as->command);
     if (run->as->instead) {
         int r = run->as->instead(run->as->arg, &run->planned, driver->platform.here, &err);
         return r < 0 ? rg_fail(&err, run->as->command) : r;
     }
-    if (rg_loop_create(&run->loop) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->as->command);
+    if (rg_loop_create(&run->loop) < 0 && rg_error_memory(&err))
+        return rg_fail(&err, run->as->command);
+    run->shown = (struct rg_presenter){
+        .ops = run->planned.job.json ? &rg_presenter_json : &rg_presenter_plain,
+        .planned = &run->planned, .loop = run->loop, .log = run->as->log,
+    };
     if (start(run, driver, &err) < 0)
         return rg_fail(&err, run->as->command);
     rg_loop_run(run->loop);

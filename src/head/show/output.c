@@ -9,7 +9,6 @@
 
 #include "base/say.h"
 #include "base/time.h"
-#include "head/show/events.h"
 #include "head/show/lines.h"
 #include "head/show/outfiles.h"
 #include "head/show/sink.h"
@@ -138,7 +137,7 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     output->on_terminal[0] = isatty(options->out_fd);
     output->on_terminal[1] = isatty(options->err_fd);
     for (int i = 0; output->lines && i < 2 * options->nranks; i++)
-        output->lines[i].redraws = !job->json;
+        output->lines[i].redraws = !options->encode;
     int rc = output->lines ? 0 : -ENOMEM;
 
     if (rc == 0 && !options->all_tracebacks && !(options->mark && options->nranks == 1))
@@ -370,11 +369,11 @@ static void watch_held(struct rg_output *output)
                        on_held_timer, output);
 }
 
-static void on_json_line(void *arg, const struct rg_line *line)
+static void on_encoded_line(void *arg, const struct rg_line *line)
 {
     const struct place *at = arg;
 
-    rg_event_output(&at->output->text, at->rank, at->stream, line);
+    at->output->o.encode(&at->output->text, at->rank, at->stream, line);
 }
 
 /* --- lines that are being redrawn ------------------------------------------------------------- */
@@ -465,7 +464,7 @@ static bool passes_raw(const struct rg_output *output, int rank)
 {
     const struct rg_job *job = output->o.job;
 
-    if (job->json)
+    if (output->o.encode)
         return false;
     if (job->pty && rank == 0)
         return true;
@@ -477,8 +476,8 @@ static void show(struct rg_output *output, int rank, int stream, const uint8_t *
 {
     struct rg_lines *lines = &output->lines[2 * rank + stream - 1];
     struct place at = { output, rank, stream };
-    bool held = stream == 2 && output->tracebacks.ranks && !output->o.job->json;
-    rg_line_fn *emit = output->o.job->json ? on_json_line : held ? on_error_line : on_plain_line;
+    bool encoded = output->o.encode, held = stream == 2 && output->tracebacks.ranks && !encoded;
+    rg_line_fn *emit = encoded ? on_encoded_line : held ? on_error_line : on_plain_line;
     int rc = 0;
 
     if (passes_raw(output, rank)) {
@@ -493,14 +492,14 @@ static void show(struct rg_output *output, int rank, int stream, const uint8_t *
         rc = rg_lines_feed(lines, data, nbytes, emit, &at);
     else
         rg_lines_finish(lines, emit, &at);
-    if (output->o.job->json)
+    if (encoded)
         rg_lines_flush_row(lines, emit, &at);
     if (held && !nbytes)
         rg_tracebacks_end(&output->tracebacks, rank);
     watch_held(output);
     if (rc < 0)
         output->o.on_lost(output->o.arg, "out of memory for output", false);
-    send_text(output, output->o.job->json ? 1 : stream);
+    send_text(output, encoded ? 1 : stream);
     watch_rows(output, lines);
 }
 

@@ -38,6 +38,11 @@ struct rg_output;
 #define RG_OUTPUT_HIGH_NBYTES (1u << 20)  /* pause above this */
 #define RG_OUTPUT_LOW_NBYTES (128u << 10) /* go on below this */
 
+struct rg_line;
+/* Append what a rank's line (head/show/lines.h) becomes, as a whole line. */
+typedef void rg_output_encode(struct rg_buf *text, int rank, int stream,
+                              const struct rg_line *line);
+
 struct rg_output_options {
     struct rg_loop *loop;
     const struct rg_job *job; /* borrowed */
@@ -46,6 +51,7 @@ struct rg_output_options {
     bool out_colour, err_colour;
     bool append;              /* to the files of --output-dir, which an earlier start has made */
     bool all_tracebacks;
+    rg_output_encode *encode; /* NULL, or: all goes to out_fd, each line as what this makes of it */
     /* NULL, or: somebody keeps the output as a log, and may lose a part of it: all goes to out_fd,
      * whole lines alone, and with marks. The count is the caller's and goes on with the next
      * output. */
