@@ -12,8 +12,8 @@
 #include "job/options/mpijob.h"
 #include "job/options/programs.h"
 #include "job/options/settle.h"
+#include "job/options/walk.h"
 
-#define NAME_MAX_LEN 64
 #define ATTACHED "Hpi" /* short flags that take their value attached */
 
 void rg_horovodrun_init(struct rg_horovodrun *run)
@@ -43,17 +43,12 @@ bool rg_horovodrun_is_elastic(const struct rg_horovodrun *run)
            (e->max_np && e->max_np != np && (e->min_np || run->request.discovery));
 }
 
-/* Where a walk along the command line stands. */
+/* A walk along the command line; at.option and at.foreign are not used. */
 struct walk {
-    int argc;
-    char *const *argv;
-    int next;                           /* the argument to look at */
+    struct rg_walk at;
     struct rg_request *request;         /* for flags that are not horovodrun's; NULL: only look */
     const struct rg_hvd_option *option; /* what was found there; NULL: no flag of horovodrun's */
     char *pair;                         /* owned: two values as one */
-    const char *value;
-    char what[NAME_MAX_LEN + 4];        /* the flag as the user wrote it */
-    bool exact;                         /* "--" stood in front of the command */
 };
 
 /* The one flag whose long name begins so. 0 without one, -EINVAL when there are several. */
@@ -113,27 +108,17 @@ static int take_value(struct walk *walk, const char *attached, struct rg_error *
 {
     const struct rg_hvd_option *o = walk->option;
     int wanted = !o->arg ? 0 : o->kind == RG_HVD_PAIR ? 2 : 1;
+    int rc = rg_walk_values(&walk->at, wanted, attached, o->arg, err);
 
-    if (!wanted && attached)
-        return rg_error_set(err, EINVAL, "%s=%.80s: %s takes no value", walk->what, attached,
-                            walk->what);
-    if (!wanted) {
-        walk->value = o->kind == RG_HVD_OFF ? "0" : "1";
-        return 0;
-    }
-    int more = wanted - (attached ? 1 : 0);
-
-    if (walk->next + more > walk->argc)
-        return rg_error_set(err, EINVAL, "%s needs %s: %s %s", walk->what,
-                            wanted == 2 ? "two values" : "a value", walk->what, o->arg);
-    walk->value = attached ? attached : walk->argv[walk->next];
+    if (rc < 0)
+        return rc;
+    if (!wanted)
+        walk->at.value = o->kind == RG_HVD_OFF ? "0" : "1";
     if (wanted == 2) {
         free(walk->pair);
-        walk->pair = rg_strf("%s %s", walk->value, walk->argv[walk->next + more - 1]);
-        walk->value = walk->pair;
+        walk->at.value = walk->pair = rg_strf("%s %s", walk->at.value, walk->at.second);
     }
-    walk->next += more;
-    return walk->value ? 0 : rg_error_memory(err);
+    return walk->at.value ? 0 : rg_error_memory(err);
 }
 
 /* The flag in arg: by its name, its beginning, or as -p22. 0 or -EINVAL. */
@@ -142,7 +127,7 @@ static int find_flag(struct walk *walk, const char *arg, const char **ret_attach
 {
     const char *text = arg + (arg[1] == '-' ? 2 : 1);
     size_t n = strcspn(text, "=");
-    char name[NAME_MAX_LEN] = "";
+    char name[RG_WALK_NAME_MAX] = "";
     int rc = 0;
 
     if (n < sizeof name)
@@ -158,29 +143,24 @@ static int find_flag(struct walk *walk, const char *arg, const char **ret_attach
         *ret_attached = arg + 2;
         n = 1;
     }
-    snprintf(walk->what, sizeof walk->what, "%.*s", (int) (text + n - arg), arg);
+    snprintf(walk->at.what, sizeof walk->at.what, "%.*s", (int) (text + n - arg), arg);
     return rc;
 }
 
 /* 1 and walk's flag and value; 0 where the command begins; -EINVAL. */
 static int next_flag(struct walk *walk, struct rg_error *err)
 {
-    const char *arg = walk->next < walk->argc ? walk->argv[walk->next] : "";
-    const char *attached = NULL;
+    const char *attached, *arg = rg_walk_look(&walk->at);
 
-    if (strcmp(arg, "--") == 0) {
-        walk->next++;
-        walk->exact = true;
+    if (!arg)
         return 0;
-    }
-    if (arg[0] != '-' || !arg[1])
-        return 0;
-    walk->next++;
+    walk->at.next++;
     int rc = find_flag(walk, arg, &attached, err);
 
     if (rc == 0 && !walk->option) {
-        walk->next--;
-        rc = rg_request_take_flag(walk->request, walk->argc, walk->argv, &walk->next, err);
+        walk->at.next--;
+        rc = rg_request_take_flag(walk->request, walk->at.argc, walk->at.argv, &walk->at.next,
+                                  err);
         return rc ? rc : unknown_flag(arg, err);
     }
     rc = rc < 0 ? rc : take_value(walk, attached, err);
@@ -201,7 +181,7 @@ static int walk_flags(struct rg_horovodrun *run, bool early, struct walk *walk,
     while ((rc = next_flag(walk, err)) > 0) {
         if (!walk->option || is_early(walk->option) != early)
             continue;
-        rc = rg_hvd_apply(run, walk->option, walk->what, walk->value, err);
+        rc = rg_hvd_apply(run, walk->option, walk->at.what, walk->at.value, err);
         if (rc < 0)
             return rc;
     }
@@ -321,14 +301,14 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
 {
     struct rg_job *job = &run->request.job;
 
-    int nwords = walk->argc - walk->next;
+    int nwords = walk->at.argc - walk->at.next;
 
     if (nwords <= 0 && !run->request.programs)
         return rg_error_set(err, EINVAL, "no command: say what to run, for example horovodrun "
                             "-np 4 python train.py");
-    if (nwords > 0 && rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
+    if (nwords > 0 && rg_strv_add_all(&job->command, walk->at.argv + walk->at.next) < 0)
         return rg_error_memory(err);
-    int rc = rg_request_settle_programs(&run->request, nwords, walk->exact, err);
+    int rc = rg_request_settle_programs(&run->request, nwords, walk->at.exact, err);
 
     rc = rc < 0 ? rc : read_environment(run, err);
 
@@ -358,8 +338,9 @@ static int parse(struct rg_horovodrun *run, struct walk *early, struct walk *wal
 
     if (request->help || request->version || run->check_build)
         return 0;
-    request->several = rc >= 0 && !early->exact &&
-                       rg_programs_are(early->argc - early->next, early->argv + early->next);
+    request->several = rc >= 0 && !early->at.exact &&
+                       rg_programs_are(early->at.argc - early->at.next,
+                                       early->at.argv + early->at.next);
     if (rc >= 0 && request->config)
         rc = rg_hvd_file_read(run, request->config, err);
     if (rc >= 0)
@@ -370,7 +351,7 @@ static int parse(struct rg_horovodrun *run, struct walk *early, struct walk *wal
 int rg_horovodrun_parse(struct rg_horovodrun *run, int argc, char *const *argv,
                         struct rg_error *err)
 {
-    struct walk early = { .argc = argc, .argv = argv, .next = 1 };
+    struct walk early = { .at = { .argc = argc, .argv = argv, .next = 1 } };
     struct walk walk = early;
 
     walk.request = &run->request;

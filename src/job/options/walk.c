@@ -33,38 +33,39 @@ static int unknown_option(const char *arg, const char *name, struct rg_error *er
                         arg);
 }
 
-static int too_few(const struct rg_walk *walk, int nvalues, struct rg_error *err)
+int rg_walk_values(struct rg_walk *walk, int nvalues, const char *attached, const char *called,
+                   struct rg_error *err)
 {
-    const struct rg_option *o = walk->option;
+    int more = nvalues - (attached != NULL);
 
-    return rg_error_set(err, EINVAL, "%s needs %s: %s %s%s", walk->what,
-                        nvalues == 2 ? "two values" : "a value", walk->what,
-                        o ? o->arg : nvalues == 2 ? "NAME" : "VALUE", nvalues == 2 ? " VALUE" : "");
+    if (more < 0)
+        return rg_error_set(err, EINVAL, "%s=%.80s: %s takes no value", walk->what, attached,
+                            walk->what);
+    if (walk->next + more > walk->argc)
+        return rg_error_set(err, EINVAL, "%s needs %s: %s %s", walk->what,
+                            nvalues == 2 ? "two values" : "a value", walk->what, called);
+    walk->value = attached ? attached : nvalues ? walk->argv[walk->next] : NULL;
+    walk->second = nvalues == 2 ? walk->argv[walk->next + more - 1] : NULL;
+    walk->next += more;
+    return 0;
 }
 
-static int take_value(struct rg_walk *walk, const char *inline_value, struct rg_error *err)
+static int take_value(struct rg_walk *walk, const char *attached, struct rg_error *err)
 {
     const struct rg_option *o = walk->option;
     int nvalues = !o ? walk->foreign->nvalues : o->arg != NULL;
+    const char *first = attached ? attached
+                        : walk->next < walk->argc ? walk->argv[walk->next] : "";
 
-    if (!nvalues && inline_value)
-        return rg_error_set(err, EINVAL, "%s=%.80s: %s takes no value", walk->what, inline_value,
-                            walk->what);
-    walk->value = o ? "true" : inline_value;
-    if (nvalues <= 0)
-        return 0;
-    const char *first = inline_value ? inline_value
-                                     : walk->next < walk->argc ? walk->argv[walk->next] : "";
-
-    nvalues = nvalues == 2 && strchr(first, '=') ? 1 : nvalues;
-    int wanted = nvalues - (inline_value ? 1 : 0);
-
-    if (walk->next + wanted > walk->argc)
-        return too_few(walk, nvalues, err);
-    walk->value = inline_value ? inline_value : walk->argv[walk->next];
-    walk->second = nvalues == 2 ? walk->argv[walk->next + wanted - 1] : NULL;
-    walk->next += wanted;
-    return 0;
+    if (nvalues == 2 && strchr(first, '='))
+        nvalues = 1;
+    if (nvalues < 0)
+        nvalues = attached != NULL;
+    int rc = rg_walk_values(walk, nvalues, attached,
+                            o ? o->arg : nvalues == 2 ? "NAME VALUE" : "VALUE", err);
+    if (rc == 0 && o && !nvalues)
+        walk->value = "true";
+    return rc;
 }
 
 /* mpiexec's `-env NAME VALUE`, and not our `--env NAME=VALUE` or `--env NAME`. */
@@ -91,18 +92,20 @@ int rg_walk_take(struct rg_walk *walk, const struct rg_flag *flag, struct rg_err
     return take_value(walk, flag->attached, err);
 }
 
+const char *rg_walk_look(struct rg_walk *walk)
+{
+    const char *arg = walk->next < walk->argc ? walk->argv[walk->next] : "";
+
+    walk->exact = strcmp(arg, "--") == 0;
+    walk->next += walk->exact;
+    return arg[0] == '-' && arg[1] && !walk->exact ? arg : NULL;
+}
+
 int rg_walk_next(struct rg_walk *walk, struct rg_error *err)
 {
-    if (walk->next >= walk->argc)
-        return 0;
-    const char *arg = walk->argv[walk->next];
+    const char *arg = rg_walk_look(walk);
 
-    if (strcmp(arg, "--") == 0) {
-        walk->next++;
-        walk->exact = true;
-        return 0;
-    }
-    if (arg[0] != '-' || !arg[1])
+    if (!arg)
         return 0;
     struct rg_flag flag;
 

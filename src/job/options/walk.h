@@ -24,6 +24,12 @@ struct rg_walk {
     bool exact;                     /* "--": what follows is one command, whatever is in it */
 };
 
+/* The option or flag at walk->next; NULL: the command begins there, or is missing. */
+const char *rg_walk_look(struct rg_walk *walk);
+/* Take so many values, 0 to 2, of the flag walk->what; the first one may be attached to it. called
+ * names them in errors: "NAME VALUE". 0; -EINVAL with err. */
+int rg_walk_values(struct rg_walk *walk, int nvalues, const char *attached, const char *called,
+                   struct rg_error *err);
 /* Take what stands at walk->next. 1; 0: the command begins there, or is missing; -EINVAL with err,
  * as rg_walk_take, or it is unknown. */
 int rg_walk_next(struct rg_walk *walk, struct rg_error *err);
