@@ -334,6 +334,20 @@ static void was_killed(void *arg)
     slurm_host_gone(host);
 }
 
+/* Its agent has ended. Of what ends by SIGKILL Slurm may say soon that this was its doing. */
+static void agent_ended(struct slurm_host *host, const char *how, bool killed)
+{
+    host->ended = true;
+    if (!host->err.errnum)
+        rg_error_set_exit(&host->err, ECHILD, host->linked ? 0 : RG_EXIT_UNAVAILABLE,
+                          "its agent ended%s: %s", host->linked ? "" : " before it was ready", how);
+    host->killed = killed;
+    if (killed)
+        rg_timer_start(&host->timer, host->slurm->shared.o.loop, KILLER_MS, 0, was_killed, host);
+    else
+        slurm_host_gone(host);
+}
+
 /* "end STATUS", of a shell: 128 + n for a signal. */
 static void take_end(struct slurm_host *host, const char *text)
 {
@@ -342,19 +356,11 @@ static void take_end(struct slurm_host *host, const char *text)
 
     if (host->ended || rg_parse_int("status", text, 0, 255, &code, NULL) < 0)
         return;
-    host->ended = true;
     if (code > 128)
         snprintf(how, sizeof(how), "signal %d (%s)", (int) code - 128, strsignal((int) code - 128));
     else
         snprintf(how, sizeof(how), "exit code %d", (int) code);
-    if (!host->err.errnum)
-        rg_error_set_exit(&host->err, ECHILD, host->linked ? 0 : RG_EXIT_UNAVAILABLE,
-                          "its agent ended%s: %s", host->linked ? "" : " before it was ready", how);
-    host->killed = code == 128 + SIGKILL;
-    if (host->killed)
-        rg_timer_start(&host->timer, host->slurm->shared.o.loop, KILLER_MS, 0, was_killed, host);
-    else
-        slurm_host_gone(host);
+    agent_ended(host, how, code == 128 + SIGKILL);
 }
 
 /* What stands behind these words of ours in the line, which then ends there; what a task's prolog
@@ -489,7 +495,8 @@ static void task_is_over(void *arg)
 }
 
 /* "srun: error: n[1-2]: tasks 0-1: Killed": a task that was killed before its agent was there has
- * said nothing, and srun waits for the others. One that could speak gets the time for it. */
+ * said nothing, and srun waits for the others. One that could speak gets the time for it. Where the
+ * step is cancelled, the shell that would tell of a linked agent's end is killed with it. */
 static void take_task_end(struct slurm_step *step, const char *text)
 {
     static const char mark[] = "srun: error: ";
@@ -503,7 +510,11 @@ static void take_task_end(struct slurm_step *step, const char *text)
     if (!list || rg_slurm_nodes("srun", list, &names, NULL) < 0)
         return;
     for (int i = 0; (host = next_host(step, &i));) {
-        if (!host->linked && !host->gone && !host->stopped && rg_strv_has(&names, host->name))
+        if (host->gone || host->stopped || !rg_strv_has(&names, host->name))
+            continue;
+        if (host->linked && !host->ended && strstr(end, ": Killed"))
+            agent_ended(host, "signal 9 (Killed)", true);
+        else if (!host->linked)
             rg_timer_start(&host->timer, step->slurm->shared.o.loop, KILLER_MS, 0, task_is_over,
                            host);
     }

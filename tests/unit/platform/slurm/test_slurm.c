@@ -255,7 +255,7 @@ static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void
     rg_loop_destroy(slurm.shared.o.loop);
 }
 
-static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **state)
+static void a_task_that_was_killed_with_its_shell_is_not_waited_for(void **state)
 {
     static const char said[] = "srun: error: task 1 launch failed: Slurmd could not execve job\n"
                                "srun: error: node[2-3]: tasks 1-2: Killed\n";
@@ -280,10 +280,13 @@ static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **stat
     assert_int_equal(slurm_step_prepare(&step), 0);
     slurm_step_take_errors(&step, said, strlen(said));
     rg_loop_run(slurm.shared.o.loop);
-    assert_int_equal(gone.count, 1);
+    assert_int_equal(gone.count, 2);
     assert_int_equal(gone.first, 1);
     assert_contains(gone.text, "srun did not start its agent (its task has ended): srun: error: ");
     assert_contains(gone.text, "tasks 1-2: Killed");
+    assert_true(hosts[2].gone && hosts[2].killed);
+    /* Its shell was killed with it, and so nobody but srun tells of its end. */
+    assert_string_equal(hosts[2].err.text, "its agent ended: signal 9 (Killed)");
     slurm_step_fini(&step);
     rg_loop_destroy(slurm.shared.o.loop);
 }
@@ -431,7 +434,7 @@ int main(void)
         cmocka_unit_test(one_step_has_one_task_on_each_of_its_nodes),
         cmocka_unit_test(a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows),
         cmocka_unit_test(our_words_are_found_behind_what_a_prolog_writes),
-        cmocka_unit_test(a_task_that_was_killed_before_it_spoke_is_not_waited_for),
+        cmocka_unit_test(a_task_that_was_killed_with_its_shell_is_not_waited_for),
         cmocka_unit_test(hosts_of_the_job_are_linked_once_each_and_others_are_sent_away),
         cmocka_unit_test(agents_call_at_a_port_that_srun_may_use),
         cmocka_unit_test(why_there_is_no_allocation_is_told_once),
