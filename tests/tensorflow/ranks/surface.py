@@ -5,6 +5,7 @@ follow."""
 import ast
 import importlib
 import inspect
+import pickle
 
 import horovod.tensorflow as hvd
 
@@ -178,3 +179,12 @@ def check_names():
         names = EVERYWHERE + (TENSORFLOW_ONLY if path == 'horovod.tensorflow' else ['callbacks'])
         missing = [name for name in names if not hasattr(module, name)]
         assert not missing, f'{path} lacks {missing}'
+
+
+def check_pickle_finds_what_the_modules_offer():
+    for path in (p for p in MODULES if 'keras' in p):
+        module = importlib.import_module(path)
+        names = [line[:line.index('(')] for line in MODULES[path].split('\n') if line]
+        for thing in (getattr(module, n) for n in names if n not in ('run', 'KerasState')):
+            assert (thing.__module__, thing.__qualname__) == (path, thing.__name__), thing
+            assert thing.__doc__ and pickle.loads(pickle.dumps(thing)) is thing, thing

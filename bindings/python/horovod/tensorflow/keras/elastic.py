@@ -4,7 +4,7 @@ from typing import Any
 
 from tensorflow import keras
 
-import horovod._keras.elastic as _impl
+from horovod._keras import offered
 from horovod.tensorflow.elastic import TensorFlowKerasState, run
 
 __all__ = ['CommitStateCallback', 'KerasState', 'UpdateBatchStateCallback',
@@ -18,23 +18,7 @@ class KerasState(TensorFlowKerasState):
         super().__init__(model, optimizer=optimizer, backend=keras.backend, **kwargs)
 
 
-class CommitStateCallback(_impl.CommitStateCallbackImpl, keras.callbacks.Callback):
-    """Commits the state every batches_per_commit batches, and after each epoch. Put it after those
-    that change the state."""
-
-    def __init__(self, state: Any, batches_per_commit: int = 1):
-        super().__init__(keras.backend, state, batches_per_commit)
-
-
-class UpdateBatchStateCallback(_impl.UpdateBatchStateCallbackImpl, keras.callbacks.Callback):
-    """Keeps state.batch; an epoch that was interrupted goes on with the batches that it lacks."""
-
-    def __init__(self, state: Any):
-        super().__init__(keras.backend, state)
-
-
-class UpdateEpochStateCallback(_impl.UpdateEpochStateCallbackImpl, keras.callbacks.Callback):
-    """Keeps state.epoch: the number of epochs done, over all calls of fit()."""
-
-    def __init__(self, state: Any):
-        super().__init__(keras.backend, state)
+_bind = offered.binder(keras, __name__)
+CommitStateCallback = _bind(offered.CommitStateCallback)
+UpdateBatchStateCallback = _bind(offered.UpdateBatchStateCallback)
+UpdateEpochStateCallback = _bind(offered.UpdateEpochStateCallback)
