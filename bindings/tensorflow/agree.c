@@ -152,14 +152,25 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *text, const c
     }
 }
 
+/* How many bytes of a line to show: at most NAME_WIDTH_MAX, in whole characters of UTF-8. */
+static int width_of(const char *name)
+{
+    size_t n = strcspn(name, "\n");
+
+    if (n <= NAME_WIDTH_MAX)
+        return (int) n;
+    for (n = NAME_WIDTH_MAX; n > 0 && ((uint8_t) name[n] & 0xc0) == 0x80;)
+        n--;
+    return (int) n;
+}
+
 /* "dense/kernel (rank 0 has a dense one, rank 1 has none)" */
 static void add_gradient(struct text *text, const char *name, const int32_t *votes)
 {
     static const enum form order[] = { DENSE, SPARSE, NONE };
-    int width = (int) strcspn(name, "\n");
     const char *between = "";
 
-    add(text, "%.*s (", width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX, name);
+    add(text, "%.*s (", width_of(name), name);
     for (int k = 0; k < NFORMS; k++) {
         if (votes[order[k]] > 0) {
             add(text, "%srank %d %s", between, votes[order[k]] - 1, has[order[k]]);

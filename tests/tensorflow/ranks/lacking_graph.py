@@ -9,6 +9,7 @@ import tensorflow as tf
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 import lacking
+from horovod.tensorflow.gradients import GradientReducer
 
 tf1 = tf.compat.v1
 ROWS, WIDTH = lacking.ROWS, lacking.WIDTH
@@ -73,6 +74,26 @@ def check_forms_that_differ_are_an_error_on_all_ranks():
     want = np.full([ROWS, WIDTH], 1. / hvd.size())
     want[1] = 1.
     np.testing.assert_allclose(found, want)
+
+
+class Named:
+    """A variable under a name that TensorFlow itself would not give."""
+
+    def __init__(self, name):
+        self.path = name
+
+
+def check_any_name_can_be_said():
+    """Long ones are cut between characters, and no line ends in one."""
+    for name, shown in (('é' * 200, 'é' * 60), ('x' + 'é' * 200, 'x' + 'é' * 59),
+                        ('€' * 40, '€' * 40), ('x' + '🦌' * 40, 'x' + '🦌' * 29),
+                        ('a\nb\r\x1b[2J\0\x7f\u2028c', 'a b  [2J   c')):
+        def step():
+            grads = [tf.constant([1.]) if first() else None]
+            return GradientReducer('Named')(grads, [Named(name)])
+
+        with refused(f'gradients: {shown} (rank 0 has a dense one, rank 1 has none). '):
+            tf.function(step)()
 
 
 def check_many_are_counted():

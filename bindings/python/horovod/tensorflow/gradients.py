@@ -45,9 +45,9 @@ def _letter(grad: Any) -> str:
 
 
 def _title(variable: Any, place: int) -> str:
-    """What a variable is called in an error."""
+    """What a variable is called in an error: on one line, whatever its name consists of."""
     name = getattr(variable, 'path', None) or getattr(variable, 'name', None)
-    return str(name or f'gradient {place}').replace('\n', ' ')
+    return ''.join(c if c.isprintable() else ' ' for c in str(name or f'gradient {place}'))
 
 
 def missing_are_zeros() -> bool:
