@@ -328,6 +328,25 @@ def check_generic_names_match_differing_graphs():
     assert float(found) == 0
 
 
+def check_generic_names_of_two_tapes_in_a_graph_differ():
+    """They have other shapes, and nothing says which of them is sent first."""
+    short, long = tf.Variable([1.]), tf.Variable([1., 2., 3.])
+
+    def gradient(value):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(value) * (hvd.rank() + 1.)
+        with tf.name_scope(f'of_rank_{hvd.rank()}'):
+            return hvd.DistributedGradientTape(tape).gradient(loss, value, None, True)
+
+    both = tf.function(lambda: (gradient(short), gradient(long)))
+    for _ in range(20):
+        for found in both():
+            np.testing.assert_allclose(found, np.full(found.shape, total() / hvd.size()))
+    names = [op.name for op in both.get_concrete_function().graph.get_operations()
+             if op.type in ('HorovodAllreduce', 'HorovodAgreeOnGradients')]
+    assert len(names) == 4 and len({n.split('/')[-1] for n in names}) == 4, names
+
+
 # ---------------------------------------------------------------------------- the rest
 
 def check_averaged_integers_of_sparse_tensors_are_floats():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reducing gradients: what the tape and all the optimizers have in common."""
+import collections
 import os
 from typing import Any, List, Optional, Sequence
 
@@ -50,6 +51,17 @@ def _title(variable: Any, place: int) -> str:
     return ''.join(c if c.isprintable() else ' ' for c in str(name or f'gradient {place}'))
 
 
+def _generic_prefix(process_set: ProcessSet) -> str:
+    """What comes before generic names in a graph, where several tapes may have some: nothing for
+    the first one of a process set, and the number of each that follows."""
+    graph = tf.compat.v1.get_default_graph()
+    if not hasattr(graph, '_horovod_tapes'):
+        graph._horovod_tapes = collections.Counter()
+    number = graph._horovod_tapes[process_set.process_set_id]
+    graph._horovod_tapes[process_set.process_set_id] += 1
+    return f'tape_{number}.' if number else ''
+
+
 def missing_are_zeros() -> bool:
     """What REIGEN_MISSING_GRADIENTS says of gradients that a graph lacks: zeros are sent for them
     (zeros), or they have to be missing on all ranks (error)."""
@@ -92,7 +104,8 @@ class GradientReducer:
 
     def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
                  generic_names: bool = False) -> List:
-        """generic_names: call them grad_0, grad_1 and so on, without the names of scopes."""
+        """generic_names: call them grad_0, grad_1 and so on, without the names of scopes; in a
+        graph those of its second tape are tape_1.grad_0 and so on."""
         grads = list(grads)
         if not self.process_set.included() or alone(self.process_set.size()):
             return grads
@@ -100,15 +113,17 @@ class GradientReducer:
             grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g
                      for g in grads]
         if not tf.executing_eagerly():
+            prefix = _generic_prefix(self.process_set) if generic_names else ''
             with tf.name_scope(f'{self.name}_Allreduce'):
-                with tf.control_dependencies(self._compared(grads, variables, generic_names)):
-                    return self._reduce(grads, variables, None, generic_names)
+                with tf.control_dependencies(
+                        self._compared(grads, variables, generic_names, prefix)):
+                    return self._reduce(grads, variables, None, generic_names, prefix)
         if variables is not None:
             grads = self._agree(grads, variables)
         return self._reduce(grads, variables, f'{self.name}_Allreduce', generic_names)
 
     def _compared(self, grads: List[Any], variables: Optional[Sequence[Any]],
-                  generic_names: bool) -> List[tf.Operation]:
+                  generic_names: bool, prefix: str) -> List[tf.Operation]:
         """In a graph: what has to come before anything is sent. It waits for a gradient, since one
         name must not be in use twice at a time where the graph has a loop."""
         if not grads:
@@ -119,7 +134,8 @@ class GradientReducer:
                   for i, variable in enumerate(variables or [None] * len(grads))]
         with tf.control_dependencies(first):
             return [agree_on_gradients(''.join(map(_letter, grads)), '\n'.join(titles),
-                                       generic_names, self.process_set)]
+                                       generic_names, self.process_set,
+                                       f'{prefix}HorovodGradients')]
 
     def _agree(self, grads: List[Any], variables: Sequence[Any]) -> List[Any]:
         """The gradients in the form that all ranks send: None only where nobody has one."""
@@ -129,14 +145,14 @@ class GradientReducer:
         return [_formed(grad, variable, talk.agreed.get(name))
                 for name, grad, variable in zip(facts, grads, variables)]
 
-    def _reduce(self, grads, variables, name, generic_names):
+    def _reduce(self, grads, variables, name, generic_names, prefix=''):
         results: List[Any] = [None] * len(grads)
         options = dict(self._options, ignore_name_scope=generic_names)
         for number, positions in enumerate(self._bundles(grads, variables)):
             # In a graph, too, not by the tensors' names: ranks may compute them in other ways.
             own = f'{name}.{number}'
             if name is None or generic_names:
-                own = f'grad_{number if self._groups else positions[0]}'
+                own = f'{prefix}grad_{number if self._groups else positions[0]}'
             if len(positions) == 1:
                 reduced = [allreduce(grads[positions[0]], name=own, **options)]
             else:

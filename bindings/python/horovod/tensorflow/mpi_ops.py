@@ -334,7 +334,8 @@ def _grouped_reducescatter_grad(op, *grads):
 # ---------------------------------------------------------------------------- the rest
 
 def agree_on_gradients(forms: str, names: str, ignore_name_scope: bool = False,
-                       process_set: ProcessSet = global_process_set) -> tf.Operation:
+                       process_set: ProcessSet = global_process_set,
+                       name: str = 'HorovodGradients') -> tf.Operation:
     """In a graph: an operation that fails on all ranks, with FailedPreconditionError, unless all
     have the same forms. forms: a letter for each gradient, 'd'ense, 's'parse or '-' (there is
     none); names: a line for each, for the error."""
@@ -342,8 +343,7 @@ def agree_on_gradients(forms: str, names: str, ignore_name_scope: bool = False,
     _library.refuse_xla(kind)
     return _library.add(kind, (), ('forms', forms, 'names', names,
                                    'process_set_id', set_id(process_set),
-                                   'ignore_name_scope', ignore_name_scope), 'HorovodGradients')
-
+                                   'ignore_name_scope', ignore_name_scope), name)
 
 
 def join() -> tf.Tensor:
