@@ -9,35 +9,16 @@ from typing import Any, Optional, Sequence, Tuple
 
 import jax
 import reigen
-from horovod.common.basics import HorovodBasics
+from horovod.common.basics import (HorovodBasics, ccl_built, cross_rank, cross_size, cuda_built,
+                                   ddl_built, diagnose, gloo_built, gloo_enabled, is_homogeneous,
+                                   is_initialized, local_rank, local_size, mpi_built, mpi_enabled,
+                                   mpi_threads_supported, nccl_built, rank, rocm_built, shutdown,
+                                   size, start_timeline, stop_timeline)
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.jax.compression import Compression
 from reigen import jax as _jax
 
 _basics = HorovodBasics()
-
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-size = _basics.size
-local_size = _basics.local_size
-cross_size = _basics.cross_size
-rank = _basics.rank
-local_rank = _basics.local_rank
-cross_rank = _basics.cross_rank
-is_homogeneous = _basics.is_homogeneous
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-diagnose = _basics.diagnose
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
 
 Average, Sum, Adasum = reigen.Average, reigen.Sum, reigen.Adasum
 Min, Max, Product = reigen.Min, reigen.Max, reigen.Product

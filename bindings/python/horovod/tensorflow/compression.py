@@ -2,29 +2,7 @@
 """Smaller tensors on the way: Compression.none, Compression.fp16 and Compression.bf16."""
 import tensorflow as tf
 
-
-class Compressor:
-    """compress(tensor) -> (tensor, ctx); decompress(tensor, ctx) -> tensor."""
-
-    @staticmethod
-    def compress(tensor):
-        raise TypeError('a Compressor defines compress()')
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        raise TypeError('a Compressor defines decompress()')
-
-
-class NoneCompressor(Compressor):
-    """Leaves tensors as they are."""
-
-    @staticmethod
-    def compress(tensor):
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor
+from horovod.common.compression import Compressor, NoneCompressor
 
 
 class _CastCompressor(Compressor):

@@ -15,7 +15,11 @@ from typing import Any, List, Optional, Sequence
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from horovod.common.basics import HorovodBasics
+from horovod.common.basics import (HorovodBasics, ccl_built, cross_rank, cross_size, cuda_built,
+                                   ddl_built, diagnose, gloo_built, gloo_enabled, init,
+                                   is_homogeneous, is_initialized, local_rank, local_size,
+                                   mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank,
+                                   rocm_built, shutdown, size, start_timeline, stop_timeline)
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun, num_rank_is_power_2
 from horovod.tensorflow import _library
@@ -25,30 +29,6 @@ from reigen._operations import set_id
 MPI_LIB = _library.load()
 
 _basics = HorovodBasics()
-
-init = _basics.init
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-diagnose = _basics.diagnose
-size = _basics.size
-local_size = _basics.local_size
-cross_size = _basics.cross_size
-rank = _basics.rank
-local_rank = _basics.local_rank
-cross_rank = _basics.cross_rank
-is_homogeneous = _basics.is_homogeneous
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
 
 Average, Sum, Adasum = _basics.Average, _basics.Sum, _basics.Adasum
 Min, Max, Product = _basics.Min, _basics.Max, _basics.Product

@@ -2,29 +2,7 @@
 """Smaller tensors on the way: Compression.none and Compression.fp16."""
 import torch
 
-
-class Compressor:
-    """compress(tensor) -> (tensor, ctx); decompress(tensor, ctx) -> tensor."""
-
-    @staticmethod
-    def compress(tensor):
-        raise TypeError('a Compressor defines compress()')
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        raise TypeError('a Compressor defines decompress()')
-
-
-class NoneCompressor(Compressor):
-    """Leaves tensors as they are."""
-
-    @staticmethod
-    def compress(tensor):
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor
+from horovod.common.compression import Compressor, NoneCompressor
 
 
 class FP16Compressor(Compressor):
