@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 import took
-from wait import patience
+from wait import patience, told
 
 # Where a person's PATH has no tools of administrators, such as chroot and ip: tests mean them.
 os.environ['PATH'] = os.pathsep.join([os.environ.get('PATH', '/usr/bin:/bin'), '/usr/local/sbin',
@@ -28,6 +28,8 @@ os.environ['PATH'] = os.pathsep.join([os.environ.get('PATH', '/usr/bin:/bin'), '
 #: No process and no test is given more seconds than these, or than it asks for itself: one that
 #: hangs has to be named before the time of its part is over (tools/check.py).
 PROCESS_LIMIT_S, TEST_LIMIT_S = 600, 1200
+#: Of what a process had written when its test was out of time: so many last characters.
+TOLD_CHARS = 2000
 
 
 class Patient(subprocess.Popen):
@@ -40,14 +42,23 @@ class Patient(subprocess.Popen):
             return timeout
         return min(timeout * patience(), max(timeout, PROCESS_LIMIT_S))
 
+    def _told(self):
+        """What is waited for, and what communicate() has read of it."""
+        words = self.args if isinstance(self.args, (str, bytes)) else ' '.join(map(str, self.args))
+        read = [b''.join(parts).decode(errors='replace') for parts in
+                (getattr(self, '_fileobj2output', None) or {}).values()]
+        return f'the end of "{words}", which had written {[text[-TOLD_CHARS:] for text in read]}'
+
     def wait(self, timeout=None):
-        return super().wait(timeout=self._limit(timeout))
+        with told(self._told):
+            return super().wait(timeout=self._limit(timeout))
 
     def communicate(self, input=None, timeout=None):
         timeout = self._limit(timeout)
         self._asked = True
         try:
-            return super().communicate(input, timeout=timeout)
+            with told(self._told):
+                return super().communicate(input, timeout=timeout)
         finally:
             self._asked = False
 

@@ -4,7 +4,9 @@
 A test waits for what happened and never for a time: until() looks often, and gives up when even a
 busy machine would have been done. Its text then says what was waited for and what was seen last.
 """
+import contextlib
 import os
+import sys
 import time
 
 #: What even a quiet machine grants, and what no machine is granted.
@@ -27,16 +29,30 @@ def soon(since, seconds):
     return time.monotonic() < since + seconds * patience()
 
 
+@contextlib.contextmanager
+def told(what):
+    """Where the limit of the whole test ends what is within, its report has what() as well."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        print(f'this was waited for: {what()}', file=sys.stderr)
+        raise
+
+
 def until(condition, what, seconds=20.0, seen=None, error=AssertionError):
     """What condition() returns, once that is true; else `error` after `seconds`, which say what a
     quiet machine needs. `what` was waited for; seen(), or the last answer, is shown then."""
-    began, nap = time.monotonic(), FINE_S
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() - began >= seconds * patience():
-            last = seen() if seen else found
-            raise error(f'{what}: not within {time.monotonic() - began:.1f} s; last seen: {last}')
-        time.sleep(nap)
-        nap = min(nap * 1.5, COARSE_S)
+    began, nap, found = time.monotonic(), FINE_S, None
+    with told(lambda: f'{what}; last seen: {found}'):
+        while True:
+            found = condition()
+            if found:
+                return found
+            waited = time.monotonic() - began
+            if waited >= seconds * patience():
+                last = seen() if seen else found
+                raise error(f'{what}: not within {waited:.1f} s; last seen: {last}')
+            time.sleep(nap)
+            nap = min(nap * 1.5, COARSE_S)

@@ -12,8 +12,10 @@ import repo
 import took
 
 HANGS = """
+import subprocess
 import time
 import pytest
+from wait import until
 
 @pytest.fixture(scope='module')
 def slow():
@@ -21,6 +23,17 @@ def slow():
 
 def test_hangs(slow):
     time.sleep(600)  # patient: hangs on purpose
+
+def test_waits(slow):
+    command = ['sh', '-c', 'echo begun; exec sleep 600']
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            child.communicate(timeout=6000)
+        finally:
+            child.kill()
+
+def test_sees(slow):
+    until(lambda: 0, 'pigs to fly', 6000)
 
 def test_is_new(slow):
     time.sleep(1)  # patient: longer than one that is known may take
@@ -92,13 +105,17 @@ def test_each_build_has_times_of_its_own(tmp_path):
 def test_pytest_limits_a_test_by_its_record_and_its_setup_by_the_general_limit(tmp_path):
     (tmp_path / 'test_it.py').write_text(HANGS)
     (tmp_path / 'pytest.ini').write_text('[pytest]\ntimeout = 600\ntimeout_method = signal\n')
-    (tmp_path / 'took.json').write_text(json.dumps({'test_it.py::test_hangs': 0.01}))
+    (tmp_path / 'took.json').write_text(json.dumps({f'test_it.py::test_{name}': 0.01 for name in
+                                                   ('hangs', 'waits', 'sees')}))
     done = subprocess.run(
         [sys.executable, '-m', 'pytest', '-q', '-p', 'conftest', '-c', 'pytest.ini'], cwd=tmp_path,
         text=True, capture_output=True, check=False, timeout=120,
         env={**os.environ, 'PYTHONPATH': str(repo.ROOT / 'tests'), 'REIGEN_BED_DIR': str(tmp_path),
              'REIGEN_TEST_PATIENCE': '0.02', 'PYTHONDONTWRITEBYTECODE': '1'})
-    assert '1 failed, 1 passed' in done.stdout, done.stdout + done.stderr
+    assert '3 failed, 1 passed' in done.stdout, done.stdout + done.stderr
+    assert 'waited for: the end of "sh -c echo begun; exec sleep 600", which had written ' \
+        "['begun\\n']" in done.stdout, done.stdout
+    assert 'this was waited for: pigs to fly; last seen: 0' in done.stdout, done.stdout
     assert 'Timeout >0.9' in done.stdout, done.stdout
     record = took.measured(tmp_path / 'took.json')
     assert record['test_it.py::test_hangs'] == 0.01 and record['test_it.py::test_is_new'] >= 1
