@@ -85,9 +85,8 @@ static int reduction_of(const struct rg_bench_case *row)
 }
 
 void rg_bench_buffers_fill(const struct rg_bench_buffers *buffers, const struct rg_bench_case *row,
-                           int rank, int nranks)
+                           int rank)
 {
-    (void) nranks;
     for (int i = 0; i < buffers->n && row->count; i++)
         rg_values_fill(row->type, reduction_of(row), rank, 0, buffers->ins[i], buffers->in_count);
 }

@@ -79,7 +79,7 @@ int rg_bench_buffers_make(const struct rg_bench_case *row, int rank, bool alloca
 void rg_bench_buffers_fini(struct rg_bench_buffers *buffers);
 /* Give every input its values. */
 void rg_bench_buffers_fill(const struct rg_bench_buffers *buffers, const struct rg_bench_case *row,
-                           int rank, int nranks);
+                           int rank);
 /* The number of wrong elements in one result. */
 uint64_t rg_bench_result_wrong(const struct rg_bench_case *row, int rank, int nranks,
                                const void *result, size_t count);

@@ -220,58 +220,42 @@ static void mpi_end(void *arg)
     rg_bench_buffers_fini(&mpi->buffers);
 }
 
-/* Tensor i, on its way to the end of the group: MPI has no groups. */
-static int start(const struct mpi *mpi, int i)
-{
-    const void *in = mpi->row.in_place ? mpi->in_place : mpi->buffers.ins[i];
-    void *out = mpi->buffers.outs[i], *request = mpi->requests + (size_t) i * mpi->request_nbytes;
-    int count = (int) mpi->row.count, part = (int) mpi->row.part;
-
-    switch (mpi->row.op) {
-    case RG_BENCH_ALLREDUCE:
-        return mpi->Iallreduce(in, out, count, mpi->type, mpi->op, mpi->world, request);
-    case RG_BENCH_BROADCAST: return mpi->Ibcast(out, count, mpi->type, 0, mpi->world, request);
-    case RG_BENCH_ALLGATHER:
-    case RG_BENCH_ALLGATHER_INTO:
-        return mpi->Iallgather(in, part, mpi->type, out, part, mpi->type, mpi->world, request);
-    case RG_BENCH_ALLTOALL:
-        return mpi->Ialltoall(in, part, mpi->type, out, part, mpi->type, mpi->world, request);
-    default:
-        return mpi->Ireduce_scatter_block(in, out, part, mpi->type, mpi->op, mpi->world, request);
-    }
-}
-
-/* One tensor from beginning to end. */
-static int perform_one(const struct mpi *mpi, int i)
+/* Tensor i, from beginning to end; with a request, only begun. */
+static int perform_one(const struct mpi *mpi, int i, void *request)
 {
     const void *in = mpi->row.in_place ? mpi->in_place : mpi->buffers.ins[i];
     void *out = mpi->buffers.outs[i];
     int count = (int) mpi->row.count, part = (int) mpi->row.part;
 
+#define CALL(name, started, ...) \
+    (request ? mpi->started(__VA_ARGS__, request) : mpi->name(__VA_ARGS__))
     switch (mpi->row.op) {
     case RG_BENCH_ALLREDUCE:
-        return mpi->Allreduce(in, out, count, mpi->type, mpi->op, mpi->world);
-    case RG_BENCH_BROADCAST: return mpi->Bcast(out, count, mpi->type, 0, mpi->world);
+        return CALL(Allreduce, Iallreduce, in, out, count, mpi->type, mpi->op, mpi->world);
+    case RG_BENCH_BROADCAST: return CALL(Bcast, Ibcast, out, count, mpi->type, 0, mpi->world);
     case RG_BENCH_ALLGATHER:
     case RG_BENCH_ALLGATHER_INTO:
-        return mpi->Allgather(in, part, mpi->type, out, part, mpi->type, mpi->world);
+        return CALL(Allgather, Iallgather, in, part, mpi->type, out, part, mpi->type, mpi->world);
     case RG_BENCH_ALLTOALL:
-        return mpi->Alltoall(in, part, mpi->type, out, part, mpi->type, mpi->world);
+        return CALL(Alltoall, Ialltoall, in, part, mpi->type, out, part, mpi->type, mpi->world);
     case RG_BENCH_REDUCESCATTER:
     case RG_BENCH_REDUCESCATTER_INTO:
-        return mpi->Reduce_scatter_block(in, out, part, mpi->type, mpi->op, mpi->world);
+        return CALL(Reduce_scatter_block, Ireduce_scatter_block, in, out, part, mpi->type, mpi->op,
+                    mpi->world);
     default: return mpi->Barrier(mpi->world);
     }
+#undef CALL
 }
 
+/* MPI has no groups: what all tensors wait for is begun, and then waited for. */
 static int perform(const struct mpi *mpi)
 {
     int n = mpi->row.group, code = 0;
 
     if (n == 1)
-        return perform_one(mpi, 0);
+        return perform_one(mpi, 0, NULL);
     for (int i = 0; i < n && code == 0; i++)
-        code = start(mpi, i);
+        code = perform_one(mpi, i, mpi->requests + (size_t) i * mpi->request_nbytes);
     return code ? code : mpi->Waitall(n, mpi->requests, mpi->no_statuses);
 }
 

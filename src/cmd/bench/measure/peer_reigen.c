@@ -32,21 +32,18 @@ static int reigen_open(const struct rg_bench_world *world, const struct rg_peer_
     struct reigen *self = calloc(1, sizeof(*self));
     size_t n = (size_t) settings->group;
 
-    if (self) {
-        self->world = world;
-        self->runtime = world->runtime;
-        self->requests = calloc(n, sizeof(*self->requests));
-        self->handles = calloc(n, sizeof(*self->handles));
-        self->names = calloc(n, sizeof(*self->names));
-        self->name_list = calloc(n, sizeof(*self->name_list));
-        self->shapes = calloc(n, sizeof(*self->shapes));
-        self->ndims = calloc(n, sizeof(*self->ndims));
-    }
-    *ret_self = self;
-    if (!self || !self->requests || !self->handles || !self->names || !self->name_list ||
-        !self->shapes || !self->ndims)
+    if (!self)
         return rg_error_memory(err);
-    return 0;
+    *self = (struct reigen){ .world = world, .runtime = world->runtime,
+                             .requests = calloc(n, sizeof(*self->requests)),
+                             .handles = calloc(n, sizeof(*self->handles)),
+                             .names = calloc(n, sizeof(*self->names)),
+                             .name_list = calloc(n, sizeof(*self->name_list)),
+                             .shapes = calloc(n, sizeof(*self->shapes)),
+                             .ndims = calloc(n, sizeof(*self->ndims)) };
+    *ret_self = self;
+    return self->requests && self->handles && self->names && self->name_list && self->shapes &&
+           self->ndims ? 0 : rg_error_memory(err);
 }
 
 static void reigen_close(void *arg)
@@ -257,7 +254,7 @@ static int reigen_check(void *arg, uint64_t *ret_wrong, struct rg_error *err)
     const struct rg_bench_world *world = self->world;
     uint64_t nwrong = 0;
 
-    rg_bench_buffers_fill(&self->buffers, &self->row, world->rank, world->size);
+    rg_bench_buffers_fill(&self->buffers, &self->row, world->rank);
     int r = perform(self);
     for (int i = 0; r >= 0 && rg_bench_ops[self->row.op].data && i < self->row.group; i++) {
         const void *result = self->buffers.outs[i];

@@ -91,10 +91,7 @@ int rg_kubernetes_start(const struct rg_driver_options *options, void **ret_stat
                         struct rg_error *err)
 {
     static const struct rg_pods_kind kind = {
-        RG_KUBERNETES_WORDS,
-        .orders = true,
-        .port = rg_kubernetes_port,
-        .port_taken = rg_kubernetes_port_taken,
+        RG_KUBERNETES_KIND,
         .is_own = is_own,
         .is_place = is_place,
     };

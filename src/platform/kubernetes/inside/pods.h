@@ -37,8 +37,11 @@ int rg_kubernetes_port(int *ret_port, struct rg_error *err);
 /* What is in RG_POD_KEY. 0; -errno with exit code 2. */
 int rg_kubernetes_key(uint8_t ret_key[RG_KEY_NBYTES], struct rg_error *err);
 
-/* What pods have to say in struct rg_pods_kind. */
-#define RG_KUBERNETES_WORDS                                                                    \
+/* What pods have alike in struct rg_pods_kind. */
+#define RG_KUBERNETES_KIND                                                                     \
+    .orders = true,                                                                            \
+    .port = rg_kubernetes_port,                                                                \
+    .port_taken = rg_kubernetes_port_taken,                                                    \
     .pending = "its pod has not called yet",                                                   \
     .stopping = "Kubernetes ends its pod: it is evicted, preempted or deleted, or its node is " \
                 "drained",                                                                     \

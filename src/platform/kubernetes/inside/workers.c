@@ -83,10 +83,7 @@ static bool is_place(const char *place, const struct rg_plan *plan, int host)
 static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
 {
     static const struct rg_pods_kind kind = {
-        RG_KUBERNETES_WORDS,
-        .orders = true,
-        .port = rg_kubernetes_port,
-        .port_taken = rg_kubernetes_port_taken,
+        RG_KUBERNETES_KIND,
         .is_own = is_own,
         .is_place = is_place,
         .key = rg_kubernetes_key,

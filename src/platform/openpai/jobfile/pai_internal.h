@@ -45,8 +45,6 @@ struct rg_pai_at rg_pai_at_index(const struct rg_pai_at *up, size_t index);
 int64_t rg_pai_int(const json_t *value, bool loose);
 /* That of a member, loosely; other, where there is none. */
 int64_t rg_pai_at_int(const struct rg_pai_at *at, const char *key, int64_t other);
-/* "taskRoles[0].name", on the heap; NULL: out of memory. */
-char *rg_pai_at_path(const struct rg_pai_at *at);
 
 enum rg_pai_weight {
     RG_PAI_WARNING,
@@ -161,9 +159,6 @@ int rg_pai_to_v2(struct rg_pai_convert *c);
 int rg_pai_one_line(const char *text, char **ret_line);
 /* Whether a comment is the end of a command, so that what is joined to its line is lost. */
 bool rg_pai_ends_in_comment(const char *text);
-/* Put blanks in the place of JSON's comments, which begin with two slashes, or a slash and a star,
- * outside of texts. How many there were. */
-size_t rg_pai_blank_comments(char *text, size_t nbytes);
 /* A command with the names that roles and ports have in to, where it has had those of from in its
  * hosts and variables: "ps_server-0", "$PAI_HOST_IP_ps_server_0". Roles and their ports have the
  * same order in both. On the heap, or NULL: out of memory. */

@@ -52,11 +52,12 @@ int64_t rg_pai_at_int(const struct rg_pai_at *at, const char *key, int64_t other
     return n == RG_PAI_NONE ? other : n;
 }
 
-char *rg_pai_at_path(const struct rg_pai_at *at)
+/* "taskRoles[0].name", on the heap; NULL: out of memory. */
+static char *path_of(const struct rg_pai_at *at)
 {
     if (!at->up)
         return strdup("");
-    rg_autofree char *up = rg_pai_at_path(at->up);
+    rg_autofree char *up = path_of(at->up);
 
     if (!up)
         return NULL;
@@ -178,7 +179,7 @@ void rg_pai_report(struct rg_pai_check *check, const struct rg_pai_at *at,
     }
     /* Of what is not there: where the mapping begins that should have it. */
     rg_yaml_place(is_here && at->value ? node : key ? key : node, key, &one.line, &one.column);
-    one.path = rg_pai_at_path(at);
+    one.path = path_of(at);
     one.what = what ? strdup(what) : shown(at->value);
     one.rule = strdup(rule);
     one.remedy = strdup(remedy);
@@ -387,7 +388,9 @@ static void mask(char *copy, size_t nbytes)
     }
 }
 
-size_t rg_pai_blank_comments(char *text, size_t nbytes)
+/* Blanks in the place of what begins with two slashes, or a slash and a star, outside of texts. How
+ * many there were. */
+static size_t blank_comments(char *text, size_t nbytes)
 {
     size_t count = 0;
     bool quoted = false;
@@ -491,7 +494,7 @@ static json_t *load_commented(struct rg_pai_check *check, const char *text, size
         return NULL;
     memcpy(copy, text, nbytes);
     copy[nbytes] = '\0';
-    size_t ncomments = rg_pai_blank_comments(copy, nbytes), first = 0, comma;
+    size_t ncomments = blank_comments(copy, nbytes), first = 0, comma;
     json_t *tree = load_json(copy, nbytes, ret_at);
 
     while (ncomments && text[first] == copy[first])

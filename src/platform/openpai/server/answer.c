@@ -27,7 +27,8 @@ const char *pai_state_name(enum pai_state state)
     return state_names[state];
 }
 
-enum pai_state pai_state_find(const char *name)
+/* PAI_UNKNOWN for any other text. */
+static enum pai_state find_state(const char *name)
 {
     for (size_t i = 0; i < rg_array_len(state_names); i++) {
         if (strcmp(state_names[i], name) == 0)
@@ -149,7 +150,7 @@ static int read_task(const char *role, const json_t *status, struct pai_task *ta
 
     task->role = plain(role);
     task->index = (int) number_or(status, "taskIndex", 0, INT32_MAX, 0);
-    task->state = pai_state_find(text_of(status, "taskState"));
+    task->state = find_state(text_of(status, "taskState"));
     task->has_exit = exit_of(status, "containerExitCode", &task->exit_code);
     task->retries = (int) number_or(status, "retries", 0, INT32_MAX, 0);
     task->ip = plain(text_of(status, "containerIp"));
@@ -206,7 +207,7 @@ static int read_status(const char *name, const json_t *status, struct pai_job *j
 
     job->user = plain(user);
     job->name = plain(bare_name(name, user));
-    job->state = pai_state_find(text_of(status, "state"));
+    job->state = find_state(text_of(status, "state"));
     job->has_exit = exit_of(status, "appExitCode", &job->exit_code);
     job->retries = (int) number_or(status, "retries", 0, INT32_MAX, 0);
     job->cluster = plain(text_of(status, "virtualCluster"));

@@ -50,8 +50,6 @@ char *pai_read_place(const char *url, const char *text, size_t nbytes);
 /* An answer whose status is 300 or more, or that is no JSON. */
 void pai_read_refusal(long status, const char *type, const char *text, size_t nbytes,
                       struct pai_refusal *ret_refusal);
-/* The state of this name; PAI_UNKNOWN for any other text. */
-enum pai_state pai_state_find(const char *name);
 /* Whether a server's file of a job means the same one as ours, but for the secrets, which a server
  * of version 2 hides. */
 bool pai_same_job(const char *ours, size_t nours, const char *theirs, size_t ntheirs);
