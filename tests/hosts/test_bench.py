@@ -44,11 +44,12 @@ def test_reigen_bench_starts_itself_by_ssh(hosts):
     assert 'net.alpha_ns' in hosts[1].run(['cat', path], timeout=LIMIT).stdout
 
 
+@pytest.mark.parametrize('group', [1, 3])
 @pytest.mark.parametrize('name', ['openmpi4', 'mpich4'])
-def test_the_launcher_s_mpi_takes_turns(name):
+def test_the_launcher_s_mpi_takes_turns(name, group):
     env = {**mpis.ordinary_environment(), **mpis.environment(name)}
     command = mpis.mpirun(name, 2, PROGRAMS.reigen, 'bench', '--peer', 'mpi', '--op', 'all',
-                          '--type', 'int32,float16', '--check', *QUICK)
+                          '--type', 'int32,float16', '--check', '--group', group, *QUICK)
     done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True,
                           timeout=LIMIT, check=False)
     for row in judge(done, ['mpi'])['rows']:
