@@ -7,7 +7,9 @@
  *      WAITING (SETUP, RANKs) --START--> RUNNING --last rank reaped--> SWEEPING --no child left-->
  *      GONE --output sent--> BYE
  *
- * A resident agent (SETUP) stays RUNNING without ranks until RELEASE, for remote commands.
+ * A resident agent (SETUP) stays RUNNING without ranks until RELEASE, for remote commands. That of
+ * an elastic job is resident: while RUNNING it may get RANKs and START again, for new places, and
+ * for those whose process has ended.
  *
  * When the link closes or the launcher is silent for the lease, whatever the state, everything is
  * killed and the process ends.
@@ -52,12 +54,13 @@ struct rg_pump {
     uint8_t stream;   /* 1 or 2 */
     int fd;           /* -1: at its end */
     struct rg_io io;
+    bool last;        /* its writer has ended: when nothing is there, it is at its end */
     uint64_t *credit; /* bytes that may still be sent */
     void (*send)(struct rg_pump *pump, uint8_t *data, size_t nbytes); /* none: the end */
     void (*ended)(void *owner); /* found by the loop, after send; it may free the pump */
 };
 
-/* One rank. */
+/* One rank; in an elastic job, one place and the process that is there now. */
 struct rg_task {
     struct rg_agent *agent;
     struct rg_msg_rank spec; /* owned */
@@ -76,6 +79,11 @@ struct rg_task {
     bool input_eof_sent;     /* pty: the end-of-file character was written */
     struct rg_rankconn *conn;/* its runtime's connection, or NULL; the server's */
     bool in_runtime;         /* said HELLO and not yet GOODBYE */
+    bool met, waits;         /* MEET was said on this connection; and has not been answered */
+    bool elastic;            /* ELASTIC was said by this process */
+    uint32_t over_epoch;     /* the newest one when the place's last process ended */
+    uint32_t met_epoch;      /* a newer one than this is wanted */
+    uint32_t epoch, number;  /* the epoch that it was told last, 0: none; its rank therein */
     uint32_t cut_by;         /* by its runtime's word: of CUT_OFF, or RG_MSG_NO_RANK */
     uint32_t fence;          /* the generation of the fence it waits in; 0: none */
 };
@@ -125,6 +133,13 @@ struct rg_packages {
     uint64_t wanted; /* bytes in all that the launcher may have sent by now */
 };
 
+/* What only elastic jobs have. */
+struct rg_agent_epochs {
+    bool start_due;             /* a START came, and some have not been started yet */
+    struct rg_msg_epoch newest; /* owned; number 0: none has come */
+    struct rg_rankmsg_update update; /* what was said since then; stamp 0: nothing */
+};
+
 enum rg_agent_state { RG_AGENT_WAITING, RG_AGENT_RUNNING, RG_AGENT_SWEEPING, RG_AGENT_GONE,
                       RG_AGENT_DONE };
 
@@ -143,6 +158,7 @@ struct rg_agent {
     bool has_setup;
     struct rg_task **tasks;    /* in order of local rank; each owned */
     size_t ntasks;
+    struct rg_agent_epochs epochs;
 
     uint64_t credit;           /* bytes of output that we may still send */
     uint8_t *scratch;          /* RG_MSG_CHUNK_MAX bytes, for reading */
@@ -217,10 +233,15 @@ void rg_agent_say_hello(void *arg);
 int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct rg_strv *env);
 /* Set what entries have, NAME=VALUE each. 0 or -ENOMEM. */
 int rg_agent_set_entries(struct rg_strv *env, const struct rg_strv *entries);
-/* Add a rank; takes what spec owns. 0 or -ENOMEM, -EINVAL (a rank beyond the job's size, twice). */
+/* Add a rank, or put a new process in the place of one that has ended, of which nothing lives: what
+ * that one wrote is sent before the new one starts. Takes what spec owns. 0 or -ENOMEM, -EINVAL (a
+ * rank beyond the job's size), -EBADMSG (one that has not ended). */
 int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec);
-/* Start them all, and tell the launcher of each. After the first failure no more are tried. */
+/* Start those that were not yet, and tell the launcher of each. After the first failure no more are
+ * tried. start_due stays where the output of some place's last process has not been sent. */
 void rg_agent_start_tasks(struct rg_agent *agent);
+/* It will not be started. */
+void rg_task_cancel(struct rg_task *task);
 void rg_task_destroy(struct rg_task *task);
 
 /* --- streams.c -------------------------------------------------------------------------------- */
@@ -231,7 +252,8 @@ void rg_pump_close(struct rg_pump *pump);
 /* Read from the source or leave it, as credit and link allow; once nothing of ours is left that
  * could write, read to the end. ended is not called. */
 void rg_pump_flow(struct rg_pump *pump);
-/* True when all streams of all ranks are at their end. */
+/* True when all streams of the rank, or of all ranks, are at their end. */
+bool rg_task_drained(const struct rg_task *task);
 bool rg_agent_drained(const struct rg_agent *agent);
 
 /* Bytes, or the end, from the launcher. -EMSGSIZE when it ignored its credit; -ENOMEM. */
@@ -261,6 +283,9 @@ void rg_inspect_stop(struct rg_agent *agent);
 void rg_agent_signal(struct rg_agent *agent, int signo, enum rg_signal_way way);
 /* Send it now, whatever has come. */
 void rg_agent_deliver(const struct rg_agent *agent, int signo);
+/* To one rank's process group, with SIGCONT after those that end a process; where it has ended, to
+ * what it left in its session. */
+void rg_task_signal(struct rg_task *task, int signo);
 /* SIGSTOP or SIGCONT, and the lease's clock with it. */
 void rg_agent_pause(struct rg_agent *agent, bool pause);
 /* Watch children, from now to rg_reaper_stop. */

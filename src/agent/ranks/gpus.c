@@ -51,7 +51,7 @@ int rg_gpus_divide(struct rg_agent *agent, const struct rg_strv *env, struct rg_
     size_t nranks = agent->ntasks, count = 0;
     char text[SMI_MAX];
 
-    if (!wanted || !nranks || rg_engine_used(&agent->setup))
+    if (!wanted || !nranks || rg_engine_used(&agent->setup) || agent->tasks[nranks - 1]->gpus)
         return 0;
     if (!list && !(list = getenv(RG_GPUS_VISIBLE))) {
         rg_capture(smi, NULL, false, SMI_MS, text, sizeof(text));
@@ -73,6 +73,7 @@ int rg_gpus_divide(struct rg_agent *agent, const struct rg_strv *env, struct rg_
         const char *first = list;
         for (size_t k = 0; k < each; k++)
             list = next(list);
+        free(agent->tasks[i]->gpus);
         agent->tasks[i]->gpus = strndup(first, (size_t) (list - first) - (list[-1] == ','));
         if (!agent->tasks[i]->gpus)
             return rg_error_memory(err);

@@ -3,6 +3,7 @@
 #include "agent/ranks/rankserver.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/wait.h>
@@ -126,9 +127,11 @@ static const struct rg_remote_way way = { .send = conn_send, .end = conn_end };
 static void welcome(struct rg_rankconn *conn)
 {
     struct rg_agent *agent = conn->server->agent;
+    bool elastic = agent->setup.elastic;
     struct rg_rankmsg_welcome msg = {
-        .size = agent->setup.size,
-        .local_size = (uint32_t) agent->ntasks,
+        .size = elastic ? 0 : agent->setup.size,
+        .local_size = elastic ? 0 : (uint32_t) agent->ntasks,
+        .elastic = elastic,
         .key = { conn->server->data_key, RG_KEY_NBYTES },
     };
 
@@ -184,9 +187,98 @@ static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *ms
     task->conn = conn;
     task->in_runtime = true;
     task->cut_by = RG_MSG_NO_RANK;
-    task->fence = 0;
+    task->fence = task->epoch = 0;
+    task->met = task->waits = false;
     welcome(conn);
 }
+
+/* --- epochs ----------------------------------------------------------------------------------- */
+
+static uint32_t read_seat(struct rg_reader *reader, struct rg_rankmsg_epoch *ret_seat)
+{
+    uint32_t place = rg_reader_u32(reader);
+
+    ret_seat->rank = rg_reader_u32(reader);
+    ret_seat->local_rank = rg_reader_u32(reader);
+    ret_seat->local_size = rg_reader_u32(reader);
+    ret_seat->cross_rank = rg_reader_u32(reader);
+    ret_seat->cross_size = rg_reader_u32(reader);
+    return place;
+}
+
+static bool seats_can_be(const struct rg_agent *agent, const struct rg_msg_epoch *msg)
+{
+    struct rg_reader reader = rg_reader_make(msg->seats.data, msg->seats.nbytes);
+    struct rg_rankmsg_epoch seat;
+
+    for (size_t n = msg->seats.nbytes / RG_MSG_SEAT_NBYTES; n > 0; n--) {
+        if (read_seat(&reader, &seat) >= agent->setup.size || seat.rank >= msg->size ||
+            seat.local_rank >= seat.local_size || seat.cross_rank >= seat.cross_size ||
+            seat.local_size > msg->size || seat.cross_size > msg->size)
+            return false;
+    }
+    return rg_reader_done(&reader) == 0;
+}
+
+/* Answer who waits, if the newest epoch is what it waits for. */
+static void seat_rank(struct rg_rankconn *conn)
+{
+    const struct rg_agent *agent = conn->server->agent;
+    const struct rg_msg_epoch *epoch = &agent->epochs.newest;
+    struct rg_task *task = conn->task;
+    struct rg_reader reader = rg_reader_make(epoch->seats.data, epoch->seats.nbytes);
+    uint8_t key[RG_KEY_NBYTES];
+    char purpose[32];
+    struct rg_rankmsg_epoch seat = { .epoch = epoch->epoch, .size = epoch->size,
+                                     .sync = epoch->sync, .key = { key, sizeof(key) } };
+
+    if (!task->waits || epoch->epoch <= task->met_epoch)
+        return;
+    for (size_t n = epoch->seats.nbytes / RG_MSG_SEAT_NBYTES; n > 0 && task->waits; n--)
+        task->waits = read_seat(&reader, &seat) != task->spec.rank;
+    if (task->waits)
+        return;
+    task->epoch = epoch->epoch;
+    task->number = seat.rank;
+    snprintf(purpose, sizeof(purpose), "epoch %u", epoch->epoch);
+    rg_key_derive(conn->server->data_key, purpose, key);
+    conn_send(conn, RG_RANKMSG_EPOCH, rg_rankmsg_epoch_fields, &seat);
+    explicit_bzero(key, sizeof(key));
+    if (agent->epochs.update.stamp)
+        conn_send(conn, RG_RANKMSG_UPDATE, rg_rankmsg_update_fields, &agent->epochs.update);
+}
+
+/* A process whose program cannot go on with other ranks may come to the same epoch again: then it
+ * has only started its runtime anew. */
+static void on_meet(struct rg_rankconn *conn, const struct rg_rankmsg_meet *msg)
+{
+    struct rg_agent *agent = conn->server->agent;
+    struct rg_task *task = conn->task;
+
+    if (!agent->setup.elastic || task->met || msg->epoch > agent->epochs.newest.epoch) {
+        refuse(conn, "a broken meeting");
+        return;
+    }
+    task->met = task->waits = true;
+    task->met_epoch = msg->epoch - (msg->epoch && !msg->failed && !task->elastic);
+    if (task->met_epoch < task->over_epoch)
+        task->met_epoch = task->over_epoch;
+    seat_rank(conn);
+    if (task->waits)
+        rg_agent_send(agent, RG_MSG_MEET,
+                      &(struct rg_msg_meet){ task->spec.rank, msg->epoch, msg->failed });
+}
+
+static void on_elastic(struct rg_rankconn *conn)
+{
+    struct rg_agent *agent = conn->server->agent;
+
+    conn->task->elastic = true;
+    if (agent->setup.elastic)
+        rg_agent_send(agent, RG_MSG_ELASTIC, &(struct rg_msg_rank_id){ conn->task->spec.rank });
+}
+
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static void on_fence(struct rg_rankconn *conn, const struct rg_rankmsg_fence *msg)
 {
@@ -195,14 +287,18 @@ static void on_fence(struct rg_rankconn *conn, const struct rg_rankmsg_fence *ms
         .generation = msg->generation,
         .timeout_ms = msg->timeout_ms,
         .blob = msg->blob,
+        .epoch = msg->epoch,
     };
+    struct rg_agent *agent = conn->server->agent;
 
-    if (msg->blob.nbytes > RG_RANKMSG_BLOB_MAX || !msg->generation || conn->task->fence) {
+    if (msg->blob.nbytes > RG_RANKMSG_BLOB_MAX || !msg->generation || conn->task->fence ||
+        msg->epoch != conn->task->epoch || (agent->setup.elastic && !msg->epoch)) {
         refuse(conn, "a broken fence");
         return;
     }
     conn->task->fence = msg->generation;
-    rg_agent_send(conn->server->agent, RG_MSG_FENCE, &relay);
+    if (msg->epoch == agent->epochs.newest.epoch) /* else its time is over: nobody else will come */
+        rg_agent_send(agent, RG_MSG_FENCE, &relay);
 }
 
 static void on_note(struct rg_rankconn *conn, const struct rg_rankmsg_note *msg)
@@ -250,11 +346,13 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
         struct rg_rankmsg_fence fence;
         struct rg_rankmsg_note note;
         struct rg_rankmsg_cut_off cut_off;
+        struct rg_rankmsg_meet meet;
     } msg = { 0 };
     const struct rg_field *fields = type == RG_RANKMSG_HELLO     ? rg_rankmsg_hello_fields
                                     : type == RG_RANKMSG_FENCE   ? rg_rankmsg_fence_fields
                                     : type == RG_RANKMSG_NOTE    ? rg_rankmsg_note_fields
                                     : type == RG_RANKMSG_CUT_OFF ? rg_rankmsg_cut_off_fields
+                                    : type == RG_RANKMSG_MEET    ? rg_rankmsg_meet_fields
                                                                  : NULL;
 
     if (conn->is_client || (!conn->task && type == RG_RANKMSG_REMOTE)) {
@@ -263,6 +361,8 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
         refuse(conn, "no HELLO");
     } else if (type == RG_RANKMSG_GOODBYE) {
         conn->task->in_runtime = false;
+    } else if (type == RG_RANKMSG_ELASTIC) {
+        on_elastic(conn);
     } else if (!fields || rg_codec_decode(fields, data, nbytes, &msg) < 0) {
         refuse(conn, "a broken frame");
     } else {
@@ -270,6 +370,8 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
             on_hello(conn, &msg.hello);
         else if (type == RG_RANKMSG_FENCE)
             on_fence(conn, &msg.fence);
+        else if (type == RG_RANKMSG_MEET)
+            on_meet(conn, &msg.meet);
         else if (type == RG_RANKMSG_CUT_OFF)
             conn->task->cut_by = msg.cut_off.rank;
         else
@@ -493,19 +595,53 @@ static bool is_current(const struct rg_rankconn *conn)
     return conn->task && conn->task->conn == conn && !conn->doomed;
 }
 
-void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_rankmsg_peer_died *msg)
+/* To all whose epoch is this one. In an elastic job 0 is none: they wait, or are about to. */
+static void tell(struct rg_rankserver *server, uint32_t epoch, uint16_t type,
+                 const struct rg_field *fields, const void *msg)
 {
+    if (!epoch && server->agent->setup.elastic)
+        return;
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
-        if (!is_current(conn) || conn->task->spec.rank == msg->rank)
-            continue;
-        conn_send(conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, msg);
+        if (is_current(conn) && conn->task->epoch == epoch)
+            conn_send(conn, type, fields, msg);
     }
+}
+
+void rg_rankserver_peer_died(struct rg_rankserver *server, uint32_t epoch,
+                             const struct rg_rankmsg_peer_died *msg)
+{
+    tell(server, epoch, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, msg);
+}
+
+int rg_rankserver_epoch(struct rg_rankserver *server, struct rg_msg_epoch *take_msg)
+{
+    struct rg_agent *agent = server->agent;
+
+    if (take_msg->epoch <= agent->epochs.newest.epoch || !seats_can_be(agent, take_msg))
+        return -EBADMSG;
+    free(agent->epochs.newest.seats.data);
+    agent->epochs.newest = *take_msg;
+    take_msg->seats = (struct rg_span){ 0 };
+    agent->epochs.update.stamp = 0;
+    for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
+        if (is_current(conn))
+            seat_rank(conn);
+    }
+    return 0;
+}
+
+void rg_rankserver_update(struct rg_rankserver *server, const struct rg_rankmsg_update *msg)
+{
+    struct rg_agent *agent = server->agent;
+
+    agent->epochs.update = *msg;
+    tell(server, agent->epochs.newest.epoch, RG_RANKMSG_UPDATE, rg_rankmsg_update_fields, msg);
 }
 
 void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int status)
 {
     struct rg_rankmsg_peer_died died = {
-        .rank = task->spec.rank,
+        .rank = task->epoch ? task->number : task->spec.rank,
         .host = server->agent->setup.host,
         .end = WIFSIGNALED(status) ? RG_DEATH_SIGNAL : RG_DEATH_EXIT,
         .value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
@@ -517,15 +653,17 @@ void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int
         conn_destroy(conn);
     }
     task->fence = 0;
+    task->over_epoch = server->agent->epochs.newest.epoch;
     if (status != 0 || task->in_runtime)
-        rg_rankserver_peer_died(server, &died);
+        rg_rankserver_peer_died(server, task->epoch, &died);
 }
 
 void rg_rankserver_fence_done(struct rg_rankserver *server,
                               const struct rg_rankmsg_fence_done *msg)
 {
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
-        if (!is_current(conn) || conn->task->fence != msg->generation)
+        if (!is_current(conn) || conn->task->fence != msg->generation ||
+            conn->task->epoch != msg->epoch)
             continue;
         if (!msg->left)
             conn->task->fence = 0;
@@ -536,10 +674,11 @@ void rg_rankserver_fence_done(struct rg_rankserver *server,
 void rg_rankserver_fence_failed(struct rg_rankserver *server,
                                 const struct rg_rankmsg_fence_failed *msg)
 {
-    struct rg_rankmsg_fence_failed relay = { msg->generation, msg->errnum, msg->text, 0 };
+    struct rg_rankmsg_fence_failed relay = { msg->generation, msg->errnum, msg->text,
+                                             msg->epoch };
 
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
-        if (!is_current(conn) || !conn->task->fence)
+        if (!is_current(conn) || !conn->task->fence || conn->task->epoch != msg->epoch)
             continue;
         relay.generation = conn->task->fence;
         conn->task->fence = 0;

@@ -2,7 +2,9 @@
 /*
  * Where the runtimes of this host's ranks come to: a unix socket in the abstract name space, with a
  * random name that only the ranks are told, whose peers must have our uid and a rank's token
- * (wire/rankmsg.h). It relays fences and notes to the launcher, and tells of deaths. Clients of
+ * (wire/rankmsg.h). It relays fences and notes to the launcher, and tells of deaths. In an elastic
+ * job it also has the newest epoch, tells each rank that meets who it is now, and keeps what is
+ * said of one epoch from those that are in another, or wait for theirs. Clients of
  * remote commands (remote.h) come to it too, with the token that all processes of the job here are
  * given: the name is no secret, since /proc/net/unix shows it to every process of this network name
  * space, those in containers of the same uid included.
@@ -44,6 +46,13 @@ void rg_rankserver_fence_done(struct rg_rankserver *server,
                               const struct rg_rankmsg_fence_done *msg);
 void rg_rankserver_fence_failed(struct rg_rankserver *server,
                                 const struct rg_rankmsg_fence_failed *msg);
-void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_rankmsg_peer_died *msg);
+void rg_rankserver_peer_died(struct rg_rankserver *server, uint32_t epoch,
+                             const struct rg_rankmsg_peer_died *msg);
+
+/* A newer epoch: those that wait for it are answered. Takes the message's seats. 0; -EBADMSG: it is
+ * not newer, or has seats that cannot be. */
+int rg_rankserver_epoch(struct rg_rankserver *server, struct rg_msg_epoch *take_msg);
+/* To the ranks that are in an epoch, and to those that come to be in this one. */
+void rg_rankserver_update(struct rg_rankserver *server, const struct rg_rankmsg_update *msg);
 
 #endif

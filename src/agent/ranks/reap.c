@@ -18,9 +18,9 @@ static bool stops_by_default(int signo)
     return signo == SIGTERM || signo == SIGINT || signo == SIGHUP || signo == SIGQUIT;
 }
 
-/* What a dead rank left in its session; its group's number may belong to others by now, so only our
- * own descendants count. */
-static void signal_left_behind(const struct rg_agent *agent, int signo)
+/* What a dead rank (NULL: any) left in its session; its group's number may belong to others by now,
+ * so only our own descendants count. */
+static void signal_left_behind(const struct rg_agent *agent, const struct rg_task *task, int signo)
 {
     rg_autofree struct rg_process *list = NULL;
     size_t count = 0;
@@ -29,7 +29,9 @@ static void signal_left_behind(const struct rg_agent *agent, int signo)
         return;
     for (size_t i = 0; i < count; i++) {
         for (size_t t = 0; t < agent->ntasks; t++) {
-            if (agent->tasks[t]->ended && agent->tasks[t]->pid == list[i].session)
+            const struct rg_task *dead = agent->tasks[t];
+            if (dead->ended && dead->pid && dead->pid == list[i].session &&
+                (!task || task == dead))
                 kill(list[i].pid, signo);
         }
     }
@@ -46,7 +48,19 @@ static void send_signal(const struct rg_agent *agent, int signo)
         some_ended |= task->pid && task->ended;
     }
     if (some_ended && rg_process_has_children())
-        signal_left_behind(agent, signo);
+        signal_left_behind(agent, NULL, signo);
+}
+
+void rg_task_signal(struct rg_task *task, int signo)
+{
+    if (!task->pid || task->ended) {
+        signal_left_behind(task->agent, task, signo);
+        return;
+    }
+    task->signalled = (uint32_t) signo;
+    kill(-task->pid, signo);
+    if (stops_by_default(signo))
+        kill(-task->pid, SIGCONT);
 }
 
 /* Their ends will be taken for consequences of it. */
@@ -167,7 +181,7 @@ static void task_ended(struct rg_task *task, int status)
 static bool all_ended(const struct rg_agent *agent)
 {
     for (size_t i = 0; i < agent->ntasks; i++) {
-        if (!agent->tasks[i]->ended)
+        if (agent->tasks[i]->pid && !agent->tasks[i]->ended)
             return false;
     }
     return true;

@@ -424,6 +424,7 @@ void rg_remotes_release(struct rg_agent *agent)
     if (!remotes->released)
         rg_timer_start(&remotes->timer, agent->loop, RG_REMOTE_RELEASE_MS, 0, release_due, agent);
     remotes->released = true;
+    agent->epochs.start_due = false;
 }
 
 bool rg_remotes_hold(const struct rg_agent *agent)

@@ -31,6 +31,16 @@ static void advance(struct rg_agent *agent)
     rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->reaper.nleft });
 }
 
+/* Ranks may be due that wait until the output of the last process in their place has been sent. */
+static void pump(struct rg_agent *agent)
+{
+    rg_agent_pump(agent);
+    if (!agent->epochs.start_due)
+        return;
+    rg_agent_start_tasks(agent);
+    rg_agent_pump(agent);
+}
+
 /* --- the launcher's messages ------------------------------------------------------------------ */
 
 /* A launcher that is gone may leave its link open for hours; ranks must not outlive it for long. */
@@ -109,19 +119,37 @@ static void on_kill(struct rg_agent *agent)
         agent->state = RG_AGENT_GONE;
     }
     agent->remotes.released = agent->remotes.over = true; /* nobody waits for them any more */
+    agent->epochs.start_due = false;
     rg_agent_kill(agent);
     advance(agent);
 }
 
+/* Before the first START; in an elastic job, until RELEASE. */
+static bool takes_ranks(const struct rg_agent *agent)
+{
+    return agent->has_setup &&
+           (agent->state == RG_AGENT_WAITING ||
+            (agent->state == RG_AGENT_RUNNING && agent->setup.elastic && !agent->remotes.released));
+}
+
+static int on_rank(struct rg_agent *agent, struct rg_msg_rank *take_spec)
+{
+    struct rg_task *last = rg_agent_find_task(agent, take_spec->rank);
+
+    if (last && last->ended)
+        rg_task_signal(last, SIGKILL); /* what it left behind */
+    return rg_agent_add_task(agent, take_spec);
+}
+
 static int on_start(struct rg_agent *agent)
 {
-    if (!agent->has_setup || agent->state != RG_AGENT_WAITING || !agent->setup.command.count)
+    if (!takes_ranks(agent) || !agent->setup.command.count)
         return -EBADMSG;
     rg_inspect_stop(agent);
     rg_prober_destroy(rg_steal_ptr(&agent->prober));
     agent->state = RG_AGENT_RUNNING;
-    rg_agent_start_tasks(agent);
-    rg_agent_pump(agent);
+    agent->epochs.start_due = true;
+    pump(agent);
     advance(agent);
     return 0;
 }
@@ -191,10 +219,35 @@ static void on_peer_died(struct rg_agent *agent, const struct rg_msg_peer_died *
 
     if (colon)
         *colon = '\0';
-    rg_rankserver_peer_died(agent->server,
+    rg_rankserver_peer_died(agent->server, msg->epoch,
                             &(struct rg_rankmsg_peer_died){ .rank = msg->rank, .host = host,
                                                             .end = msg->end, .value = msg->value,
                                                             .oom = msg->oom });
+}
+
+static int on_signal_rank(struct rg_agent *agent, const struct rg_msg_signal_rank *msg)
+{
+    struct rg_task *task = rg_agent_find_task(agent, msg->rank);
+
+    if (!task || msg->signo < 1 || msg->signo >= (uint32_t) NSIG)
+        return -EBADMSG;
+    if (task->pid || task->ended)
+        rg_task_signal(task, (int) msg->signo);
+    else
+        rg_task_cancel(task);
+    return 0;
+}
+
+static int on_elastic_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
+{
+    if (!agent->setup.elastic)
+        return -EBADMSG;
+    if (type == RG_MSG_EPOCH)
+        return rg_rankserver_epoch(agent->server, &msg->epoch);
+    if (type == RG_MSG_SIGNAL_RANK)
+        return on_signal_rank(agent, &msg->signal_rank);
+    rg_rankserver_update(agent->server, &msg->update);
+    return 0;
 }
 
 static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
@@ -206,9 +259,7 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
         on_setup(agent, &msg->setup);
         return 0;
     case RG_MSG_RANK:
-        if (!agent->has_setup || agent->state != RG_AGENT_WAITING)
-            return -EBADMSG;
-        return rg_agent_add_task(agent, &msg->rank);
+        return takes_ranks(agent) ? on_rank(agent, &msg->rank) : -EBADMSG;
     case RG_MSG_START: return on_start(agent);
     case RG_MSG_LISTEN: return on_listen(agent, &msg->listen);
     case RG_MSG_BUNDLE: return rg_packages_data(agent, &msg->data.data);
@@ -219,6 +270,9 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
         rg_rankserver_fence_failed(agent->server, &msg->fence_failed);
         return 0;
     case RG_MSG_PEER_DIED: on_peer_died(agent, &msg->peer_died); return 0;
+    case RG_MSG_EPOCH:
+    case RG_MSG_UPDATE:
+    case RG_MSG_SIGNAL_RANK: return on_elastic_message(agent, type, msg);
     default: return on_remote_message(agent, type, msg);
     }
 }
@@ -230,7 +284,7 @@ static int on_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
         agent->credit += msg->bytes.nbytes;
         if (agent->credit > agent->setup.output_window)
             return -EBADMSG;
-        rg_agent_pump(agent);
+        pump(agent);
         return 0;
     case RG_MSG_INPUT_EOF: rg_agent_input_eof(agent); return 0;
     case RG_MSG_SIGNAL:
@@ -324,7 +378,7 @@ static void on_drain(void *arg)
 {
     struct rg_agent *agent = arg;
 
-    rg_agent_pump(agent);
+    pump(agent);
     rg_rankserver_resume(agent->server);
 }
 
@@ -491,6 +545,7 @@ static void finish(struct rg_agent *agent)
     rg_buf_fini(&agent->input.buf);
     if (agent->has_setup)
         rg_codec_clear(rg_msg_find(RG_MSG_SETUP)->fields, &agent->setup);
+    free(agent->epochs.newest.seats.data);
     free(agent->scratch);
     setrlimit(RLIMIT_NOFILE, &agent->nofile);
 }

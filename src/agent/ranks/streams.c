@@ -12,6 +12,7 @@
 void rg_pump_open(struct rg_pump *pump, int take_fd)
 {
     pump->fd = take_fd;
+    pump->last = false;
     rg_fd_set_nonblock(take_fd, true);
 }
 
@@ -30,6 +31,11 @@ static bool may_send(const struct rg_pump *pump)
 
 /* Once nothing of ours can write any more, an empty pipe is at its end even if a process of
  * somebody else's holds it. */
+static bool is_last(const struct rg_pump *pump)
+{
+    return pump->last || pump->agent->state == RG_AGENT_GONE;
+}
+
 static void pump_once(struct rg_pump *pump)
 {
     struct rg_agent *agent = pump->agent;
@@ -41,7 +47,7 @@ static void pump_once(struct rg_pump *pump)
         pump->send(pump, agent->scratch, (size_t) n);
         return;
     }
-    if (n < 0 && (errno == EINTR || (errno == EAGAIN && agent->state != RG_AGENT_GONE)))
+    if (n < 0 && (errno == EINTR || (errno == EAGAIN && !is_last(pump))))
         return;
     /* 0; EIO, which is a terminal's way to say that nobody has it open; or EAGAIN at the very
      * end. */
@@ -65,7 +71,7 @@ void rg_pump_flow(struct rg_pump *pump)
 {
     struct rg_agent *agent = pump->agent;
 
-    while (agent->state == RG_AGENT_GONE && pump->fd >= 0 && may_send(pump))
+    while (is_last(pump) && pump->fd >= 0 && may_send(pump))
         pump_once(pump);
     if (pump->fd < 0)
         return;
@@ -75,10 +81,15 @@ void rg_pump_flow(struct rg_pump *pump)
         rg_io_start(&pump->io, agent->loop, pump->fd, RG_IO_READ, pump_ready, pump);
 }
 
+bool rg_task_drained(const struct rg_task *task)
+{
+    return task->pumps[0].fd < 0 && task->pumps[1].fd < 0;
+}
+
 bool rg_agent_drained(const struct rg_agent *agent)
 {
     for (size_t i = 0; i < agent->ntasks; i++) {
-        if (agent->tasks[i]->pumps[0].fd >= 0 || agent->tasks[i]->pumps[1].fd >= 0)
+        if (!rg_task_drained(agent->tasks[i]))
             return false;
     }
     return true;

@@ -46,30 +46,56 @@ static void output_ended(void *owner)
     agent->advance(agent);
 }
 
-int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec)
+static struct rg_task *make_task(struct rg_agent *agent)
 {
-    if (take_spec->rank >= agent->setup.size || agent->ntasks >= TASKS_MAX ||
-        rg_agent_find_task(agent, take_spec->rank))
-        return -EINVAL;
     struct rg_task *task = calloc(1, sizeof(*task));
     struct rg_task **tasks =
         realloc(agent->tasks, (agent->ntasks + 1) * sizeof(*agent->tasks));
+
     if (tasks)
         agent->tasks = tasks;
     if (!task || !tasks) {
         free(task);
-        return -ENOMEM;
+        return NULL;
     }
     task->agent = agent;
-    task->spec = *take_spec;
-    task->cut_by = RG_MSG_NO_RANK;
-    memset(take_spec, 0, sizeof(*take_spec));
     task->input_fd = -1;
     for (int i = 0; i < 2; i++)
         task->pumps[i] = (struct rg_pump){ .agent = agent, .owner = task, .fd = -1,
                                            .stream = (uint8_t) (1 + i), .credit = &agent->credit,
                                            .send = send_output, .ended = output_ended };
     agent->tasks[agent->ntasks++] = task;
+    return task;
+}
+
+/* Nothing is left of the place's last process but its output, and no more of that will come. */
+static void forget_process(struct rg_task *task)
+{
+    for (int i = 0; i < 2; i++) {
+        task->pumps[i].last = true;
+        rg_pump_flow(&task->pumps[i]);
+    }
+    rg_codec_clear(rg_msg_find(RG_MSG_RANK)->fields, &task->spec);
+    task->pid = 0;
+    task->ended = task->input_eof_sent = task->in_runtime = task->elastic = false;
+    task->signalled = task->epoch = 0;
+}
+
+int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec)
+{
+    struct rg_task *task = rg_agent_find_task(agent, take_spec->rank);
+
+    if (take_spec->rank >= agent->setup.size || agent->ntasks >= TASKS_MAX)
+        return -EINVAL;
+    if (task && !task->ended)
+        return -EBADMSG;
+    if (task)
+        forget_process(task);
+    else if (!(task = make_task(agent)))
+        return -ENOMEM;
+    task->spec = *take_spec;
+    task->cut_by = RG_MSG_NO_RANK;
+    memset(take_spec, 0, sizeof(*take_spec));
     return 0;
 }
 
@@ -277,7 +303,7 @@ static int open_pipes(struct rg_task *task, struct ends *ends)
         ends->fds[1 + i] = fds[1];
         rg_pump_open(&task->pumps[i], fds[0]);
     }
-    if (!task->spec.takes_input)
+    if (!task->spec.takes_input || task->agent->input.closed_told)
         return 0;
     if ((r = rg_pipe(fds)) < 0)
         return r;
@@ -294,6 +320,7 @@ static int start_task(struct rg_task *task, const struct rg_strv *common, struct
     rg_cleanup(close_ends) struct ends ends = { { -1, -1, -1 } };
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
 
+    task->input_at = task->agent->input.buf_at;
     if (getrandom(task->token, sizeof(task->token), 0) != sizeof(task->token))
         return rg_error_set(err, EIO, "no random bytes from the kernel");
     int r = rank_env(task, common, &env);
@@ -321,7 +348,7 @@ static int start_task(struct rg_task *task, const struct rg_strv *common, struct
     return r;
 }
 
-static void tell_failure(struct rg_task *task, const struct rg_error *err)
+static void tell_not_started(struct rg_task *task, const struct rg_error *err)
 {
     struct rg_msg_not_started msg = {
         .rank = task->spec.rank,
@@ -331,10 +358,22 @@ static void tell_failure(struct rg_task *task, const struct rg_error *err)
     };
 
     task->ended = true;
+    rg_agent_send(task->agent, RG_MSG_NOT_STARTED, &msg);
+}
+
+void rg_task_cancel(struct rg_task *task)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    rg_error_set(&err, ECANCELED, "not wanted any more");
+    tell_not_started(task, &err);
+}
+
+static void close_streams(struct rg_task *task)
+{
     for (int i = 0; i < 2; i++)
         rg_pump_close(&task->pumps[i]);
     rg_task_input_close(task);
-    rg_agent_send(task->agent, RG_MSG_NOT_STARTED, &msg);
 }
 
 void rg_agent_start_tasks(struct rg_agent *agent)
@@ -347,15 +386,21 @@ void rg_agent_start_tasks(struct rg_agent *agent)
         rg_error_set(&err, ENOMEM, "no memory for the environment");
     else
         failed = bind_tasks(agent, &err) < 0 || rg_gpus_divide(agent, &common, &err) < 0;
+    agent->epochs.start_due = false;
     for (size_t i = 0; i < agent->ntasks; i++) {
         struct rg_task *task = agent->tasks[i];
+        bool drained = rg_task_drained(task);
+        agent->epochs.start_due |= !task->pid && !task->ended && !drained;
+        if (task->pid || task->ended || !drained)
+            continue;
         if (!failed && start_task(task, &common, &err) == 0) {
             rg_agent_send(agent, RG_MSG_STARTED,
                           &(struct rg_msg_started){ task->spec.rank, (uint32_t) task->pid,
                                                     task->cpus_text });
             continue;
         }
-        tell_failure(task, &err);
+        close_streams(task);
+        tell_not_started(task, &err);
         if (!failed)
             rg_error_set(&err, ECANCELED, "not tried after rank %u", task->spec.rank);
         failed = true;
