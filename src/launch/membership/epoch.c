@@ -50,9 +50,8 @@ static void count_host(const struct rg_membership *m, const struct host *host, s
 static struct census count(const struct rg_membership *m)
 {
     struct census c = { .all_elastic = true };
-    const struct host *host;
 
-    EACH_HOST(m, host)
+    for (struct host *host = m->live; host; host = host->next)
         count_host(m, host, &c);
     return c;
 }
@@ -90,15 +89,12 @@ static int choose(struct rg_membership *m, enum wanted who)
 {
     int n = 0, nkept = 0, nchosen = 0;
     bool has = false;
-    struct host *host;
-    struct place *place;
-
-    EACH_PLACE(m, host, place) {
+    EACH_PLACE(m, place) {
         bool kept = m->finishing || is_kept(m, place);
         if (!(is_staying(place) && (place->meets || who == WANT_ALL)) &&
             !(who == WANT_ALL && is_startable(m, place)))
             continue;
-        n = insert(m, n, index_of(m, place));
+        n = insert(m, n, place->number);
         nkept += kept;
         has |= kept && place->since;
     }
@@ -106,7 +102,7 @@ static int choose(struct rg_membership *m, enum wanted who)
     if (stay < 1 && !has)
         stay = 1;
     for (int i = 0; i < n; i++) {
-        place = &m->places[m->next[i]];
+        const struct place *place = &m->places[m->next[i]];
         bool kept = m->finishing || is_kept(m, place);
         if (kept || (place->since && stay-- > 0))
             m->next[nchosen++] = m->next[i];
@@ -132,10 +128,7 @@ static void seat(struct rg_membership *m, struct place *place, int rank)
 /* Who is no rank, and will not be one, ends. */
 static void dismiss(struct rg_membership *m)
 {
-    struct host *host;
-    struct place *place;
-
-    EACH_PLACE(m, host, place) {
+    EACH_PLACE(m, place) {
         if (!place->member && (m->finishing || !is_kept(m, place)))
             membership_tell(m, place);
     }
@@ -180,21 +173,16 @@ static bool start_host(struct rg_membership *m, const struct host *host, uint64_
 
 static void start_ranks(struct rg_membership *m, uint64_t due_ns)
 {
-    struct host *host;
-
     membership_passed(m, due_ns);
-    EACH_HOST(m, host) {
+    for (struct host *host = m->live; host; host = host->next) {
         if (start_host(m, host, due_ns))
-            membership_act(m, RG_MEMBERSHIP_START_RANKS, (int) (host - m->hosts), -1);
+            membership_act(m, RG_MEMBERSHIP_START_RANKS, host->number, -1);
     }
 }
 
 static bool some_startable(const struct rg_membership *m)
 {
-    const struct host *host;
-    const struct place *place;
-
-    EACH_PLACE(m, host, place) {
+    EACH_PLACE(m, place) {
         if (is_startable(m, place))
             return true;
     }
@@ -219,8 +207,8 @@ static int reachable(const struct rg_membership *m)
 {
     int n = 0;
 
-    for (int i = 0; i < m->wanted.n; i++) {
-        const struct machine *machine = &m->machines[m->wanted.at[i]];
+    for (int i = 0; i < m->nwanted; i++) {
+        const struct machine *machine = &m->machines[m->wanted[i]];
         if (!machine->drained && machine->until_ns != RG_NEVER_NS)
             n += machine->slots;
     }
@@ -245,10 +233,10 @@ static void wait_for_more(struct rg_membership *m, int has, int needs)
     m->change.ready_ns = 0;
     if (!m->change.wait_ns)
         m->change.wait_ns = m->now_ns;
-    if (m->nalive == 0 && m->wanted.n > 0 && most == 0)
+    if (m->nalive == 0 && m->nwanted > 0 && most == 0)
         membership_end(m, m->change.lost ? RG_MEMBERSHIP_ALL_FAILED : RG_MEMBERSHIP_ALL_ASIDE, has,
                        needs);
-    else if ((m->rules.wanted_once && m->wanted.n > 0 && most < needs) ||
+    else if ((m->rules.wanted_once && m->nwanted > 0 && most < needs) ||
              membership_passed(m, membership_after(m->change.wait_ns, m->rules.timeout_ns)))
         end_for_want(m, has, needs);
 }
@@ -292,15 +280,12 @@ static void gather(struct rg_membership *m)
 
 static void restart_all(struct rg_membership *m)
 {
-    struct host *host;
-    struct place *place;
-
     m->phase = PHASE_ENDING;
     m->change.wait_ns = m->change.ready_ns = 0;
     m->restarts++;
     m->change.blamed |= m->naccusers == 0; /* who ends from now on ends by this */
     membership_act(m, RG_MEMBERSHIP_RESTARTS, m->change.host - 1, m->change.place - 1);
-    EACH_PLACE(m, host, place)
+    EACH_PLACE(m, place)
         membership_tell(m, place);
 }
 

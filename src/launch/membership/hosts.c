@@ -12,9 +12,9 @@ static int least(int a, int b)
 void membership_want(struct rg_membership *m, const struct rg_membership_machine *wanted,
                      size_t nwanted)
 {
-    for (int i = 0; i < m->wanted.n; i++)
-        m->machines[m->wanted.at[i]].slots = 0;
-    m->wanted.n = 0;
+    for (int i = 0; i < m->nwanted; i++)
+        m->machines[m->wanted[i]].slots = 0;
+    m->nwanted = 0;
     for (size_t i = 0; i < nwanted; i++) {
         int name = wanted[i].name, slots = least(wanted[i].slots, m->rules.room_places);
         if (name < 0 || slots <= 0)
@@ -25,7 +25,7 @@ void membership_want(struct rg_membership *m, const struct rg_membership_machine
         }
         struct machine *machine = &m->machines[name];
         if (!machine->slots)
-            m->wanted.at[m->wanted.n++] = name;
+            m->wanted[m->nwanted++] = name;
         machine->slots = least(machine->slots + slots, m->rules.room_places);
     }
     m->dirty = true;
@@ -37,31 +37,33 @@ static void add_host(struct rg_membership *m, int name, int slots)
 {
     const struct rg_membership_rules *rules = &m->rules;
     int nslots = least(slots, rules->room_places - m->nplaces);
+    struct host **at = &m->live;
 
     m->no_room |= m->nhosts == rules->room_hosts || nslots < slots;
     if (m->nhosts == rules->room_hosts || nslots == 0)
         return;
     struct host *host = &m->hosts[m->nhosts];
-    *host = (struct host){ .name = name, .first = m->nplaces, .nslots = nslots, .keep = nslots };
-    for (int i = 0; i < nslots; i++)
-        m->places[m->nplaces++].host = m->nhosts;
-    m->live.at[m->live.n++] = m->nhosts;
+    *host = (struct host){ .number = m->nhosts, .name = name, .first = m->nplaces,
+                            .nslots = nslots, .keep = nslots };
+    for (; nslots > 0; nslots--, m->nplaces++)
+        m->places[m->nplaces] = (struct place){ .number = m->nplaces, .host = m->nhosts };
+    while (*at)
+        at = &(*at)->next;
+    *at = host;
     struct rg_membership_action *action =
         membership_act(m, RG_MEMBERSHIP_ADD_HOST, m->nhosts++, host->first);
     action->name = name;
-    action->slots = nslots;
+    action->slots = host->nslots;
 }
 
 void membership_drop_host(struct rg_membership *m, struct host *host, enum stay stay)
 {
-    int n = 0;
+    struct host **at = &m->live;
 
     if (host->stay < STAY_FREE) {
-        for (int i = 0; i < m->live.n; i++) {
-            if (&m->hosts[m->live.at[i]] != host)
-                m->live.at[n++] = m->live.at[i];
-        }
-        m->live.n = n;
+        while (*at != host)
+            at = &(*at)->next;
+        *at = host->next;
         m->dirty = true;
     }
     host->stay = stay;
@@ -83,13 +85,12 @@ static int first_of(const struct rg_membership *m, const struct host *host, int 
 static void deal(struct rg_membership *m)
 {
     int left = m->rules.max_np ? m->rules.max_np : INT_MAX;
-    struct host *host;
 
-    for (int i = 0; i < m->wanted.n; i++) {
-        struct machine *machine = &m->machines[m->wanted.at[i]];
+    for (int i = 0; i < m->nwanted; i++) {
+        struct machine *machine = &m->machines[m->wanted[i]];
         machine->left = may_be_used(machine) ? machine->slots : 0;
     }
-    EACH_HOST(m, host) {
+    for (struct host *host = m->live; host; host = host->next) {
         struct machine *machine = &m->machines[host->name];
         int mine = least(host->nslots - host->ndone, machine->slots ? machine->left : 0);
         int keep = host->failed ? 0 : least(mine, left);
@@ -97,11 +98,11 @@ static void deal(struct rg_membership *m)
         left -= keep;
         machine->left -= mine;
     }
-    for (int i = 0; i < m->wanted.n && left > 0; i++) {
-        struct machine *machine = &m->machines[m->wanted.at[i]];
+    for (int i = 0; i < m->nwanted && left > 0; i++) {
+        struct machine *machine = &m->machines[m->wanted[i]];
         int slots = least(machine->left, left);
         if (slots > 0)
-            add_host(m, m->wanted.at[i], slots);
+            add_host(m, m->wanted[i], slots);
         left -= slots > 0 ? slots : 0;
     }
 }
@@ -118,12 +119,11 @@ static bool is_in_use(const struct rg_membership *m, const struct host *host)
 
 static void release(struct rg_membership *m)
 {
-    for (int i = m->live.n - 1; i >= 0; i--) {
-        int host = m->live.at[i];
-        if (is_in_use(m, &m->hosts[host]))
+    for (struct host *host = m->live; host; host = host->next) {
+        if (is_in_use(m, host))
             continue;
-        membership_drop_host(m, &m->hosts[host], STAY_FREE);
-        membership_act(m, RG_MEMBERSHIP_RELEASE, host, -1);
+        membership_drop_host(m, host, STAY_FREE);
+        membership_act(m, RG_MEMBERSHIP_RELEASE, host->number, -1);
     }
 }
 
@@ -159,7 +159,7 @@ void membership_tell(struct rg_membership *m, struct place *place)
     place->told = true;
     place->due_ns = membership_after(m->now_ns, m->rules.grace_ns);
     membership_passed(m, place->due_ns);
-    membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, index_of(m, place));
+    membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, place->number);
 }
 
 static uint64_t cooldown_ns(const struct rg_membership *m, int failures)
@@ -176,7 +176,6 @@ static void set_aside(struct rg_membership *m, struct host *host, int place,
 {
     struct machine *machine = &m->machines[host->name];
     int tries = m->rules.tries > 1 ? m->rules.tries : 1;
-    int number = (int) (host - m->hosts);
 
     host->failed = true;
     host->keep = 0;
@@ -184,17 +183,16 @@ static void set_aside(struct rg_membership *m, struct host *host, int place,
     for (int i = 0; i < host->nslots; i++) {
         struct place *other = &m->places[host->first + i];
         if (is_staying(other) && other->member)
-            membership_lose(m, number, place);
+            membership_lose(m, host->number, place);
         membership_tell(m, other);
     }
     uint64_t until = membership_after(m->now_ns, cooldown_ns(m, machine->failures - tries + 1));
-    if (!machine->until_ns && until != RG_NEVER_NS)
-        m->aside.at[m->aside.n++] = host->name;
     machine->until_ns = until;
     machine->why = why;
-    machine->host = number;
+    machine->host = host->number;
     machine->place = place;
-    struct rg_membership_action *action = membership_act(m, RG_MEMBERSHIP_ASIDE, number, place);
+    struct rg_membership_action *action =
+        membership_act(m, RG_MEMBERSHIP_ASIDE, host->number, place);
     action->name = host->name;
     action->why = why;
     action->until_ns = until;
@@ -211,22 +209,17 @@ void membership_fail(struct rg_membership *m, struct host *host, struct place *p
     int failures = ++m->machines[host->name].failures;
     if (of_rank && (failures < m->rules.tries || !m->rules.tries))
         return;
-    set_aside(m, host, place ? index_of(m, place) : -1, why);
+    set_aside(m, host, place ? place->number : -1, why);
 }
 
 void membership_forgive(struct rg_membership *m)
 {
-    int n = 0;
-
-    for (int i = 0; i < m->aside.n; i++) {
-        int name = m->aside.at[i];
-        if (!membership_passed(m, m->machines[name].until_ns)) {
-            m->aside.at[n++] = name;
+    for (int i = 0; i < m->nwanted; i++) {
+        struct machine *machine = &m->machines[m->wanted[i]];
+        if (!machine->until_ns || !membership_passed(m, machine->until_ns))
             continue;
-        }
-        m->machines[name].until_ns = 0;
+        machine->until_ns = 0;
         m->dirty = true;
-        membership_act(m, RG_MEMBERSHIP_BACK, -1, -1)->name = name;
+        membership_act(m, RG_MEMBERSHIP_BACK, -1, -1)->name = m->wanted[i];
     }
-    m->aside.n = n;
 }

@@ -26,7 +26,7 @@ int rg_membership_create(const struct rg_membership_rules *rules, uint64_t now_n
     size_t nactions = nplaces + 5 * nhosts + 4;
     struct rg_membership *m =
         calloc(1, sizeof(*m) + nactions * sizeof(*m->actions) + nplaces * sizeof(*m->places) +
-                      nhosts * (sizeof(*m->machines) + sizeof(*m->hosts) + 3 * sizeof(int)) +
+                      nhosts * (sizeof(*m->machines) + sizeof(*m->hosts) + sizeof(int)) +
                       nplaces * 2 * sizeof(int));
 
     if (!m)
@@ -38,10 +38,8 @@ int rg_membership_create(const struct rg_membership_rules *rules, uint64_t now_n
     m->machines = (void *) (m->actions + nactions);
     m->places = (void *) (m->machines + nhosts);
     m->hosts = (void *) (m->places + nplaces);
-    m->live.at = (void *) (m->hosts + nhosts);
-    m->wanted.at = m->live.at + nhosts;
-    m->aside.at = m->wanted.at + nhosts;
-    m->order = m->aside.at + nhosts;
+    m->wanted = (void *) (m->hosts + nhosts);
+    m->order = m->wanted + nhosts;
     m->epoch.places = m->order;
     m->next = m->order + nplaces;
     m->deadline_ns = membership_after(now_ns, rules->timeout_ns);
@@ -67,6 +65,17 @@ bool membership_passed(struct rg_membership *m, uint64_t when_ns)
     if (when_ns < m->deadline_ns)
         m->deadline_ns = when_ns;
     return false;
+}
+
+struct place *membership_each(const struct rg_membership *m, const struct place *place)
+{
+    const struct host *host = place ? &m->hosts[place->host] : m->live;
+
+    if (place && place->number + 1 < host->first + host->nslots)
+        return &m->places[place->number + 1];
+    if (place)
+        host = host->next;
+    return host ? &m->places[host->first] : NULL;
 }
 
 struct rg_membership_action *membership_act(struct rg_membership *m,

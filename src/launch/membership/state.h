@@ -14,22 +14,23 @@ struct machine {
     bool drained;
     enum rg_membership_why why;
     int host, place;        /* that failed */
-    uint64_t until_ns;      /* it is set aside; 0: it is not */
+    uint64_t until_ns;      /* it is set aside; 0: it is not. It comes back only if it is wanted */
 };
 
 enum stay { STAY_STARTS, STAY_READY, STAY_FREE, STAY_GONE };
 
 struct host {
-    int name, first, nslots;
+    int number, name, first, nslots;
     int keep;               /* the first so many of its places are wanted; the rest leave */
     int ndone;              /* of its places, whose slots are to be had again */
     uint32_t since;         /* the first epoch that one of its places was in, or 0 */
     uint8_t stay;
     bool failed;            /* no place of it will be used again */
+    struct host *next;      /* the next younger one that is neither free nor gone */
 };
 
 struct place {
-    int host;
+    int number, host;
     int rank;               /* in the epoch, plus 1 */
     int forecast;           /* the rank that was expected at its start, plus 1 */
     int accuses;            /* of its end, another place, plus 1: it is not clear yet whether it is
@@ -37,15 +38,15 @@ struct place {
     uint32_t since;         /* the first epoch of its process, which has the state then; or 0 */
     uint32_t started;       /* in this step */
     uint64_t due_ns;        /* told: SIGKILL; a joiner: to meet */
-    bool live : 1;          /* there is a process */
-    bool member : 1;        /* of the epoch */
-    bool meets : 1;         /* it has come, and waits */
-    bool met_failed : 1;
-    bool elastic : 1;
-    bool told : 1;          /* to end */
-    bool hard : 1;          /* by SIGKILL */
-    bool bad : 1;           /* its last process ended badly, by itself */
-    bool done : 1;          /* no other process is started there: it would be taken for the one
+    bool live;          /* there is a process */
+    bool member;        /* of the epoch */
+    bool meets;         /* it has come, and waits */
+    bool met_failed;
+    bool elastic;
+    bool told;          /* to end */
+    bool hard;          /* by SIGKILL */
+    bool bad;           /* its last process ended badly, by itself */
+    bool done;          /* no other process is started there: it would be taken for the one
                              * that was a rank, or it was a joiner that ended well */
 };
 
@@ -68,16 +69,13 @@ struct change {
     uint64_t ready_ns;      /* since then there could be an epoch, or an update */
 };
 
-struct list {
-    int n, *at;
-};
-
 struct rg_membership {
     struct rg_membership_rules rules;
     enum phase phase;
     uint64_t now_ns, deadline_ns;
     uint32_t step;
     int nhosts, nplaces;    /* ever */
+    int nwanted;
     int nalive;             /* processes */
     int naccusers;
     int nforecast;          /* ranks that were expected when the last joiners were started */
@@ -95,31 +93,23 @@ struct rg_membership {
     struct machine *machines;
     struct host *hosts;
     struct place *places;
-    struct list live;       /* hosts that are neither free nor gone, the oldest first */
-    struct list wanted;     /* names, in order of preference */
-    struct list aside;      /* names that are set aside, and not for ever */
+    struct host *live;      /* the oldest that is neither free nor gone */
+    int *wanted;            /* names, in order of preference */
     int *order;             /* places of the epoch, by rank */
     int *next;              /* places of the epoch to come, while it is made */
 };
 
-/* For each place of each host that is neither free nor gone. */
-#define EACH_HOST(m, host)                                                                        \
-    for (int i_ = 0; i_ < (m)->live.n && ((host) = &(m)->hosts[(m)->live.at[i_]], true); i_++)
-#define EACH_PLACE(m, host, place)                                                                \
-    EACH_HOST(m, host)                                                                            \
-        for ((place) = &(m)->places[(host)->first];                                               \
-             (place) < &(m)->places[(host)->first + (host)->nslots]; (place)++)
+/* The next place of a host that is neither free nor gone; place NULL: the first. NULL: no more. */
+struct place *membership_each(const struct rg_membership *m, const struct place *place);
 
-static inline int index_of(const struct rg_membership *m, const struct place *place)
-{
-    return (int) (place - m->places);
-}
+#define EACH_PLACE(m, place)                                                                      \
+    for (struct place *place = NULL; (place = membership_each(m, place)) != NULL;)
 
 static inline bool is_kept(const struct rg_membership *m, const struct place *place)
 {
     const struct host *host = &m->hosts[place->host];
 
-    return index_of(m, place) - host->first < host->keep;
+    return place->number < host->first + host->keep;
 }
 
 /* It may be asked to end, be ready to be a rank, and so on. */

@@ -16,9 +16,8 @@ static void blame(struct rg_membership *m, struct place *place, enum rg_membersh
 
 static void empty(struct rg_membership *m, struct place *place)
 {
-    int host = place->host, rank = place->rank;
-
-    *place = (struct place){ .host = host, .rank = rank, .accuses = place->accuses,
+    *place = (struct place){ .number = place->number, .host = place->host,
+                             .rank = place->rank, .accuses = place->accuses,
                              .done = place->done };
     m->nalive--;
 }
@@ -47,12 +46,12 @@ static void end_badly(struct rg_membership *m, struct place *place, const struct
                       int cut_by)
 {
     if (was->member)
-        membership_lose(m, place->host, index_of(m, place));
+        membership_lose(m, place->host, place->number);
     if (!m->rules.elastic) {
         membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0);
         return;
     }
-    if (cut_by >= 0 && cut_by < m->nplaces && cut_by != index_of(m, place)) {
+    if (cut_by >= 0 && cut_by < m->nplaces && cut_by != place->number) {
         place->accuses = cut_by + 1;
         m->naccusers++;
         return;
@@ -86,7 +85,7 @@ static void on_meets(struct rg_membership *m, const struct rg_membership_event *
         return;
     if (!rg_membership_in_place(m)) {
         if (event->failed)
-            membership_lose(m, place->host, index_of(m, place));
+            membership_lose(m, place->host, place->number);
         return;
     }
     m->change.left |= place->member;
@@ -107,7 +106,6 @@ static void on_elastic(struct rg_membership *m, struct place *place)
 static void on_host_lost(struct rg_membership *m, struct host *host, bool failed)
 {
     bool came = host->stay == STAY_READY, some = false;
-    int number = (int) (host - m->hosts);
 
     if (host->stay >= STAY_FREE) {
         host->stay = STAY_GONE;
@@ -124,14 +122,14 @@ static void on_host_lost(struct rg_membership *m, struct host *host, bool failed
         place->bad |= failed;
     }
     if (some) {
-        membership_lose(m, number, -1);
+        membership_lose(m, host->number, -1);
         m->change.blamed = true;
     }
     if (failed)
         membership_fail(m, host, NULL, came ? RG_MEMBERSHIP_AGENT_LOST : RG_MEMBERSHIP_NEVER_CAME);
     membership_drop_host(m, host, STAY_GONE);
     if (!m->rules.elastic && (failed || some)) {
-        m->change.host = number + 1;
+        m->change.host = host->number + 1;
         membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0);
     }
 }
@@ -185,10 +183,7 @@ static void on_event(struct rg_membership *m, const struct rg_membership_event *
 /* Those that said who was to blame for their end: it is clear once that one has ended, or meets. */
 static void judge(struct rg_membership *m)
 {
-    struct host *host;
-    struct place *place;
-
-    EACH_PLACE(m, host, place) {
+    EACH_PLACE(m, place) {
         if (!place->accuses)
             continue;
         const struct place *accused = &m->places[place->accuses - 1];
@@ -213,21 +208,18 @@ static uint64_t meets_by_ns(const struct rg_membership *m, const struct place *p
 
 static void expire(struct rg_membership *m)
 {
-    struct host *host;
-    struct place *place;
-
     membership_forgive(m);
-    EACH_PLACE(m, host, place) {
+    EACH_PLACE(m, place) {
         if (!place->live || place->hard ||
             !membership_passed(m, place->told ? place->due_ns : meets_by_ns(m, place)))
             continue;
         if (place->told) {
             place->hard = true;
-            membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, index_of(m, place))->hard = true;
+            membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, place->number)->hard = true;
             continue;
         }
         if (place->member)
-            membership_lose(m, place->host, index_of(m, place));
+            membership_lose(m, place->host, place->number);
         blame(m, place, RG_MEMBERSHIP_NEVER_MET);
         membership_tell(m, place);
     }

@@ -362,6 +362,9 @@ static void carry_out(struct play *play, const struct rg_membership_action *acti
     }
 }
 
+static void hear(struct play *play);
+static void come(struct play *play, int place, bool failed);
+
 static void step(struct play *play, struct rg_membership_event *event)
 {
     const struct rg_membership_action *actions;
@@ -378,6 +381,8 @@ static void step(struct play *play, struct rg_membership_event *event)
         carry_out(play, &actions[i]);
     uint64_t deadline = rg_membership_deadline_ns(play->membership);
     expect(play, deadline > play->world.now_ns, "a deadline that has passed already");
+    if (play->habits.eager)
+        hear(play);
 }
 
 /* --- messages arrive -------------------------------------------------------------------------- */
@@ -469,6 +474,24 @@ static void deliver_down(struct play *play, int host, uint32_t pick)
     } else {
         agent->gone = true;
         put(play, &agent->up, (struct message){ RG_MEMBERSHIP_HOST_LOST, 0, 0, 0 });
+    }
+}
+
+/* All agents hear, and do, what the launcher has said. */
+static void hear(struct play *play)
+{
+    for (int i = 0; i < play->membership->nhosts; i++) {
+        struct agent *agent = &play->world.agents[i];
+        if (agent->state == AGENT_STARTS && !agent->lost && !agent->released) {
+            agent->state = AGENT_READY;
+            put(play, &agent->up, (struct message){ RG_MEMBERSHIP_HOST_READY, 0, 0, 0 });
+        }
+        while (agent->down.n > 0 && !agent->lost)
+            deliver_down(play, i, 1);
+    }
+    for (int i = 0; i < play->membership->nplaces; i++) {
+        if (play->world.processes[i].state == RANK_IMPORTS)
+            come(play, i, false);
     }
 }
 
@@ -677,8 +700,9 @@ static int play_all(struct play *play, int move, uint32_t pick)
     for (int i = 0; i < rg_membership_nplaces(play->membership); i++)
         move_rank(&turn, i);
     if (is_turn(&turn, w->changes < play->habits.changes)) {
+        uint32_t list = play->habits.lists ? play->habits.lists[w->changes] : pick;
         w->changes++;
-        say_wanted(play, pick);
+        say_wanted(play, list);
     }
     if (is_turn(&turn, w->drains < play->habits.drains))
         drain(play, pick);
@@ -693,12 +717,6 @@ int play_count(struct play *play)
 void play_move(struct play *play, int move, uint32_t pick)
 {
     play_all(play, move, pick);
-}
-
-bool play_is_stuck(struct play *play)
-{
-    return !play->world.ended && !play->world.broken && play_count(play) == 0 &&
-           rg_membership_deadline_ns(play->membership) == RG_NEVER_NS;
 }
 
 bool play_tick(struct play *play)

@@ -17,10 +17,12 @@
 
 #include "launch/membership/state.h"
 
-#define HOSTS 24    /* rooms */
+#ifndef HOSTS           /* the room; a search has copies of it all the time, so it wants less */
+#define HOSTS 24
 #define PLACES 48
-#define QUEUE 160
-#define EPOCHS 8    /* that somebody may still be in */
+#define QUEUE 32
+#define EPOCHS 8        /* that somebody may still be in */
+#endif
 
 /* What is random about a history. */
 struct habits {
@@ -31,6 +33,9 @@ struct habits {
     bool knows;        /* its program says ELASTIC */
     bool safe;         /* machine 0 has min_np slots, is always wanted, and nothing fails there */
     bool ticks;        /* time passes */
+    bool eager;        /* agents start, and hear the launcher, at once: less to search */
+    const uint32_t *lists; /* of machines, one for each change (two bits for each machine's slots);
+                            * NULL: at random */
 };
 
 struct message { uint8_t type, place, value, flags; };
@@ -89,8 +94,6 @@ void play_end(struct play *play);
  * within a move (which list is wanted next). */
 int play_count(struct play *play);
 void play_move(struct play *play, int move, uint32_t pick);
-/* Nothing can happen, and no deadline will pass: in a job that has not ended it may not be so. */
-bool play_is_stuck(struct play *play);
 /* The deadline of the membership passes. false: it has none. */
 bool play_tick(struct play *play);
 

@@ -1,0 +1,768 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rule of docs/elastic.md at a time. What a step returns is compared as text: a host is added
+ * by "+host:name*slots", and an epoch is published as "epoch number/sync: places". */
+#include "base/time.h"
+#include "launch/membership/membership.h"
+#include "unit.h"
+
+#define S RG_NS_PER_S
+
+static struct rg_membership *m;
+static struct rg_membership_rules rules;
+static uint64_t now;
+static char text[4096];
+
+static int begin(void **state)
+{
+    (void) state;
+    now = 1000 * S;
+    rules = (struct rg_membership_rules){
+        .elastic = true, .way = RG_MEMBERSHIP_BY_RANKS, .np = 2, .min_np = 1, .room_hosts = 32,
+        .room_places = 64, .timeout_ns = 600 * S, .gather_ns = 5 * S, .settle_ns = 30 * S,
+        .grace_ns = 10 * S, .leave_ns = 600 * S, .reset_limit = -1, .tries = 1,
+    };
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void) state;
+    rg_membership_destroy(m);
+    m = NULL;
+    return 0;
+}
+
+static void print_epoch(size_t n)
+{
+    struct rg_membership_epoch epoch = rg_membership_epoch(m);
+
+    n += (size_t) snprintf(text + n, sizeof(text) - n, "epoch %u/%d:", epoch.number, epoch.sync);
+    for (int i = 0; i < epoch.size; i++)
+        n += (size_t) snprintf(text + n, sizeof(text) - n, " %d", epoch.places[i]);
+}
+
+static void print(const struct rg_membership_action *a)
+{
+    static const char *const CAUSES[] = { "all done", "one failed", "all failed", "all aside",
+                                          "too few", "reset limit", "no room" };
+    size_t n = strlen(text);
+
+    if (n > 0)
+        n += (size_t) snprintf(text + n, sizeof(text) - n, ", ");
+    char *at = text + n;
+    size_t room = sizeof(text) - n;
+    switch (a->type) {
+    case RG_MEMBERSHIP_ADD_HOST:
+        snprintf(at, room, "+%d:%d*%d", a->host, a->name, a->slots);
+        break;
+    case RG_MEMBERSHIP_START_RANKS: snprintf(at, room, "start %d", a->host); break;
+    case RG_MEMBERSHIP_END_RANK:
+        snprintf(at, room, "%s %d", a->hard ? "kill" : "term", a->place);
+        break;
+    case RG_MEMBERSHIP_RELEASE: snprintf(at, room, "free %d", a->host); break;
+    case RG_MEMBERSHIP_PUBLISH: print_epoch(n); break;
+    case RG_MEMBERSHIP_UPDATE: snprintf(at, room, "update %u", a->result); break;
+    case RG_MEMBERSHIP_RESTARTS: snprintf(at, room, "restart"); break;
+    case RG_MEMBERSHIP_ASIDE: snprintf(at, room, "aside %d", a->name); break;
+    case RG_MEMBERSHIP_BACK: snprintf(at, room, "back %d", a->name); break;
+    case RG_MEMBERSHIP_END: snprintf(at, room, "end %s", CAUSES[a->cause]); break;
+    }
+}
+
+static const char *step(struct rg_membership_event event)
+{
+    const struct rg_membership_action *actions;
+
+    event.now_ns = now;
+    text[0] = '\0';
+    size_t n = rg_membership_step(m, &event, &actions);
+    for (size_t i = 0; i < n; i++)
+        print(&actions[i]);
+    return text;
+}
+
+#define STEP(...) step((struct rg_membership_event){ __VA_ARGS__ })
+
+/* WANTED: so many slots of machine 0, 1, ... */
+static const char *wanted(int n, const int *slots)
+{
+    struct rg_membership_machine list[16];
+    size_t nlist = 0;
+
+    if (!m)
+        assert_int_equal(rg_membership_create(&rules, now, &m), 0);
+    for (int i = 0; i < n; i++) {
+        if (slots[i])
+            list[nlist++] = (struct rg_membership_machine){ i, slots[i] };
+    }
+    return STEP(RG_MEMBERSHIP_WANTED, .wanted = list, .nwanted = nlist);
+}
+
+#define WANTED(...)                                                                              \
+    wanted(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int), (const int[]){ __VA_ARGS__ })
+
+static const char *ready(int host)
+{
+    return STEP(RG_MEMBERSHIP_HOST_READY, .host = host);
+}
+
+static const char *lost(int host, bool failed)
+{
+    return STEP(RG_MEMBERSHIP_HOST_LOST, .host = host, .failed = failed);
+}
+
+static const char *fails(int place)
+{
+    return STEP(RG_MEMBERSHIP_RANK_ENDED, .place = place, .cut_by = -1);
+}
+
+static const char *ends(int place, bool ok)
+{
+    return STEP(RG_MEMBERSHIP_RANK_ENDED, .place = place, .cut_by = -1, .ok = ok, .asked = !ok);
+}
+
+static const char *elastic(int place)
+{
+    return STEP(RG_MEMBERSHIP_RANK_ELASTIC, .place = place);
+}
+
+static const char *meets(int place, uint32_t epoch, bool failed)
+{
+    return STEP(RG_MEMBERSHIP_RANK_MEETS, .place = place, .epoch = epoch, .failed = failed);
+}
+
+static const char *after(uint64_t ns)
+{
+    now += ns;
+    return STEP(.type = RG_MEMBERSHIP_TICK);
+}
+
+/* Machines 0 and 1 with two slots each, all four running and elastic. */
+static void run_two_by_two(void)
+{
+    assert_string_equal(WANTED(2, 2), "+0:0*2, +1:1*2");
+    assert_string_equal(ready(0), "");
+    assert_string_equal(ready(1), "epoch 1/1: 0 1 2 3, start 0, start 1");
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(elastic(i), "");
+}
+
+#define RULE(name) static void name(void **state __attribute__((unused)))
+
+/* --- the beginning ---------------------------------------------------------------------------- */
+
+RULE(all_slots_are_used_and_the_epoch_comes_before_its_ranks)
+{
+    run_two_by_two();
+    assert_int_equal(rg_membership_rank(m, 2), 2);
+    assert_int_equal(rg_membership_host(m, 2), 1);
+    struct rg_membership_seat seat = rg_membership_seat(m, 3);
+    assert_int_equal(seat.epoch, 1);
+    assert_int_equal(seat.rank, 3);
+    assert_int_equal(seat.size, 4);
+    assert_int_equal(seat.local_rank, 1);
+    assert_int_equal(seat.local_size, 2);
+    assert_int_equal(rg_membership_deadline_ns(m), RG_NEVER_NS);
+}
+
+RULE(max_np_bounds_what_is_used)
+{
+    rules.max_np = 3;
+    assert_string_equal(WANTED(2, 2, 2), "+0:0*2, +1:1*1");
+    assert_string_equal(lost(0, true), "aside 0, +2:1*1, +3:2*1");
+}
+
+RULE(hosts_that_are_late_are_waited_for_briefly)
+{
+    WANTED(2, 2);
+    assert_string_equal(ready(1), "");
+    assert_int_equal(rg_membership_deadline_ns(m), now + 5 * S);
+    assert_string_equal(after(5 * S), "epoch 1/1: 2 3, start 1");
+}
+
+RULE(fewer_than_np_end_the_job_in_time)
+{
+    rules.np = 3;
+    WANTED(2);
+    assert_string_equal(ready(0), "");
+    assert_int_equal(rg_membership_deadline_ns(m), now + 600 * S);
+    assert_string_equal(after(600 * S), "end too few");
+    assert_string_equal(after(S), "");
+}
+
+RULE(what_one_list_cannot_give_is_not_waited_for)
+{
+    rules.np = 3;
+    rules.wanted_once = true;
+    assert_string_equal(WANTED(2), "+0:0*2, end too few");
+}
+
+RULE(machines_that_cannot_be_reached_are_set_aside)
+{
+    WANTED(2, 2);
+    assert_string_equal(lost(0, true), "aside 0");
+    struct rg_membership_aside aside;
+    assert_true(rg_membership_aside(m, 0, &aside));
+    assert_int_equal(aside.why, RG_MEMBERSHIP_NEVER_CAME);
+    assert_string_equal(lost(1, true), "aside 1, end all aside");
+}
+
+RULE(machine_that_is_listed_twice_has_both_slots)
+{
+    const struct rg_membership_machine list[] = { { 3, 1 }, { 1, 1 }, { 3, 1 } };
+
+    assert_int_equal(rg_membership_create(&rules, now, &m), 0);
+    assert_string_equal(STEP(RG_MEMBERSHIP_WANTED, .wanted = list, .nwanted = 3),
+                        "+0:3*2, +1:1*1");
+}
+
+/* --- failures, in place ----------------------------------------------------------------------- */
+
+RULE(failure_sets_its_machine_aside_and_survivors_meet)
+{
+    run_two_by_two();
+    assert_string_equal(fails(1), "term 0, aside 0");
+    assert_string_equal(ends(0, false), "free 0");
+    assert_string_equal(meets(2, 1, true), "");
+    assert_string_equal(meets(3, 1, true), "epoch 2/1: 2 3");
+    assert_int_equal(rg_membership_rank(m, 0), -1);
+    assert_int_equal(rg_membership_host_state(m, 0), RG_MEMBERSHIP_HOST_IS_FREE);
+    assert_string_equal(lost(0, false), "");
+    assert_int_equal(rg_membership_host_state(m, 0), RG_MEMBERSHIP_HOST_IS_GONE);
+}
+
+RULE(lost_host_is_a_failure_of_all_its_ranks)
+{
+    run_two_by_two();
+    assert_string_equal(lost(1, true), "aside 1");
+    meets(1, 1, true);
+    assert_string_equal(meets(0, 1, true), "epoch 2/1: 0 1");
+}
+
+RULE(who_does_not_come_to_meet_is_ended)
+{
+    run_two_by_two();
+    lost(1, true);
+    meets(1, 1, true);
+    assert_string_equal(after(600 * S), "term 0, term 1, aside 0, end too few");
+}
+
+RULE(who_does_not_end_is_killed)
+{
+    run_two_by_two();
+    fails(1);
+    assert_string_equal(after(10 * S), "kill 0");
+    assert_string_equal(after(10 * S), "");
+}
+
+RULE(too_few_survivors_wait_for_others)
+{
+    rules.min_np = 3;
+    rules.np = 4;
+    run_two_by_two();
+    lost(1, true);
+    meets(0, 1, true);
+    assert_string_equal(meets(1, 1, true), "");
+    assert_string_equal(WANTED(2, 2, 1), "+2:2*1");
+    assert_string_equal(ready(2), "start 2");
+    assert_string_equal(meets(4, 0, false), "epoch 2/1: 0 1 4");
+}
+
+RULE(too_few_survivors_end_the_job_in_time)
+{
+    rules.min_np = 3;
+    rules.np = 4;
+    run_two_by_two();
+    lost(1, true);
+    meets(0, 1, true);
+    meets(1, 1, true);
+    assert_string_equal(after(600 * S), "end too few");
+}
+
+RULE(all_that_failed_end_the_job)
+{
+    run_two_by_two();
+    lost(0, true);
+    assert_string_equal(fails(3), "term 2, aside 1");
+    assert_string_equal(ends(2, false), "free 1, end all failed");
+}
+
+RULE(others_go_on_by_themselves_when_all_have_failed)
+{
+    rules.max_np = 2;
+    WANTED(2, 2);
+    ready(0);
+    elastic(0);
+    assert_string_equal(lost(0, true), "aside 0, +1:1*2");
+    assert_string_equal(ready(1), "start 1");
+    meets(2, 0, false);
+    assert_string_equal(meets(3, 0, false), "epoch 2/1: 2 3");
+}
+
+RULE(cooldown_ends_and_doubles)
+{
+    rules.cooldown_min_ns = 10 * S;
+    rules.cooldown_max_ns = 30 * S;
+    run_two_by_two();
+    assert_string_equal(lost(1, true), "aside 1");
+    assert_string_equal(after(10 * S), "back 1, +2:1*2");
+    lost(2, true);
+    struct rg_membership_aside aside;
+    assert_true(rg_membership_aside(m, 1, &aside));
+    assert_int_equal(aside.until_ns, now + 20 * S);
+    assert_int_equal(aside.failures, 2);
+    assert_string_equal(after(20 * S), "back 1, +3:1*2");
+    assert_false(rg_membership_aside(m, 1, &aside));
+    lost(3, true);
+    assert_true(rg_membership_aside(m, 1, &aside));
+    assert_int_equal(aside.until_ns, now + 30 * S);
+}
+
+RULE(further_tries_use_other_places)
+{
+    rules.tries = 2;
+    run_two_by_two();
+    assert_string_equal(fails(1), "+2:0*1");
+    assert_string_equal(fails(0), "aside 0, free 0, free 2");
+}
+
+RULE(reset_limit_ends_the_change_that_is_too_much)
+{
+    rules.reset_limit = 1;
+    run_two_by_two();
+    lost(1, true);
+    meets(0, 1, true);
+    meets(1, 1, true);
+    assert_string_equal(fails(1), "term 0, aside 0, end reset limit");
+}
+
+/* --- the state -------------------------------------------------------------------------------- */
+
+RULE(rank_0_is_one_that_has_the_state)
+{
+    run_two_by_two();
+    lost(0, true);
+    WANTED(0, 2, 1);
+    ready(2);
+    meets(4, 0, false);
+    meets(2, 1, true);
+    assert_string_equal(meets(3, 1, true), "epoch 2/1: 2 3 4");
+    fails(2);
+}
+
+RULE(who_never_got_it_is_as_new)
+{
+    run_two_by_two();
+    lost(1, true);
+    STEP(RG_MEMBERSHIP_RANK_MEETS, .place = 0, .epoch = 1, .failed = true, .lacks = true);
+    assert_string_equal(meets(1, 1, true), "epoch 2/1: 1 0");
+}
+
+RULE(no_sync_where_all_have_left_in_order)
+{
+    run_two_by_two();
+    assert_string_equal(WANTED(2), "update 1");
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(meets(i, 1, false), "");
+    assert_string_equal(meets(3, 1, false), "epoch 2/0: 0 1, term 2, term 3");
+    ends(2, false);
+    assert_string_equal(ends(3, false), "free 1");
+}
+
+RULE(machine_that_goes_hands_the_state_over)
+{
+    WANTED(2);
+    ready(0);
+    elastic(0);
+    elastic(1);
+    assert_string_equal(WANTED(0, 2), "+1:1*2");
+    assert_string_equal(ready(1), "start 1");
+    assert_string_equal(meets(2, 0, false), "");
+    assert_string_equal(meets(3, 0, false), "update 3");
+    meets(0, 1, false);
+    assert_string_equal(meets(1, 1, false), "epoch 2/1: 0 2 3, term 1");
+    elastic(2);
+    assert_string_equal(elastic(3), "update 1");
+    meets(2, 2, false);
+    meets(3, 2, false);
+    assert_string_equal(meets(0, 2, false), "epoch 3/0: 2 3, term 0");
+}
+
+/* --- machines come and go --------------------------------------------------------------------- */
+
+RULE(joiners_are_announced_when_all_of_them_have_come)
+{
+    run_two_by_two();
+    assert_string_equal(WANTED(2, 2, 2), "+2:2*2");
+    assert_string_equal(ready(2), "start 2");
+    struct rg_membership_seat seat = rg_membership_seat(m, 5);
+    assert_int_equal(seat.epoch, 2);
+    assert_int_equal(seat.rank, 5);
+    assert_int_equal(seat.size, 6);
+    assert_string_equal(meets(5, 0, false), "");
+    assert_string_equal(meets(4, 0, false), "update 2");
+    for (int i = 0; i < 3; i++)
+        meets(i, 1, false);
+    assert_string_equal(meets(3, 1, false), "epoch 2/1: 0 1 2 3 4 5");
+}
+
+RULE(machines_that_come_together_are_taken_together)
+{
+    run_two_by_two();
+    WANTED(2, 2, 1, 1);
+    ready(2);
+    assert_string_equal(meets(4, 0, false), "");
+    assert_string_equal(ready(3), "start 3");
+    assert_string_equal(meets(5, 0, false), "update 2");
+}
+
+RULE(but_not_longer_than_gather_ns)
+{
+    run_two_by_two();
+    WANTED(2, 2, 1, 1);
+    ready(2);
+    meets(4, 0, false);
+    assert_string_equal(after(5 * S), "update 2");
+}
+
+RULE(joiner_that_never_comes_is_ended)
+{
+    run_two_by_two();
+    WANTED(2, 2, 1);
+    ready(2);
+    assert_string_equal(after(600 * S), "term 4, aside 2");
+}
+
+RULE(machine_that_goes_and_dies_has_not_failed)
+{
+    run_two_by_two();
+    assert_string_equal(WANTED(2), "update 1");
+    assert_string_equal(fails(3), "");
+    struct rg_membership_aside aside;
+    assert_false(rg_membership_aside(m, 1, &aside));
+}
+
+RULE(no_machine_goes_below_min_np)
+{
+    rules.min_np = 3;
+    rules.np = 4;
+    run_two_by_two();
+    assert_string_equal(WANTED(2), "");
+    assert_string_equal(WANTED(2, 0, 1), "+2:2*1");
+    ready(2);
+    assert_string_equal(meets(4, 0, false), "update 3");
+}
+
+RULE(slots_shrink_from_the_last_and_grow_as_a_new_host)
+{
+    run_two_by_two();
+    assert_string_equal(WANTED(2, 1), "update 1");
+    for (int i = 0; i < 3; i++)
+        meets(i, 1, false);
+    assert_string_equal(meets(3, 1, false), "epoch 2/0: 0 1 2, term 3");
+    assert_string_equal(WANTED(3, 1), "+2:0*1");
+}
+
+RULE(drained_machine_is_replaced_and_not_used_again)
+{
+    rules.max_np = 4;
+    assert_string_equal(WANTED(2, 2, 2), "+0:0*2, +1:1*2");
+    ready(0);
+    ready(1);
+    for (int i = 0; i < 4; i++)
+        elastic(i);
+    assert_string_equal(STEP(RG_MEMBERSHIP_DRAIN, .name = 1), "+2:2*2");
+    ready(2);
+    meets(4, 0, false);
+    assert_string_equal(meets(5, 0, false), "update 3");
+    for (int i = 0; i < 3; i++)
+        meets(i, 1, false);
+    assert_string_equal(meets(3, 1, false), "epoch 2/1: 0 1 4 5, term 2, term 3");
+    assert_string_equal(WANTED(0, 4, 2), "");
+}
+
+RULE(updates_wait_until_all_can_hear_them)
+{
+    WANTED(2, 2);
+    ready(0);
+    ready(1);
+    elastic(0);
+    assert_string_equal(WANTED(2), "");
+    assert_string_equal(after(30 * S), "update 1");
+}
+
+/* --- restarts --------------------------------------------------------------------------------- */
+
+RULE(ranks_that_cannot_meet_are_all_started_again)
+{
+    WANTED(2, 2);
+    ready(0);
+    ready(1);
+    assert_string_equal(fails(3), "term 2, aside 1, restart, term 0, term 1");
+    assert_int_equal(rg_membership_restarts(m), 1);
+    ends(0, false);
+    assert_string_equal(ends(2, false), "free 1");
+    assert_string_equal(ends(1, false), "epoch 2/1: 0 1, start 0");
+}
+
+RULE(in_a_restart_only_the_first_failure_counts)
+{
+    WANTED(2, 2);
+    ready(0);
+    ready(1);
+    fails(3);
+    assert_string_equal(fails(0), "");
+    struct rg_membership_aside aside;
+    assert_false(rg_membership_aside(m, 0, &aside));
+}
+
+RULE(who_was_cut_off_is_not_to_blame)
+{
+    struct rg_membership_aside aside;
+
+    WANTED(2, 2);
+    ready(0);
+    ready(1);
+    assert_string_equal(STEP(RG_MEMBERSHIP_RANK_ENDED, .place = 0, .cut_by = 3),
+                        "restart, term 1, term 2, term 3");
+    assert_string_equal(fails(3), "aside 1");
+    assert_false(rg_membership_aside(m, 0, &aside));
+}
+
+RULE(accuser_is_to_blame_if_the_accused_was_well)
+{
+    WANTED(2, 2);
+    ready(0);
+    ready(1);
+    STEP(RG_MEMBERSHIP_RANK_ENDED, .place = 0, .cut_by = 3);
+    assert_string_equal(ends(3, false), "aside 0");
+}
+
+RULE(new_machine_waits_until_it_is_clear_who_can_meet)
+{
+    WANTED(2, 2);
+    ready(0);
+    ready(1);
+    WANTED(2, 2, 2);
+    assert_string_equal(ready(2), "");
+    assert_string_equal(after(30 * S), "restart, term 0, term 1, term 2, term 3");
+}
+
+RULE(restart_keeps_the_machine_that_has_tries_left)
+{
+    rules.way = RG_MEMBERSHIP_RESTART;
+    rules.tries = 0;
+    rules.reset_limit = 1;
+    WANTED(2);
+    ready(0);
+    assert_string_equal(fails(1), "restart, term 0");
+    assert_string_equal(ends(0, false), "epoch 2/1: 0 1, start 0");
+    assert_string_equal(fails(0), "end reset limit");
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+RULE(all_that_end_well_are_done)
+{
+    run_two_by_two();
+    assert_string_equal(ends(2, true), "");
+    assert_string_equal(WANTED(2, 2, 2), "");
+    ends(0, true);
+    ends(3, true);
+    assert_string_equal(ends(1, true), "end all done");
+}
+
+RULE(joiners_are_not_wanted_once_one_has_finished)
+{
+    run_two_by_two();
+    WANTED(2, 2, 1);
+    ready(2);
+    assert_string_equal(ends(2, true), "term 4");
+}
+
+RULE(the_rest_meets_however_few_they_are)
+{
+    rules.min_np = 2;
+    run_two_by_two();
+    ends(2, true);
+    assert_string_equal(lost(0, true), "aside 0");
+    assert_string_equal(meets(3, 1, true), "epoch 2/1: 3");
+    assert_string_equal(ends(3, true), "end all done");
+}
+
+RULE(failure_that_leaves_nobody_is_the_jobs)
+{
+    run_two_by_two();
+    ends(0, true);
+    ends(1, true);
+    ends(2, true);
+    assert_string_equal(fails(3), "aside 1, free 1, end all failed");
+}
+
+RULE(nothing_starts_again_where_some_have_ended_well)
+{
+    WANTED(2, 2);
+    ready(0);
+    ready(1);
+    ends(0, true);
+    assert_string_equal(fails(1), "aside 0, free 0, end one failed");
+}
+
+RULE(nothing_follows_a_stop)
+{
+    run_two_by_two();
+    assert_string_equal(STEP(.type = RG_MEMBERSHIP_STOP), "");
+    assert_string_equal(fails(1), "");
+}
+
+/* --- the fixed job ---------------------------------------------------------------------------- */
+
+static void fix(int np)
+{
+    rules.elastic = false;
+    rules.np = rules.min_np = rules.max_np = np;
+    rules.timeout_ns = 0;
+}
+
+RULE(fixed_job_begins_when_all_are_there)
+{
+    fix(3);
+    assert_string_equal(WANTED(2, 1), "+0:0*2, +1:1*1");
+    assert_string_equal(ready(0), "");
+    assert_int_equal(rg_membership_deadline_ns(m), RG_NEVER_NS);
+    assert_string_equal(ready(1), "start 0, start 1");
+    assert_int_equal(rg_membership_rank(m, 2), 2);
+    assert_int_equal(rg_membership_epoch(m).number, 0);
+    ends(0, true);
+    ends(2, true);
+    assert_string_equal(ends(1, true), "end all done");
+}
+
+RULE(fixed_job_ends_with_its_first_failure)
+{
+    fix(3);
+    WANTED(2, 1);
+    ready(0);
+    ready(1);
+    ends(0, true);
+    assert_string_equal(fails(1), "end one failed");
+    assert_string_equal(fails(2), "");
+}
+
+RULE(fixed_job_ends_with_the_first_lost_host)
+{
+    fix(3);
+    WANTED(2, 1);
+    assert_string_equal(lost(1, true), "aside 1, end one failed");
+}
+
+/* --- bad input -------------------------------------------------------------------------------- */
+
+RULE(what_cannot_be_changes_nothing)
+{
+    run_two_by_two();
+    assert_string_equal(fails(-1), "");
+    assert_string_equal(fails(4), "");
+    assert_string_equal(lost(-1, true), "");
+    assert_string_equal(lost(2, true), "");
+    assert_string_equal(ready(0), "");
+    assert_string_equal(meets(0, 0, true), "");
+    assert_string_equal(meets(0, 7, true), "");
+    assert_string_equal(STEP(RG_MEMBERSHIP_DRAIN, .name = -1), "");
+    assert_string_equal(STEP(RG_MEMBERSHIP_DRAIN, .name = 32), "");
+    const struct rg_membership_machine list[] = { { -1, 1 }, { 40, 1 }, { 1, -5 }, { 0, 2 },
+                                                  { 1, 2 } };
+    assert_string_equal(STEP(RG_MEMBERSHIP_WANTED, .wanted = list, .nwanted = 5), "");
+}
+
+RULE(room_that_is_used_up_is_said)
+{
+    rules.room_hosts = 1;
+    rules.np = 3;
+    assert_string_equal(WANTED(2, 1), "+0:0*2");
+    rules.room_places = 3;
+    assert_string_equal(after(600 * S), "end no room");
+}
+
+RULE(rules_that_contradict_each_other_are_refused)
+{
+    const struct rg_membership_rules sound = rules;
+
+    rules.min_np = 0;
+    assert_int_equal(rg_membership_create(&rules, now, &m), -EINVAL);
+    rules = sound;
+    rules.min_np = 3;
+    assert_int_equal(rg_membership_create(&rules, now, &m), -EINVAL);
+    rules = sound;
+    rules.max_np = 1;
+    assert_int_equal(rg_membership_create(&rules, now, &m), -EINVAL);
+    rules = sound;
+    rules.room_places = 1;
+    assert_int_equal(rg_membership_create(&rules, now, &m), -EINVAL);
+    rules = sound;
+    rules.tries = 0;
+    assert_int_equal(rg_membership_create(&rules, now, &m), -EINVAL);
+    rules = sound;
+    rules.reset_limit = -2;
+    assert_int_equal(rg_membership_create(&rules, now, &m), -EINVAL);
+    assert_null(m);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(all_slots_are_used_and_the_epoch_comes_before_its_ranks),
+        TEST(max_np_bounds_what_is_used),
+        TEST(hosts_that_are_late_are_waited_for_briefly),
+        TEST(fewer_than_np_end_the_job_in_time),
+        TEST(what_one_list_cannot_give_is_not_waited_for),
+        TEST(machines_that_cannot_be_reached_are_set_aside),
+        TEST(machine_that_is_listed_twice_has_both_slots),
+        TEST(failure_sets_its_machine_aside_and_survivors_meet),
+        TEST(lost_host_is_a_failure_of_all_its_ranks),
+        TEST(who_does_not_come_to_meet_is_ended),
+        TEST(who_does_not_end_is_killed),
+        TEST(too_few_survivors_wait_for_others),
+        TEST(too_few_survivors_end_the_job_in_time),
+        TEST(all_that_failed_end_the_job),
+        TEST(others_go_on_by_themselves_when_all_have_failed),
+        TEST(cooldown_ends_and_doubles),
+        TEST(further_tries_use_other_places),
+        TEST(reset_limit_ends_the_change_that_is_too_much),
+        TEST(rank_0_is_one_that_has_the_state),
+        TEST(who_never_got_it_is_as_new),
+        TEST(no_sync_where_all_have_left_in_order),
+        TEST(machine_that_goes_hands_the_state_over),
+        TEST(joiners_are_announced_when_all_of_them_have_come),
+        TEST(machines_that_come_together_are_taken_together),
+        TEST(but_not_longer_than_gather_ns),
+        TEST(joiner_that_never_comes_is_ended),
+        TEST(machine_that_goes_and_dies_has_not_failed),
+        TEST(no_machine_goes_below_min_np),
+        TEST(slots_shrink_from_the_last_and_grow_as_a_new_host),
+        TEST(drained_machine_is_replaced_and_not_used_again),
+        TEST(updates_wait_until_all_can_hear_them),
+        TEST(ranks_that_cannot_meet_are_all_started_again),
+        TEST(in_a_restart_only_the_first_failure_counts),
+        TEST(who_was_cut_off_is_not_to_blame),
+        TEST(accuser_is_to_blame_if_the_accused_was_well),
+        TEST(new_machine_waits_until_it_is_clear_who_can_meet),
+        TEST(restart_keeps_the_machine_that_has_tries_left),
+        TEST(all_that_end_well_are_done),
+        TEST(joiners_are_not_wanted_once_one_has_finished),
+        TEST(the_rest_meets_however_few_they_are),
+        TEST(failure_that_leaves_nobody_is_the_jobs),
+        TEST(nothing_starts_again_where_some_have_ended_well),
+        TEST(nothing_follows_a_stop),
+        TEST(fixed_job_begins_when_all_are_there),
+        TEST(fixed_job_ends_with_its_first_failure),
+        TEST(fixed_job_ends_with_the_first_lost_host),
+        TEST(what_cannot_be_changes_nothing),
+        TEST(room_that_is_used_up_is_said),
+        TEST(rules_that_contradict_each_other_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
