@@ -64,13 +64,14 @@ class Job:
 
     # ------------------------------------------------------------------ what tests do
 
-    def start(self, count):
+    def start(self, count, env=None):
         """So many more ranks; the others are told when all of these have come to meet."""
         with self.lock:
             size = len(self.members) + count
             new = range(len(self.places), len(self.places) + count)
             for number in new:
-                self.places.append(self._spawn(number, len(self.members) + number - new[0], size))
+                self.places.append(self._spawn(number, len(self.members) + number - new[0], size,
+                                               env or {}))
 
     def kill(self, number, signal=9):
         self.places[number].process.send_signal(signal)
@@ -125,7 +126,7 @@ class Job:
 
     # ------------------------------------------------------------------ the launcher
 
-    def _spawn(self, number, rank, size):
+    def _spawn(self, number, rank, size, env):
         variables = {**os.environ, 'OMP_NUM_THREADS': '1', 'PYTHONUNBUFFERED': '1',
                      'PYTHONDONTWRITEBYTECODE': '1',
                      'PYTHONPATH': os.pathsep.join([str(ROOT / 'bindings/python'),
@@ -134,7 +135,7 @@ class Job:
                      'REIGEN_EPOCH': str(self.number + 1), 'REIGEN_AGENT_SOCKET': '@' + self.name,
                      'REIGEN_RANK_TOKEN': TOKEN.hex(), 'REIGEN_RANK': str(rank),
                      'REIGEN_SIZE': str(size), 'RANK': str(rank), 'WORLD_SIZE': str(size),
-                     **self.env}
+                     **self.env, **env}
         found = library()
         if found:
             variables['REIGEN_LIBRARY'] = found
@@ -159,10 +160,6 @@ class Job:
             if not old:
                 return
             new = []
-        lost = any(self.places[number].dead or self.places[number].leaving
-                   for number in self.members)
-        if not (lost or new or any(self.places[number].meets[1] for number in old)):
-            return
         self.sync = int(bool(new) or any(self.places[number].meets[1] for number in old))
         self.number += 1
         self.members = old + new
@@ -186,12 +183,22 @@ class Job:
         for number in self.members:
             self._send(self.places[number], UPDATE, struct.pack('<QI', self.stamp, result))
 
+    def _finish(self):
+        """A member's work is done: nobody else comes."""
+        for number, place in enumerate(self.places):
+            if number not in self.members and not place.dead and not place.leaving:
+                place.leaving = True
+                place.process.terminate()
+
     def _reap(self):
         for number, place in enumerate(self.places):
             if place.dead or place.process.poll() is None:
                 continue
             place.dead = True
-            if number not in self.members or (place.left and place.process.returncode == 0):
+            if number not in self.members:
+                continue
+            if place.left and place.process.returncode == 0:
+                self._finish()
                 continue
             status = place.process.returncode
             death = (struct.pack('<I', self.members.index(number)) + _span(b'here') +
@@ -229,13 +236,17 @@ class Job:
         if len(data) < 14:
             return self._drop(connection)
         place = self.places[struct.unpack_from('<I', data, 10)[0]]
-        if place.connection:
-            self._drop(place.connection)
+        if place.connection:  # of the same process: what it said last is still there
+            place.connection.settimeout(0)
+            while place.connection:
+                self._read(place, place.connection)
         place.connection, place.received, place.left, place.epoch = connection, data, False, 0
         self.selector.modify(connection, selectors.EVENT_READ, lambda c: self._read(place, c))
         self._frames(place)
 
     def _read(self, place, connection):
+        if connection is not place.connection:
+            return None
         try:
             data = connection.recv(1 << 20)
         except OSError:
@@ -244,7 +255,7 @@ class Job:
             place.connection, place.epoch = None, 0
             return self._drop(connection)
         place.received += data
-        self._frames(place)
+        return self._frames(place)
 
     def _frames(self, place):
         while len(place.received) >= 6:

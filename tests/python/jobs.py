@@ -23,13 +23,17 @@ ROOT = HERE.parents[1]
 LIMIT_S = 60
 
 
+def build():
+    """The build tree under test."""
+    return Path(os.environ.get('REIGEN_TEST_BUILD', ROOT / 'build'))
+
+
 def library():
     """The libreigen.so under test: named, installed beside the package, or in the build tree."""
     named = os.environ.get('REIGEN_LIBRARY')
     if named:
         return named
-    build = Path(os.environ.get('REIGEN_TEST_BUILD', ROOT / 'build'))
-    found = sorted(build.glob('src/**/libreigen.so'))
+    found = sorted(build().glob('src/**/libreigen.so'))
     return str(found[0]) if found else None
 
 
