@@ -13,6 +13,7 @@ void rg_job_init(struct rg_job *job)
         .start_timeout_ms = RG_START_TIMEOUT_MS,
         .grace_ms = RG_GRACE_MS,
         .lease_ms = RG_LEASE_MS,
+        .elastic = { .timeout_ms = RG_ELASTIC_TIMEOUT_MS, .reset_limit = -1 },
         .tag = RG_TAG_AUTO,
         .stdin_mode = RG_STDIN_RANK,
     };
@@ -31,6 +32,7 @@ void rg_job_fini(struct rg_job *job)
         rg_role_fini(&job->roles[i]);
     free(job->roles);
     free(job->title);
+    free(job->elastic.discovery);
     free(job->file_name);
     free(job->file_text);
     free(job->cwd);

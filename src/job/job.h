@@ -26,6 +26,7 @@
 #define RG_START_TIMEOUT_MS 300000
 #define RG_GRACE_MS 5000
 #define RG_LEASE_MS 30000
+#define RG_ELASTIC_TIMEOUT_MS 600000
 
 enum rg_bind { RG_BIND_NONE, RG_BIND_CORE, RG_BIND_SOCKET };
 /* auto: with more than one rank; horovod: "[rank]<stdout>:" as horovodrun's, always */
@@ -54,6 +55,21 @@ struct rg_ranks {
     size_t count;
 };
 
+/* A job whose hosts may come and go. */
+struct rg_elastic {
+    bool on;
+    int min_np, max_np;        /* ranks that it can go on with; at most so many, 0: all there are */
+    char *discovery;           /* the command that lists the hosts, for the shell; NULL: those of
+                                * the job are all there are */
+    int slots_per_host;        /* of a host that it gives no number for */
+    uint64_t discovery_ms;     /* from one call of it to the next */
+    uint64_t timeout_ms;       /* too few ranks for so long end the job; 0: never */
+    int reset_limit;           /* changes of its ranks, at most; -1: any number */
+    /* A host of a rank that failed is not used for so long, and twice as long each time; 0: for
+     * ever. */
+    uint64_t cooldown_min_ms, cooldown_max_ms;
+};
+
 struct rg_job {
     /* what runs */
     struct rg_strv command; /* argv; at least one */
@@ -78,6 +94,7 @@ struct rg_job {
     struct rg_strv settings; /* NAME=VALUE: what the platform's own options were given (rg_env_get);
                                 for its driver alone */
     bool submit;            /* let the platform run it when it can, and do not wait */
+    struct rg_elastic elastic;
     enum rg_engine engine;
     struct rg_strv engine_options; /* handed to the engine's command line, before the command */
     struct rg_container container;

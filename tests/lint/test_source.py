@@ -253,7 +253,7 @@ def members(header, struct):
 def test_a_plans_file_has_every_field_of_a_job_and_a_plan():
     """What somebody adds to them would otherwise be lost on the way to the head."""
     table = repo.read(repo.ROOT / 'src/launch/plan/plan_file.c')
-    parts = [('job/job.h', 'rg_job', 'job.'),
+    parts = [('job/job.h', 'rg_job', 'job.'), ('job/job.h', 'rg_elastic', 'job.elastic.'),
              ('container/container.h', 'rg_container', 'job.container.'),
              ('container/container.h', 'rg_container_place', 'job.container.place.'),
              ('launch/plan/plan.h', 'rg_plan', 'plan.'), ('job/job.h', 'rg_host', 'rg_host, '),

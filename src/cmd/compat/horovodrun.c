@@ -134,17 +134,6 @@ static int print_build(void)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static int refuse_elastic(const struct rg_horovodrun *run)
-{
-    struct rg_error err = RG_ERROR_INIT;
-
-    rg_error_set_exit(&err, ENOTSUP, RG_EXIT_UNAVAILABLE,
-                      "elastic jobs (%s) come with a later version of Reigen; this one runs a "
-                      "fixed number of ranks: leave the elastic flags out, and give -np with -H or "
-                      "--host-discovery-script", run->elastic.min_np ? "--min-np" : "--max-np");
-    return rg_fail(&err, "horovodrun");
-}
-
 int rg_cmd_horovodrun(int argc, char **argv)
 {
     rg_cleanup(rg_horovodrun_fini) struct rg_horovodrun run;
@@ -162,8 +151,6 @@ int rg_cmd_horovodrun(int argc, char **argv)
         return rg_print(RG_HVD_VERSION "\n");
     if (run.check_build)
         return print_build();
-    if (rg_horovodrun_is_elastic(&run))
-        return refuse_elastic(&run);
     rg_run_say_remarks(&run.request);
     return rg_run_request(&run.request, "horovodrun", true, open[0]);
 }

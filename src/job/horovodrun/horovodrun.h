@@ -104,12 +104,9 @@ void rg_horovodrun_init(struct rg_horovodrun *run);
 void rg_horovodrun_fini(struct rg_horovodrun *run);
 
 /* Read a command line: argv[0] is skipped. With --help, --version or --check-build nothing is
- * checked. 0; -EINVAL and others with err, exit_code 2 unless set; -ENOMEM. An elastic job,
- * whose number of ranks may change, is parsed and checked as any other; rg_horovodrun_is_elastic
- * tells. Its --host-discovery-script is not run. */
+ * checked. 0; -EINVAL and others with err, exit_code 2 unless set; -ENOMEM. */
 int rg_horovodrun_parse(struct rg_horovodrun *run, int argc, char *const *argv,
                         struct rg_error *err);
-bool rg_horovodrun_is_elastic(const struct rg_horovodrun *run);
 
 /* Judge one value and apply it; what names it in errors. Used by the two readers. */
 int rg_hvd_apply(struct rg_horovodrun *run, const struct rg_hvd_option *option, const char *what,

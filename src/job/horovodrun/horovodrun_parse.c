@@ -34,15 +34,6 @@ void rg_horovodrun_fini(struct rg_horovodrun *run)
     *run = (struct rg_horovodrun){ 0 };
 }
 
-bool rg_horovodrun_is_elastic(const struct rg_horovodrun *run)
-{
-    const struct rg_hvd_elastic *e = &run->elastic;
-    int np = run->request.job.np;
-
-    return (e->min_np && e->min_np != np) ||
-           (e->max_np && e->max_np != np && (e->min_np || run->request.discovery));
-}
-
 /* A walk along the command line; at.option and at.foreign are not used. */
 struct walk {
     struct rg_walk at;
@@ -207,30 +198,18 @@ static int read_environment(struct rg_horovodrun *run, struct rg_error *err)
     return rc;
 }
 
-static int check_elastic(struct rg_horovodrun *run, struct rg_error *err)
+static void take_elastic(struct rg_horovodrun *run)
 {
-    const struct rg_hvd_elastic *e = &run->elastic;
-    int np = run->request.job.np;
-    bool by_np = np >= e->min_np;
-    int least = by_np ? np : e->min_np;
+    const struct rg_hvd_elastic *asked = &run->elastic;
+    struct rg_elastic *e = &run->request.job.elastic;
 
-    if (e->min_np && np && e->min_np > np)
-        return rg_error_set(err, EINVAL, "--min-np %d: more than -np %d; give at most that",
-                            e->min_np, np);
-    if (e->max_np && e->max_np < least)
-        return rg_error_set(err, EINVAL, "--max-np %d: less than %s %d; give at least that",
-                            e->max_np, by_np ? "-np" : "--min-np", least);
-    if (!rg_horovodrun_is_elastic(run)) {
-        bool idle = (e->max_np && e->max_np != np) || e->reset_limit >= 0 || e->cooldown_max_s ||
-                    (run->request.discovery_slots && !run->request.discovery);
-        return idle && rg_request_note(&run->request, "this job has a fixed number of ranks, so "
-                                       "its elastic flags do nothing") < 0
-                   ? rg_error_memory(err) : 0;
-    }
-    if (!run->where)
-        return rg_error_set(err, EINVAL, "an elastic job needs --host-discovery-script, which "
-                            "says what hosts there are, or -H or --hostfile");
-    return 0;
+    e->min_np = asked->min_np;
+    e->max_np = asked->max_np;
+    e->reset_limit = asked->reset_limit;
+    if (asked->timeout_s)
+        e->timeout_ms = 1000 * (uint64_t) asked->timeout_s;
+    e->cooldown_min_ms = 1000 * (uint64_t) asked->cooldown_min_s;
+    e->cooldown_max_ms = 1000 * (uint64_t) asked->cooldown_max_s;
 }
 
 /* --- other hosts ------------------------------------------------------------------------------ */
@@ -312,15 +291,14 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
 
     rc = rc < 0 ? rc : read_environment(run, err);
 
-    rc = rc < 0 ? rc : check_elastic(run, err);
-    if (rc == 0 && !rg_horovodrun_is_elastic(run))
-        rc = rg_discovery_settle(&run->request, rg_mpijob_slots(&run->request), err);
+    take_elastic(run);
+    rc = rc < 0 ? rc
+                : rg_discovery_settle(&run->request, rg_mpijob_slots(&run->request), true, err);
     rc = rc < 0 ? rc : rg_mpijob_settle(&run->request, err);
     rc = rc < 0 ? rc : rg_foreign_settle(&run->request, err);
     rc = rc < 0 ? rc : rg_request_check_caller_env(&run->request, err);
     rc = rc < 0 ? rc : finish_remote(run, err);
-    if (rc == 0 && !job->np && !job->nhosts && !job->ranks_per_host &&
-        !rg_horovodrun_is_elastic(run))
+    if (rc == 0 && !job->np && !job->nhosts && !job->ranks_per_host)
         return rg_error_set(err, EINVAL, "-np is missing: say how many ranks to run, for example "
                             "horovodrun -np 4 python train.py");
     /* Who names no hosts but a number of ranks means that number. */

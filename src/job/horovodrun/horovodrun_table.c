@@ -411,26 +411,29 @@ static const struct rg_hvd_option options[] = {
     {"host-discovery-script", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_TEXT, "COMMAND", "@file", NULL,
      BY(where), NULL,
      "A script, perhaps with arguments, that prints the hosts there are now, one HOST or "
-     "HOST:SLOTS per line. The shell runs it, as with Horovod, until there is room for -np "
-     "ranks, or --start-timeout passes."},
+     "HOST:SLOTS per line. The job is elastic then. The shell runs it, as with Horovod, once in a "
+     "second."},
     {"min-num-proc", "min-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
      INT(elastic.min_np, 1, RG_JOB_RANKS_MAX), NULL,
-     "Refused, unless N is that of -np."},
+     "Make the job elastic: it goes on as long as there is room for N ranks. -np are needed to "
+     "begin."},
     {"max-num-proc", "max-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
-     INT(elastic.max_np, 1, RG_JOB_RANKS_MAX), NULL, "Refused, unless N is that of -np."},
+     INT(elastic.max_np, 1, RG_JOB_RANKS_MAX), NULL,
+     "The same, with N ranks at most. The default is one on each slot that there is."},
     {"slots-per-host", "slots", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
      INT(request.discovery_slots, 1, RG_JOB_SLOTS_MAX), NULL,
      "Slots of a host for which the script prints none."},
     {"elastic-timeout", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "SECONDS", NULL,
      "HOROVOD_ELASTIC_TIMEOUT", INT(elastic.timeout_s, 1, RG_HVD_COUNT_MAX), NULL,
-     "Give up when ranks have not come together again by then. The default is "
+     "End the job when it has had too few ranks for so long. The default is "
      "HOROVOD_ELASTIC_TIMEOUT, or 600."},
     {"reset-limit", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
      INT(elastic.reset_limit, 0, RG_HVD_COUNT_MAX), NULL,
-     "End the job when its ranks have changed more than N times."},
+     "End the job when its ranks would change for the N+1st time."},
     {"blacklist-cooldown-range", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_PAIR, "MIN MAX", NULL, NULL,
      BY(cooldown), NULL,
-     "Leave a host that failed alone for MIN seconds at first and MAX at most."},
+     "Use a host again whose rank failed, after MIN seconds at first, and twice as long each "
+     "time, MAX at most. The default is never."},
 
     {"timeline-filename", NULL, "timeline.filename", RG_HVD_TIMELINE, RG_HVD_TEXT, "FILE", "@file",
      "HOROVOD_TIMELINE", NONE, NULL, "Write what every operation did when to FILE."},

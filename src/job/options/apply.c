@@ -201,6 +201,21 @@ APPLY(host_discovery_script)
     return rg_parse_text(what, value, &request->discovery, err);
 }
 
+/* In seconds, as Horovod's flag has them. */
+APPLY(blacklist_cooldown_range)
+{
+    struct rg_elastic *e = &request->job.elastic;
+    int least, most, end = 0;
+
+    if (sscanf(value, "%d:%d%n", &least, &most, &end) != 2 || value[end] || least < 1 ||
+        least > most)
+        return rg_error_set(err, EINVAL, "%s %s: give two numbers of seconds, the least first and "
+                            "at least 1, such as 60:300", what, value);
+    e->cooldown_min_ms = 1000 * (uint64_t) least;
+    e->cooldown_max_ms = 1000 * (uint64_t) most;
+    return 0;
+}
+
 /* What may stand behind the object, and what of it has no meaning here. */
 static int apply_modifier(struct rg_request *request, const char *what, const char *value,
                           const char *word, const char *object, struct rg_error *err)

@@ -13,6 +13,7 @@
 /* clang-format off */
 #define RG_APPLY_NAMES(X)                                                              \
     X(hosts) X(hostfile) X(host_discovery_script) X(ranks_per_host) X(map_by)          \
+    X(blacklist_cooldown_range)                                                        \
     X(bind_to) X(on) X(engine)                                                         \
     X(ssh_option) X(connect_timeout) X(network_interface) X(port_range) X(require)     \
     X(image) X(container_runtime) X(mount) X(gpus) X(gpus_per_rank) X(pull)            \

@@ -11,13 +11,16 @@
 #include "base/process/spawn.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "job/discovered.h"
+#include "job/engine.h"
 #include "job/hostlist.h"
 #include "job/options/apply.h"
 #include "job/platform.h"
 
 #define OPTION "--host-discovery-script"
 #define PAUSE_MS 500
-#define BLANKS " \t\r\n"
+#define PERIOD "REIGEN_DISCOVERY_MS" /* from one call to the next, of an elastic job */
+#define PERIOD_MAX_MS 3600000
 
 /* What the program has said. */
 struct answer {
@@ -42,21 +45,19 @@ static int check(const struct rg_request *request, struct rg_error *err)
     if (job->nhosts)
         return rg_error_set(err, EINVAL, OPTION " %s: other hosts are named, too; leave it out, or "
                             "-H and --hostfile", request->discovery);
-    if (!job->np)
+    if (!job->np && !job->elastic.on)
         return rg_error_set(err, EINVAL, OPTION " %s: -np is missing; say for how many ranks hosts "
                             "are waited for", request->discovery);
     return 0;
 }
 
 /* --ranks-per-host bounds what a host has room for, as in the plan. */
-static void count(const struct rg_request *request, int nslots, struct answer *answer)
+static void count(const struct rg_request *request, struct answer *answer)
 {
     int most = request->job.ranks_per_host;
 
     for (size_t i = 0; i < answer->hosts.nhosts; i++) {
-        struct rg_host *host = &answer->hosts.hosts[i];
-        if (!host->nslots)
-            host->nslots = nslots;
+        const struct rg_host *host = &answer->hosts.hosts[i];
         answer->room += most && most < host->nslots ? most : host->nslots;
     }
 }
@@ -84,73 +85,14 @@ static char *command_of(const char *discovery)
     return quote(strchr(discovery, '/') ? "" : "./", discovery);
 }
 
-/* How much of a line names the host: "a" of "a:2", "a slots=2" and "a", and all of "::1". */
-static size_t name_nbytes(const char *line)
-{
-    size_t n = strcspn(line, BLANKS), digits = n;
-
-    while (digits > 0 && line[digits - 1] >= '0' && line[digits - 1] <= '9')
-        digits--;
-    if (digits == n || digits < 2 || line[digits - 1] != ':')
-        return n;
-    return line[digits - 2] == ']' || !memchr(line, ':', digits - 1) ? digits - 1 : n;
-}
-
-/* As in Horovod a host that is named again is one host still. In a host file it would have the
- * slots of all its lines. */
-static int forget_earlier(struct rg_request *request, struct rg_strv *lines, const char *line)
-{
-    size_t n = name_nbytes(line);
-    int r = 0;
-
-    for (size_t i = 0; *line && r == 0 && i < lines->count; i++) {
-        char *old = lines->v[i];
-        if (name_nbytes(old) != n || strncmp(old, line, n) != 0)
-            continue;
-        if (strcmp(old, line) != 0)
-            r = rg_request_note(request, OPTION " %s: host %.*s is named twice: \"%.80s\" and then "
-                                "\"%.80s\", which counts", request->discovery, (int) n, line, old,
-                                line);
-        *old = '\0';
-    }
-    return r;
-}
-
-/* What was printed, without what a host file may not have or means otherwise; each line keeps its
- * number. *ret_any: there is a host. */
-static int tidy(struct rg_request *request, char *said, struct rg_buf *text, bool *ret_any)
-{
-    rg_autostrv struct rg_strv lines = RG_STRV_INIT;
-    char *rest = rg_skip_byte_order_mark(said), *line;
-    int r = 0;
-
-    while (r == 0 && (line = strsep(&rest, "\n"))) {
-        line[strcspn(line, "#")] = '\0';
-        line += strspn(line, BLANKS);
-        for (size_t n = strlen(line); n > 0 && strchr(BLANKS, line[n - 1]); n--)
-            line[n - 1] = '\0';
-        r = forget_earlier(request, &lines, line);
-        r = r < 0 ? r : rg_strv_add(&lines, line);
-        *ret_any |= *line != '\0';
-    }
-    for (size_t i = 0; i < lines.count; i++)
-        rg_buf_printf(text, "%s\n", lines.v[i]);
-    return r < 0 ? r : rg_buf_status(text);
-}
-
 static int take_hosts(struct rg_request *request, int nslots, char *said, struct answer *answer,
                       struct rg_error *err)
 {
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    bool any = false;
+    rg_autofree char *what = rg_strf(OPTION " %s", request->discovery);
+    int r = what ? rg_discovered_parse(what, said, nslots, &answer->hosts, &request->notes, err)
+                 : rg_error_memory(err);
 
-    if (tidy(request, said, &text, &any) < 0)
-        return rg_error_memory(err);
-    if (!any)
-        return 0;
-    int r = rg_hostfile_parse(&answer->hosts, request->discovery, rg_buf_text(&text),
-                              rg_buf_nbytes(&text), err);
-    count(request, nslots, answer);
+    count(request, answer);
     return r;
 }
 
@@ -202,6 +144,16 @@ static void tell(const struct rg_request *request, const char *words, char **sai
     *said = strdup(words);
 }
 
+/* As in Horovod: a script that cannot be asked at the start of an elastic job is broken. */
+static int refuse_first(const struct rg_request *request, const struct answer *answer,
+                        struct rg_error *err)
+{
+    rg_autofree char *words = describe(request, answer);
+
+    return rg_error_set_exit(err, EINVAL, RG_EXIT_UNAVAILABLE, OPTION ": %s; the job needs the "
+                             "hosts that it prints", words ? words : request->discovery);
+}
+
 static int wait_for(struct rg_request *request, int nslots, struct answer *ret_answer,
                     struct rg_error *err)
 {
@@ -216,7 +168,9 @@ static int wait_for(struct rg_request *request, int nslots, struct answer *ret_a
         int r = ask(request, nslots, timeout_ms, &answer, err);
         if (r < 0)
             return r;
-        if (answer.room >= (job->oversubscribe ? 1 : job->np)) {
+        if (job->elastic.on && answer.code)
+            return refuse_first(request, &answer, err);
+        if (answer.room >= (job->oversubscribe || job->elastic.on ? 1 : job->np)) {
             *ret_answer = answer;
             answer = (struct answer){ .code = 0 };
             return 0;
@@ -231,7 +185,17 @@ static int wait_for(struct rg_request *request, int nslots, struct answer *ret_a
                              (unsigned long long) job->start_timeout_ms / 1000);
 }
 
-int rg_discovery_settle(struct rg_request *request, int nslots, struct rg_error *err)
+static int take_period(struct rg_job *job, struct rg_error *err)
+{
+    const char *text = getenv(PERIOD);
+    int64_t ms = 0;
+    int r = text ? rg_parse_int(PERIOD, text, 1, PERIOD_MAX_MS, &ms, err) : 0;
+
+    job->elastic.discovery_ms = (uint64_t) ms;
+    return r;
+}
+
+static int settle_hosts(struct rg_request *request, int nslots, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
     rg_cleanup(answer_fini) struct answer answer = { .code = 0 };
@@ -248,5 +212,97 @@ int rg_discovery_settle(struct rg_request *request, int nslots, struct rg_error 
     job->nhosts = answer.hosts.nhosts;
     answer.hosts = (struct rg_job){ 0 };
     job->hosts_come = true;
+    if (!job->elastic.on)
+        return 0;
+    job->elastic.discovery = command_of(request->discovery);
+    job->elastic.slots_per_host = usual;
+    r = take_period(job, err);
+    if (r < 0)
+        return r;
+    return job->elastic.discovery ? 0 : rg_error_memory(err);
+}
+
+/* --- elastic jobs: their numbers of ranks may differ ------------------------------------------ */
+
+static int check_numbers(const struct rg_job *job, struct rg_error *err)
+{
+    const struct rg_elastic *e = &job->elastic;
+
+    if (e->min_np && job->np && e->min_np > job->np)
+        return rg_error_set(err, EINVAL, "--min-np %d: more than -np %d; give at most that",
+                            e->min_np, job->np);
+    if (e->max_np && e->max_np < job->np)
+        return rg_error_set(err, EINVAL, "--max-np %d: less than -np %d; give at least that",
+                            e->max_np, job->np);
+    if (e->max_np && e->max_np < e->min_np)
+        return rg_error_set(err, EINVAL, "--max-np %d: less than --min-np %d; give at least that",
+                            e->max_np, e->min_np);
+    if (!e->min_np && !job->np)
+        return rg_error_set(err, EINVAL, "--max-np %d: -np is missing; say how many ranks the job "
+                            "begins with, or by --min-np how many it takes", e->max_np);
     return 0;
+}
+
+static int check_kind(const struct rg_request *request, struct rg_error *err)
+{
+    const struct rg_job *job = &request->job;
+    const struct rg_platform *platform = rg_platform_of(job);
+    const char *option = job->elastic.min_np ? "--min-np" : job->elastic.max_np
+                             ? "--max-np" : "--host-discovery-script";
+
+    if (rg_job_has_engine(job))
+        return rg_error_set(err, EINVAL, "%s: %s starts the ranks, and cannot start more of them "
+                            "later; leave it out, or let Reigen start them (--engine native)",
+                            option, rg_job_engine_program(job));
+    if (job->nroles)
+        return rg_error_set(err, EINVAL, "%s: a job with roles has as many tasks as they say; "
+                            "leave it out", option);
+    if (job->on && !platform->elastic)
+        return rg_error_set(err, EINVAL, "%s: on %s a job keeps the hosts that it begins with; "
+                            "leave it out, or name hosts by -H, --hostfile or "
+                            "--host-discovery-script", option, platform->title);
+    if (job->pty || job->tf_config || job->submit || job->max_restarts || request->write_plan)
+        return rg_error_set(err, EINVAL, "%s: not together with %s; leave one of them out", option,
+                            job->pty         ? "--pty"
+                            : job->tf_config ? "--tf-config"
+                            : job->submit    ? "--submit"
+                            : request->write_plan
+                                ? "--write-plan"
+                                : "--max-restarts, as ranks that fail are replaced");
+    return 0;
+}
+
+static int note_idle(struct rg_request *request)
+{
+    const struct rg_elastic *e = &request->job.elastic;
+    bool idle = (e->max_np && e->max_np != request->job.np) || e->reset_limit >= 0 ||
+                e->cooldown_max_ms || (request->discovery_slots && !request->discovery);
+
+    return idle ? rg_request_note(request, "this job has a fixed number of ranks, so its elastic "
+                                  "flags do nothing") : 0;
+}
+
+int rg_discovery_settle(struct rg_request *request, int nslots, bool script, struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+    struct rg_elastic *e = &job->elastic;
+
+    bool fixed = job->np && e->min_np == job->np && e->max_np == job->np;
+    bool more = script ? request->discovery != NULL : e->max_np > job->np;
+
+    e->on = !fixed && (e->min_np || more);
+    int r = e->min_np || e->max_np ? check_numbers(job, err) : 0;
+
+    if (r == 0 && !e->on && note_idle(request) < 0)
+        r = rg_error_memory(err);
+    if (r < 0 || !e->on)
+        return r < 0 ? r : settle_hosts(request, nslots, err);
+    r = check_kind(request, err);
+    if (r < 0)
+        return r;
+    if (!job->np)
+        job->np = e->min_np;
+    if (!e->min_np)
+        e->min_np = job->np;
+    return settle_hosts(request, nslots, err);
 }

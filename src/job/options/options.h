@@ -88,6 +88,7 @@ struct rg_request {
 
 enum rg_option_group {
     RG_GROUP_WHERE,  /* how many ranks, and where */
+    RG_GROUP_ELASTIC,/* ... and how that may change */
     RG_GROUP_CONTAINER, /* in which image, with what of the host */
     RG_GROUP_ENV,    /* what the ranks find */
     RG_GROUP_OUTPUT, /* what is shown and kept */

@@ -121,7 +121,7 @@ static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_er
         return rc;
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
     bool others = rg_platform_of(job)->finds_hosts;
-    rc = rg_discovery_settle(request, rg_mpijob_slots(request), err);
+    rc = rg_discovery_settle(request, rg_mpijob_slots(request), false, err);
 
     /* The user's own, before those of a pod. */
     rc = rc < 0 ? rc : take_usual_hosts(job, err);

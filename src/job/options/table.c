@@ -40,6 +40,26 @@ static const struct rg_option options[] = {
      "there are now, as a host file has them; a host without a number has one slot. It is run "
      "again until there is room for -np ranks, or --start-timeout passes; never once the job runs.",
      BY(host_discovery_script)},
+    {"min-np", "min-num-proc", NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
+     "Make the job elastic: it goes on as long as there is room for N ranks, when hosts are lost, "
+     "and with more ranks when hosts come. -np ranks are needed to begin.",
+     INT(job.elastic.min_np, 1, RG_JOB_RANKS_MAX)},
+    {"max-np", "max-num-proc", NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
+     "The same, with N ranks at most. The default is one on each slot that there is.",
+     INT(job.elastic.max_np, 1, RG_JOB_RANKS_MAX)},
+    {"slots-per-host", NULL, NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
+     "Slots of a host for which --host-discovery-script prints none. The default is 1.",
+     INT(discovery_slots, 1, RG_JOB_SLOTS_MAX)},
+    {"elastic-timeout", NULL, NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "TIME", NULL, NULL,
+     "End an elastic job that has had too few ranks for TIME. The default is 600 s; 0 is never.",
+     TIME(job.elastic.timeout_ms)},
+    {"reset-limit", NULL, NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
+     "End an elastic job when its ranks would change for the N+1st time.",
+     INT(job.elastic.reset_limit, 0, INT32_MAX)},
+    {"blacklist-cooldown-range", NULL, NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "MIN:MAX", NULL,
+     NULL,
+     "Use a host again whose rank failed, after MIN seconds at first, and twice as long each time, "
+     "MAX at most. The default is never.", BY(blacklist_cooldown_range)},
     {"ranks-per-host", "ppn", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
      "Run at most N ranks on each host, however many slots it has; without -np, N on each.",
      BY(ranks_per_host)},
@@ -348,6 +368,7 @@ const char *rg_option_group_title(int group)
 {
     static const char *const titles[RG_GROUP_COUNT] = {
         "How many ranks, and where",
+        "Elastic jobs",
         "Containers",
         "What the ranks find",
         "Output",

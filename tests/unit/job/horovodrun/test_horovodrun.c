@@ -219,28 +219,38 @@ static void elastic_flags_are_checked_fully(void **state)
     struct rg_horovodrun run;
 
     (void) state;
-    must_parse("-np 2 --min-np 1 --max-np 4 --host-discovery-script /bin/true --slots 2 "
+    must_parse("-np 2 --min-np 1 --max-np 4 --host-discovery-script /bin/hostname --slots 2 "
                "--elastic-timeout 30 --reset-limit 3 --blacklist-cooldown-range 5 60 x",
                &run);
-    assert_true(rg_horovodrun_is_elastic(&run));
-    assert_int_equal(run.elastic.min_np, 1);
-    assert_int_equal(run.elastic.max_np, 4);
-    assert_int_equal(run.request.discovery_slots, 2);
-    assert_int_equal(run.elastic.timeout_s, 30);
-    assert_int_equal(run.elastic.reset_limit, 3);
-    assert_int_equal(run.elastic.cooldown_min_s, 5);
-    assert_int_equal(run.elastic.cooldown_max_s, 60);
+    assert_true(run.request.job.elastic.on);
+    const struct rg_elastic *e = &run.request.job.elastic;
+    assert_int_equal(e->min_np, 1);
+    assert_int_equal(e->max_np, 4);
+    assert_int_equal(e->slots_per_host, 2);
+    assert_int_equal(run.request.job.hosts[0].nslots, 2);
+    assert_string_equal(e->discovery, "'/bin/hostname'");
+    assert_int_equal(e->timeout_ms, 30000);
+    assert_int_equal(e->reset_limit, 3);
+    assert_int_equal(e->cooldown_min_ms, 5000);
+    assert_int_equal(e->cooldown_max_ms, 60000);
     rg_horovodrun_fini(&run);
     /* A fixed number of ranks: the program is asked. */
     must_parse("-np 2 --min-np 2 --max-np 2 --host-discovery-script /bin/hostname --slots 2 "
                "--reset-limit 3 x", &run);
-    assert_false(rg_horovodrun_is_elastic(&run));
+    assert_false(run.request.job.elastic.on);
     assert_int_equal(run.request.job.nhosts, 1);
     assert_int_equal(run.request.job.hosts[0].nslots, 2);
     assert_contains(run.request.notes.v[0], "do nothing");
     rg_horovodrun_fini(&run);
+    must_parse("-np 2 --host-discovery-script /bin/hostname x", &run);
+    assert_true(run.request.job.elastic.on);
+    assert_int_equal(run.request.job.elastic.min_np, 2);
+    rg_horovodrun_fini(&run);
+    must_parse("-np 2 --min-np 2 -H a:2,b:2 x", &run);
+    assert_true(run.request.job.elastic.on);
+    rg_horovodrun_fini(&run);
     must_parse("-np 2 --max-np 4 x", &run);
-    assert_false(rg_horovodrun_is_elastic(&run));
+    assert_false(run.request.job.elastic.on);
     assert_contains(run.request.notes.v[0], "do nothing");
     rg_horovodrun_fini(&run);
     must_refuse("-np 2 --min-np 3 x", "more than -np 2");
