@@ -26,7 +26,7 @@ const struct rg_driver_ops *rg_driver_find(const char *name)
 
 const struct rg_driver_ops *rg_driver_choose(const struct rg_job *job)
 {
-    bool here = !job->container.image;
+    bool here = !job->container.image && !job->elastic.discovery; /* which may name any host */
 
     /* Who has no containers leaves them to the one that has; which hosts may be named stays. */
     if (job->on && (here || !rg_platform_of(job)->here))

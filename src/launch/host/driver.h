@@ -184,6 +184,9 @@ struct rg_driver_ops {
     /* From here to destroy, NULL where platform.away is true and the head has another driver.
      * Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */
     int (*start)(const struct rg_driver_options *options, void **ret_state, struct rg_error *err);
+    /* NULL: a job keeps the hosts that it began with. Or: the plan has one more, the last; start
+     * its agent as well. 0 or -errno: that host cannot be started. */
+    int (*add)(void *state, int host, struct rg_error *err);
     /* NULL, or: an agent was told to stop, not by us; what that means here. Borrowed until
      * destroy. by_root: the launcher itself was told to, by root; NULL: that means nothing here. */
     const char *(*stopping)(void *state, bool by_root);

@@ -20,8 +20,8 @@
 int rg_leftover_init(struct rg_leftover *leftover, const struct rg_job *job,
                      const struct rg_plan *plan, struct rg_strv *env)
 {
-    leftover->nhosts = plan->nhosts;
-    leftover->spared = calloc((size_t) plan->nhosts, sizeof(*leftover->spared));
+    leftover->plan = plan;
+    leftover->spared = calloc((size_t) plan->room_hosts, sizeof(*leftover->spared));
     leftover->had_children = rg_process_has_children();
     snprintf(leftover->job_entry, sizeof(leftover->job_entry), MARK "=%s", plan->job_id);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -37,7 +37,7 @@ void rg_leftover_fini(struct rg_leftover *leftover)
 
 static bool is_spared(const struct rg_leftover *leftover, pid_t pid)
 {
-    for (int i = 0; i < leftover->nhosts; i++) {
+    for (int i = 0; i < leftover->plan->nhosts; i++) {
         if (leftover->spared[i] == pid)
             return true;
     }

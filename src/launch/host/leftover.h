@@ -19,7 +19,7 @@ struct rg_leftover {
     bool had_children;   /* before any agent was started: they are not ours to kill */
     char job_entry[128]; /* REIGEN_JOB_ID=..., which then marks what is ours */
     pid_t *spared;       /* by host: a child that still runs, and what is its own; 0: none */
-    int nhosts;
+    const struct rg_plan *plan; /* borrowed: how many hosts there are */
 };
 
 /* Become a subreaper, and make the environment that agents are started with: rg_agent_env_make, and

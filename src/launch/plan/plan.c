@@ -68,7 +68,11 @@ static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_erro
         return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                  "no slots on any host; give some, such as "
                                  "-H localhost:4");
-    int64_t nranks = job->np ? job->np : slots;
+    /* An elastic job uses what there is, and -np of it are enough to begin. */
+    int max_np = job->elastic.max_np;
+    int64_t nranks = job->elastic.on ? (max_np && max_np < slots ? max_np : slots)
+                     : job->np       ? job->np
+                                     : slots;
 
     if (nranks > RG_JOB_RANKS_MAX)
         return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
@@ -298,6 +302,8 @@ static int make(const struct rg_job *job, struct rg_plan *plan, struct rg_error 
             return rg_error_memory(err);
     }
     fill_coordinates(plan);
+    plan->room_hosts = plan->nhosts;
+    plan->room_ranks = plan->nranks;
     make_job_id(plan->job_id, sizeof plan->job_id);
     rc = fill_cpus(job, plan, err);
     return rc < 0 ? rc : find_ports(job, plan, err);
@@ -315,7 +321,7 @@ int rg_plan_make(const struct rg_job *job, struct rg_plan *ret_plan, struct rg_e
     return rc;
 }
 
-void rg_plan_fini(struct rg_plan *plan)
+static void clear(struct rg_plan *plan)
 {
     for (int i = 0; plan->ranks && i < plan->nranks; i++) {
         free(plan->ranks[i].cpus);
@@ -326,11 +332,67 @@ void rg_plan_fini(struct rg_plan *plan)
         free(plan->hosts[i].user);
         free(plan->hosts[i].address);
     }
-    free(plan->ranks);
-    free(plan->by_host);
-    free(plan->hosts);
+    free(rg_steal_ptr(&plan->ranks));
+    free(rg_steal_ptr(&plan->by_host));
+    free(rg_steal_ptr(&plan->hosts));
+    plan->nhosts = plan->nranks = 0;
+}
+
+void rg_plan_fini(struct rg_plan *plan)
+{
+    clear(plan);
     free(plan->tf_ports);
     free(plan->task_ports);
     free(plan->engine);
     *plan = (struct rg_plan){ 0 };
+}
+
+/* --- hosts that come and go --------------------------------------------------------------------
+ * Numbers are never used twice, so that whatever is said of a host or a place is said of that one,
+ * however late it is heard. */
+
+int rg_plan_open(struct rg_plan *plan, int room_hosts, int room_ranks)
+{
+    struct rg_plan_rank *ranks = calloc((size_t) room_ranks, sizeof(*ranks));
+    int *by_host = calloc((size_t) room_ranks, sizeof(*by_host));
+    struct rg_plan_host *hosts = calloc((size_t) room_hosts, sizeof(*hosts));
+
+    if (!ranks || !by_host || !hosts) {
+        free(ranks);
+        free(by_host);
+        free(hosts);
+        return -ENOMEM;
+    }
+    clear(plan);
+    plan->ranks = ranks;
+    plan->by_host = by_host;
+    plan->hosts = hosts;
+    plan->room_hosts = room_hosts;
+    plan->room_ranks = room_ranks;
+    return 0;
+}
+
+int rg_plan_add_host(struct rg_plan *plan, const char *name, const char *user, int nslots)
+{
+    struct rg_plan_host *host = &plan->hosts[plan->nhosts];
+
+    if (plan->nhosts == plan->room_hosts || nslots > plan->room_ranks - plan->nranks)
+        return -ENOSPC;
+    *host = (struct rg_plan_host){
+        .name = strdup(name), .user = user ? strdup(user) : NULL, .nslots = nslots,
+        .first_rank_index = plan->nranks, .nranks = nslots, .nplanned = nslots,
+    };
+    if (!host->name || (user && !host->user)) {
+        free(host->name);
+        free(host->user);
+        return -ENOMEM;
+    }
+    for (int i = 0; i < nslots; i++) {
+        int place = plan->nranks++;
+        plan->by_host[place] = place;
+        plan->ranks[place] = (struct rg_plan_rank){ .rank = place, .host = plan->nhosts,
+                                                    .local_rank = i, .local_size = nslots };
+    }
+    plan->nhosts++;
+    return 0;
 }

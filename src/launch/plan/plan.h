@@ -39,9 +39,20 @@ struct rg_plan_host {
     char *address;  /* by which other hosts reach it; NULL until the agents have found out */
 };
 
+/* Who the process of a rank is among those that it works with, as its environment tells it. In an
+ * elastic job the plan's ranks are places, and this is what one of them is for a while. */
+struct rg_plan_seat {
+    int rank, size, local_rank, local_size, cross_rank, cross_size;
+    int group;      /* index of its host among those that have ranks */
+    int first_host; /* rank 0's: index into the plan's hosts */
+    uint32_t epoch, nrestarts; /* of an elastic job; else 0 */
+};
+
 struct rg_plan {
     struct rg_plan_rank *ranks; /* by rank: those that our agents start */
     int nranks;
+    int room_hosts, room_ranks; /* how many there can ever be: more than there are where hosts may
+                                 * come and go */
     int np;                     /* ranks of the job; nranks, unless an engine starts them */
     char *engine;               /* the engine's program as people know it: "mpirun"; NULL: native */
     int *by_host;               /* ranks sorted by host, then rank */
@@ -61,12 +72,23 @@ struct rg_plan {
 int rg_plan_make(const struct rg_job *job, struct rg_plan *ret_plan, struct rg_error *err);
 void rg_plan_fini(struct rg_plan *plan);
 
+/* Make it the plan of an elastic job: its hosts and ranks leave it, and there is room for so many.
+ * 0 or -ENOMEM. */
+int rg_plan_open(struct rg_plan *plan, int room_hosts, int room_ranks);
+/* A host comes, and nslots places of it: their numbers, and the host's, go on from those before. 0;
+ * -ENOSPC; -ENOMEM. */
+int rg_plan_add_host(struct rg_plan *plan, const char *name, const char *user, int nslots);
+
 /* The environment that launching adds for one rank, as NAME=VALUE, appended to env: REIGEN_*,
  * HOROVOD_*, torchrun's names, TF_CONFIG with job->tf_config, PYTHONUNBUFFERED, OMP_NUM_THREADS
  * (where base_env has none). base_env: what the rank has otherwise. For an engine:
  * REIGEN_JOB_ID, np and what has no coordinates of a rank. 0 or -ENOMEM. */
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env);
+/* The same for one that has this seat. */
+int rg_plan_seat_env(const struct rg_plan *plan, const struct rg_job *job, int place,
+                     const struct rg_plan_seat *seat, const struct rg_strv *base_env,
+                     struct rg_strv *env);
 
 /* What launching adds for a task of a role, appended to env: where all tasks are, and their ports
  * (once task_ports are known), by the names that OpenPAI has for that; the role's own variables;

@@ -21,19 +21,28 @@ const char *rg_plan_address(const struct rg_plan *plan, int host)
     return plan->nhosts == 1 || rg_host_is_local(name) ? "127.0.0.1" : name;
 }
 
+static struct rg_plan_seat seat_of(const struct rg_plan *plan, const struct rg_plan_rank *r)
+{
+    return (struct rg_plan_seat){
+        .rank = r->rank, .size = plan->nranks, .local_rank = r->local_rank,
+        .local_size = r->local_size, .cross_rank = r->cross_rank, .cross_size = r->cross_size,
+        .group = r->host, .first_host = plan->ranks[0].host,
+    };
+}
+
 static int add_coordinates(const struct rg_plan *plan, const struct rg_plan_rank *r,
-                           struct rg_strv *env)
+                           const struct rg_plan_seat *seat, struct rg_strv *env)
 {
     const struct { const char *name; int value; } numbers[] = {
-        { "REIGEN_RANK", r->rank }, { "REIGEN_SIZE", plan->nranks },
-        { "REIGEN_LOCAL_RANK", r->local_rank }, { "REIGEN_LOCAL_SIZE", r->local_size },
-        { "REIGEN_CROSS_RANK", r->cross_rank }, { "REIGEN_CROSS_SIZE", r->cross_size },
-        { "HOROVOD_RANK", r->rank }, { "HOROVOD_SIZE", plan->nranks },
-        { "HOROVOD_LOCAL_RANK", r->local_rank }, { "HOROVOD_LOCAL_SIZE", r->local_size },
-        { "HOROVOD_CROSS_RANK", r->cross_rank }, { "HOROVOD_CROSS_SIZE", r->cross_size },
-        { "RANK", r->rank }, { "WORLD_SIZE", plan->nranks },
-        { "LOCAL_RANK", r->local_rank }, { "LOCAL_WORLD_SIZE", r->local_size },
-        { "GROUP_RANK", r->host },
+        { "REIGEN_RANK", seat->rank }, { "REIGEN_SIZE", seat->size },
+        { "REIGEN_LOCAL_RANK", seat->local_rank }, { "REIGEN_LOCAL_SIZE", seat->local_size },
+        { "REIGEN_CROSS_RANK", seat->cross_rank }, { "REIGEN_CROSS_SIZE", seat->cross_size },
+        { "HOROVOD_RANK", seat->rank }, { "HOROVOD_SIZE", seat->size },
+        { "HOROVOD_LOCAL_RANK", seat->local_rank }, { "HOROVOD_LOCAL_SIZE", seat->local_size },
+        { "HOROVOD_CROSS_RANK", seat->cross_rank }, { "HOROVOD_CROSS_SIZE", seat->cross_size },
+        { "RANK", seat->rank }, { "WORLD_SIZE", seat->size },
+        { "LOCAL_RANK", seat->local_rank }, { "LOCAL_WORLD_SIZE", seat->local_size },
+        { "GROUP_RANK", seat->group },
     };
 
     for (size_t i = 0; i < rg_array_len(numbers); i++) {
@@ -62,8 +71,22 @@ static int add_tf_config(const struct rg_plan *plan, const struct rg_plan_rank *
                                     : rg_strv_addf(env, "TF_CONFIG=%s", rg_buf_text(&text));
 }
 
+/* What a program can go by that is started anew, or goes on among others. */
+static int add_elastic(const struct rg_plan_rank *r, const struct rg_plan_seat *seat,
+                       struct rg_strv *env)
+{
+    if (!seat->epoch)
+        return 0;
+    return rg_strv_addf(env, "REIGEN_ELASTIC=1") < 0 ||
+           rg_strv_addf(env, "HOROVOD_ELASTIC=1") < 0 ||
+           rg_strv_addf(env, "REIGEN_PLACE=%d", r->rank) < 0 ||
+           rg_strv_addf(env, "REIGEN_EPOCH=%u", seat->epoch) < 0 ||
+           rg_strv_addf(env, "REIGEN_RESTART_COUNT=%u", seat->nrestarts) < 0 ||
+           rg_strv_addf(env, "TORCHELASTIC_RESTART_COUNT=%u", seat->nrestarts) < 0 ? -ENOMEM : 0;
+}
+
 static int add_defaults(const struct rg_plan *plan, const struct rg_job *job,
-                        const struct rg_plan_rank *r, const struct rg_strv *base,
+                        const struct rg_plan_rank *r, int first_host, const struct rg_strv *base,
                         struct rg_strv *env)
 {
     int ncores = plan->hosts[r->host].ncores;
@@ -72,7 +95,7 @@ static int add_defaults(const struct rg_plan *plan, const struct rg_job *job,
     int rc = 0;
 
     if (!user_sets(job, "MASTER_ADDR"))
-        rc = rg_strv_addf(env, "MASTER_ADDR=%s", rg_plan_address(plan, plan->ranks[0].host));
+        rc = rg_strv_addf(env, "MASTER_ADDR=%s", rg_plan_address(plan, first_host));
     if (rc == 0 && !user_sets(job, "MASTER_PORT"))
         rc = rg_strv_addf(env, "MASTER_PORT=%d", plan->master_port);
     /* Not under an engine, which would mix the ranks' pieces of lines. */
@@ -97,18 +120,29 @@ static int add_engine(const struct rg_plan *plan, const struct rg_job *job,
     if (rg_strv_addf(env, "REIGEN_JOB_ID=%s", plan->job_id) < 0 ||
         (!user_sets(job, "np") && rg_strv_addf(env, "np=%d", plan->np) < 0))
         return -ENOMEM;
-    return add_defaults(plan, job, &first, base, env);
+    return add_defaults(plan, job, &first, first.host, base, env);
 }
 
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env)
 {
-    const struct rg_plan_rank *r = &plan->ranks[rank];
-
     if (rg_job_has_engine(job))
         return add_engine(plan, job, base_env, env);
-    int rc = add_coordinates(plan, r, env);
-    return rc < 0 ? rc : add_defaults(plan, job, r, base_env, env);
+    struct rg_plan_seat seat = seat_of(plan, &plan->ranks[rank]);
+
+    return rg_plan_seat_env(plan, job, rank, &seat, base_env, env);
+}
+
+int rg_plan_seat_env(const struct rg_plan *plan, const struct rg_job *job, int place,
+                     const struct rg_plan_seat *seat, const struct rg_strv *base_env,
+                     struct rg_strv *env)
+{
+    const struct rg_plan_rank *r = &plan->ranks[place];
+    int rc = add_coordinates(plan, r, seat, env);
+
+    if (rc == 0)
+        rc = add_elastic(r, seat, env);
+    return rc < 0 ? rc : add_defaults(plan, job, r, seat->first_host, base_env, env);
 }
 
 static void print_set(struct rg_buf *text, const int *v, int count)

@@ -87,6 +87,16 @@ static const struct entry planned_entries[] = {
     STRING(job.on),
     WORDS(job.settings),
     FLAG(job.submit),
+    FLAG(job.elastic.on),
+    INT(job.elastic.min_np, 0, RG_JOB_RANKS_MAX),
+    INT(job.elastic.max_np, 0, RG_JOB_RANKS_MAX),
+    STRING(job.elastic.discovery),
+    INT(job.elastic.slots_per_host, 0, RG_JOB_SLOTS_MAX),
+    LONG(job.elastic.discovery_ms),
+    LONG(job.elastic.timeout_ms),
+    INT(job.elastic.reset_limit, -1, INT32_MAX),
+    LONG(job.elastic.cooldown_min_ms),
+    LONG(job.elastic.cooldown_max_ms),
     INT(job.engine, 0, RG_ENGINE_SCRIPT),
     WORDS(job.engine_options),
     STRING(job.container.image),
@@ -538,6 +548,8 @@ int rg_planned_decode(const void *bytes, size_t nbytes, struct rg_planned *ret_p
     if (r == 0 && (!fits_together(&planned.plan) || !fits_roles(&planned.job, &planned.plan)))
         r = rg_error_set_exit(err, EBADMSG, RG_EXIT_USAGE,
                               "the plan is damaged: its ranks and hosts do not fit together");
+    planned.plan.room_hosts = planned.plan.nhosts;
+    planned.plan.room_ranks = planned.plan.nranks;
     if (r < 0)
         rg_planned_fini(&planned);
     else

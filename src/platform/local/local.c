@@ -37,6 +37,8 @@ struct local {
     struct rg_leftover leftover;
     struct local_agent *agents;
     struct rg_strv env; /* of the agents */
+    char path[PATH_MAX];  /* their program */
+    int nstarted;         /* of them */
 };
 
 /* --- discovery -------------------------------------------------------------------------------- */
@@ -160,7 +162,7 @@ static void end_all(struct local *local)
 {
     bool some = false;
 
-    for (int i = 0; local->agents && i < local->o.plan->nhosts; i++) {
+    for (int i = 0; i < local->nstarted; i++) {
         struct local_agent *agent = &local->agents[i];
         some |= agent->pid || rg_timer_active(&agent->sweep.timer);
         rg_child_stop(&agent->child);
@@ -204,14 +206,15 @@ static int write_boot(const struct local *local, int fd)
     return r;
 }
 
-static int start_agent(struct local *local, int host, char *path, struct rg_error *err)
+static int start_agent(struct local *local, int host, struct rg_error *err)
 {
     struct local_agent *agent = &local->agents[host];
-    char *argv[] = { path, (char *) "agent", NULL };
+    char *argv[] = { local->path, (char *) "agent", NULL };
     rg_autoclose int ours = -1, theirs = -1, boot = -1, report = -1;
     int fds[2];
     int r = rg_socketpair(fds);
 
+    *agent = (struct local_agent){ .local = local, .host = host, .report_fd = -1 };
     if (r < 0)
         return rg_error_set(err, -r, "no socket for the agent: %s", strerror(-r));
     ours = fds[0];
@@ -245,35 +248,38 @@ static int prepare(struct local *local, struct rg_error *err)
 {
     const struct rg_plan *plan = local->o.plan;
 
-    local->agents = calloc((size_t) plan->nhosts, sizeof(*local->agents));
-    for (int i = 0; local->agents && i < plan->nhosts; i++)
-        local->agents[i] = (struct local_agent){ .local = local, .host = i, .report_fd = -1 };
+    local->agents = calloc((size_t) plan->room_hosts, sizeof(*local->agents));
     if (!local->agents ||
         rg_leftover_init(&local->leftover, local->o.job, plan, &local->env) < 0)
         return rg_error_set(err, ENOMEM, "no memory for %d agents", plan->nhosts);
     return 0;
 }
 
+static int add(void *state, int host, struct rg_error *err)
+{
+    struct local *local = state;
+
+    local->nstarted = host + 1;
+    local->o.events->on_phase(local->o.arg, host, RG_PHASE_STARTING, "");
+    int r = start_agent(local, host, err);
+    if (r < 0 && err)
+        err->exit_code = RG_EXIT_UNAVAILABLE;
+    return r;
+}
+
 static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
 {
-    struct local *local;
-    char path[PATH_MAX];
-    int r = rg_agent_file_find(path, err);
+    struct local *local = calloc(1, sizeof(*local));
 
-    if (r < 0)
-        return r;
-    local = calloc(1, sizeof(*local));
     if (!local)
         return rg_error_set(err, ENOMEM, "out of memory");
     local->o = *options;
-    r = prepare(local, err);
+    int r = rg_agent_file_find(local->path, err);
+    if (r == 0)
+        r = prepare(local, err);
     *ret_state = local;
-    for (int i = 0; r == 0 && i < options->plan->nhosts; i++) {
-        options->events->on_phase(options->arg, i, RG_PHASE_STARTING, "");
-        r = start_agent(local, i, path, err);
-        if (r < 0 && err)
-            err->exit_code = RG_EXIT_UNAVAILABLE;
-    }
+    for (int i = 0; r == 0 && i < options->plan->nhosts; i++)
+        r = add(local, i, err);
     if (r < 0) {
         destroy(local);
         *ret_state = NULL;
@@ -284,10 +290,11 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
 const struct rg_driver_ops rg_driver_local = {
     .platform = {
         .name = "local", .title = "this computer", .about = ", this computer only",
-        .launchers = "fork", .here = true,
+        .launchers = "fork", .here = true, .elastic = true,
     },
     .discover = discover,
     .start = start,
+    .add = add,
     .stop = stop,
     .destroy = destroy,
 };

@@ -575,6 +575,11 @@ struct ssh_host *ssh_host_create(struct ssh *ssh, int index, bool direct)
     return host;
 }
 
+bool ssh_host_is_direct(const struct ssh_host *host)
+{
+    return host->direct;
+}
+
 void ssh_host_start(struct ssh_host *host)
 {
     struct rg_error err = RG_ERROR_INIT;

@@ -43,6 +43,7 @@ void ssh_advance(struct ssh *ssh);
 
 /* Host number index of the plan, queued. direct: it is this computer. NULL: out of memory. */
 struct ssh_host *ssh_host_create(struct ssh *ssh, int index, bool direct);
+bool ssh_host_is_direct(const struct ssh_host *host);
 /* If it is queued, start its process: it then takes part in the window. */
 void ssh_host_start(struct ssh_host *host);
 /* driver.h; state: struct ssh. */

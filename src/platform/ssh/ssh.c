@@ -36,21 +36,28 @@ static int discover(void *held, struct rg_job *job, struct rg_error *err)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
+static int make_host(struct ssh *ssh, int i)
+{
+    const struct rg_plan_host *host = &ssh->shared.o.plan->hosts[i];
+
+    ssh->hosts[i] = ssh_host_create(ssh, i, is_here(host->name, host->user));
+    return ssh->hosts[i] ? 0 : -ENOMEM;
+}
+
 static int prepare(struct ssh *ssh, const struct rg_driver_options *options, struct rg_error *err)
 {
     const struct rg_plan *plan = options->plan;
     bool some_remote = false;
 
-    ssh->hosts = calloc((size_t) plan->nhosts, sizeof(struct ssh_host *));
+    ssh->hosts = calloc((size_t) plan->room_hosts, sizeof(struct ssh_host *));
     if (!ssh->hosts)
         return rg_error_set(err, ENOMEM, "no memory for %d hosts", plan->nhosts);
     for (int i = 0; i < plan->nhosts; i++) {
-        bool direct = is_here(plan->hosts[i].name, plan->hosts[i].user);
-        some_remote |= !direct;
-        ssh->hosts[i] = ssh_host_create(ssh, i, direct);
-        if (!ssh->hosts[i])
+        if (make_host(ssh, i) < 0)
             return rg_error_set(err, ENOMEM, "no memory for %d hosts", plan->nhosts);
+        some_remote |= !ssh_host_is_direct(ssh->hosts[i]);
     }
+    some_remote |= plan->room_hosts > plan->nhosts; /* any may come */
     if (rg_leftover_init(&ssh->leftover, options->job, plan, &ssh->env) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (some_remote && !ssh_config_says(&options->job->ssh_options, "ConnectTimeout"))
@@ -96,14 +103,28 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     return 0;
 }
 
+/* What is there is a queue already: the window goes on with the plan's next host. */
+static int add(void *state, int host, struct rg_error *err)
+{
+    struct ssh *ssh = state;
+    const struct rg_driver_options *options = &ssh->shared.o;
+
+    if (make_host(ssh, host) < 0)
+        return rg_error_memory(err);
+    options->events->on_phase(options->arg, host, RG_PHASE_PENDING, "waiting for its turn");
+    ssh_advance(ssh);
+    return 0;
+}
+
 const struct rg_driver_ops rg_driver_ssh = {
     .platform = {
         .name = "ssh", .title = "ssh", .about = ", hosts of -H, --hostfile or REIGEN_HOSTS",
         .launchers = "ssh rsh pdsh pdsh-ssh",
-        .any_host = true, .contains = true,
+        .any_host = true, .contains = true, .elastic = true,
     },
     .discover = discover,
     .start = start,
+    .add = add,
     .said = ssh_said,
     .stop = ssh_stop,
     .destroy = destroy,
