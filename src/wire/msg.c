@@ -67,7 +67,8 @@ static const struct rg_field fence_fields[] = {
 
 static const struct rg_field peer_died_fields[] = {
     FIELD(peer_died, U32, rank), FIELD(peer_died, U32, host), FIELD(peer_died, U8, end),
-    FIELD(peer_died, I32, value), FIELD(peer_died, U8, oom), FIELD(peer_died, U32, epoch), END,
+    FIELD(peer_died, I32, value), FIELD(peer_died, U8, oom), FIELD(peer_died, U32, epoch),
+    FIELD(peer_died, STR, name), END,
 };
 
 static const struct rg_field meet_fields[] = {

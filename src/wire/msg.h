@@ -229,6 +229,7 @@ struct rg_msg_peer_died { /* on another host than the one that hears of it */
     int32_t value;
     uint8_t oom;
     uint32_t epoch;      /* rank is its number in this one */
+    char *name;          /* of the host, where SETUP could not list it; else "" */
 };
 
 struct rg_msg_meet { /* as in rankmsg.h, relayed */

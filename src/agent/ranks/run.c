@@ -194,6 +194,8 @@ static int on_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg
     case RG_MSG_RELEASE:
         if (!agent->has_setup)
             return -EBADMSG;
+        if (agent->state == RG_AGENT_WAITING)
+            agent->state = RG_AGENT_GONE; /* of an elastic job: no rank was started here */
         rg_remotes_release(agent);
         advance(agent);
         return 0;
@@ -210,12 +212,13 @@ static int on_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg
     }
 }
 
-/* Ranks know hosts by their names, which SETUP has listed. */
+/* Ranks know hosts by their names, which SETUP has listed, but for those that came later. */
 static void on_peer_died(struct rg_agent *agent, const struct rg_msg_peer_died *msg)
 {
     const struct rg_strv *hosts = &agent->setup.hosts;
-    rg_autofree char *host = msg->host < hosts->count ? strdup(hosts->v[msg->host]) : NULL;
-    char *colon = host ? strrchr(host, ':') : NULL;
+    bool listed = !*msg->name && msg->host < hosts->count;
+    rg_autofree char *host = strdup(listed ? hosts->v[msg->host] : msg->name);
+    char *colon = host && listed ? strrchr(host, ':') : NULL;
 
     if (colon)
         *colon = '\0';

@@ -11,8 +11,11 @@
 #include "base/exitcode.h"
 #include "base/time.h"
 #include "launch/session/core/session_end.h"
+#include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
 #include "launch/session/remote/remote.h"
+#include "launch/session/elastic/elastic.h"
+#include "launch/session/meet/meet.h"
 #include "launch/session/session_internal.h"
 #include "launch/session/start/start.h"
 
@@ -68,6 +71,13 @@ static void start_due(void *arg)
     session_begin_end(session);
 }
 
+/* Agents of an elastic job stay when none of their ranks is left. */
+static void let_go(struct rg_session *session)
+{
+    if (session->o.job->elastic.on && session_none_runs(session))
+        session_release(session);
+}
+
 static void job_due(void *arg)
 {
     struct rg_session *session = arg;
@@ -77,6 +87,7 @@ static void job_due(void *arg)
     session_set_cause(session, RG_EXIT_TIMEOUT, "not done within %.6g s (--timeout)",
                       (double) session->o.job->timeout_ms / 1000.0);
     session_begin_end(session);
+    let_go(session);
 }
 
 /* --- the owner's orders ----------------------------------------------------------------------- */
@@ -95,6 +106,7 @@ static void end_by_user(struct rg_session *session, int signo, const char *by)
         (!session->o.plan->engine || session_is_script(session)))
         session_cause_is_signal(session);
     session_end_by_user(session, signo);
+    let_go(session);
 }
 
 bool rg_session_evict(struct rg_session *session)
@@ -175,7 +187,7 @@ static int init_limits(struct rg_session *session)
     uint64_t tick_ms = session_tick_ms(job);
 
     rg_timer_start(&limits->tick, session->o.loop, tick_ms, tick_ms, session_tick, session);
-    if (job->start_timeout_ms)
+    if (job->start_timeout_ms && !job->elastic.on)
         rg_timer_start(&limits->start, session->o.loop, job->start_timeout_ms, 0, start_due,
                        session);
     if (job->timeout_ms)
@@ -199,6 +211,9 @@ static const struct session_part *const parts[] = {
     &session_ranks_part, &session_fences_part, &session_output_part, &session_input_part,
     &session_end_part, &session_setup_part, &session_network_part, &session_starting_part,
     &session_engine_part, &session_versions_part, &session_remotes_part, &limits_part,
+#ifndef RG_AGENT
+    &session_elastic_part,
+#endif
 };
 
 static int prepare(struct rg_session *session, struct rg_error *err)
@@ -206,14 +221,12 @@ static int prepare(struct rg_session *session, struct rg_error *err)
     const struct rg_plan *plan = session->o.plan;
     int r = 0;
 
-    session->hosts = calloc((size_t) plan->nhosts, sizeof(*session->hosts));
-    for (int i = 0; session->hosts && i < plan->nhosts; i++) {
-        session->hosts[i].session = session;
-        session->hosts[i].index = i;
-    }
+    session->hosts = calloc((size_t) plan->room_hosts, sizeof(*session->hosts));
+    if (!session->hosts)
+        r = -ENOMEM;
     for (size_t i = 0; r == 0 && i < rg_array_len(parts); i++)
         r = session_part_create(session, parts[i]);
-    if (r < 0 || !session->hosts)
+    if (r < 0)
         return rg_error_set(err, ENOMEM, "no memory for %d ranks", plan->nranks);
     r = session_collect_env(session, err);
     if (r < 0)
@@ -249,6 +262,10 @@ int rg_session_create(const struct rg_session_options *options, struct rg_sessio
         };
         r = options->driver->start(&driver_options, &session->driver_state, err);
     }
+#ifndef RG_AGENT
+    if (r == 0 && options->job->elastic.on)
+        r = session_elastic_begin(session, err);
+#endif
     if (r < 0) {
         rg_session_destroy(session);
         return r;

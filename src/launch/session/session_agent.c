@@ -6,8 +6,11 @@
 
 #include "base/exitcode.h"
 #include "launch/session/core/session_end.h"
+#include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
 #include "launch/session/remote/remote.h"
+#include "launch/session/elastic/elastic.h"
+#include "launch/session/meet/meet.h"
 #include "launch/session/session_internal.h"
 #include "launch/session/start/start.h"
 
@@ -51,6 +54,13 @@ static void set_lost(struct session_host *host, const char *how)
     if (host->state > HOST_READY)
         return;
     host->state = HOST_LOST;
+    if (session_is_open(session)) {
+        session_host_set_phase(host, RG_PHASE_LOST, how);
+        session_lose_ranks(host);
+        finish(host);
+        session_elastic_lost(host);
+        return;
+    }
     session_input_go_on(session);
     if (host->gone_err.exit_code && (before || host->gone_err.exit_code == RG_EXIT_PREEMPTED))
         exit_code = host->gone_err.exit_code;
@@ -167,9 +177,18 @@ static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
     }
     session_lose_ranks(host); /* none, unless they were never started */
     finish(host);
+    if (session_is_open(session))
+        session_elastic_lost(host);
 }
 
 /* --- what agents say -------------------------------------------------------------------------- */
+
+/* Of an elastic job: it goes by itself. */
+static void set_up(struct session_host *host)
+{
+    if (host->state == HOST_READY && !session_bundle_is_wanted(host))
+        session_elastic_ready(host);
+}
 
 static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
 {
@@ -178,11 +197,16 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
     host->state = HOST_READY;
     host->hello = *take_hello;
     *take_hello = (struct rg_msg_hello){ 0 };
-    if (host->session->state != STATE_STARTING) {
+    if (host->session->state != STATE_STARTING && !session_is_open(host->session)) {
         session_send(host, RG_MSG_KILL, NULL);
         return 0;
     }
     session_host_set_phase(host, RG_PHASE_READY, "");
+    if (session_is_open(host->session)) {
+        session_send_setup_to(host);
+        set_up(host);
+        return 0;
+    }
     session_settle_start(host->session);
     session_find_network(host->session);
     return 0;
@@ -193,6 +217,11 @@ static void on_stopping(struct session_host *host, const struct rg_msg_signal *m
     struct rg_session *session = host->session;
     const struct rg_driver_ops *driver = session->o.driver;
     const char *why = driver->stopping ? driver->stopping(session->driver_state, false) : NULL;
+
+    if (session_is_open(session)) {
+        session_elastic_drain(host);
+        return;
+    }
 
     if (session_set_cause(session, RG_EXIT_PREEMPTED,
                           "host %s: its agent was told to stop: signal %u", session_host_name(host),
@@ -205,9 +234,23 @@ static int on_bundle_wanted(struct session_host *host, uint64_t nbytes)
 {
     int r = session_on_bundle_wanted(host, nbytes);
 
-    if (r == 0)
+    if (r == 0 && session_is_open(host->session))
+        set_up(host);
+    else if (r == 0)
         session_set_up(host->session);
     return r;
+}
+
+/* One that comes when the job is ending has missed nothing. */
+static int on_elastic_message(struct session_host *host, uint16_t type, const union rg_msg *msg)
+{
+    if (!host->session->o.job->elastic.on)
+        return -EBADMSG;
+    if (session_is_open(host->session) && type == RG_MSG_MEET)
+        session_elastic_on_meet(host, &msg->meet);
+    else if (session_is_open(host->session))
+        session_elastic_on_word(host, (int) msg->rank_id.rank);
+    return 0;
 }
 
 static int on_rank_message(struct session_host *host, uint16_t type, union rg_msg *msg)
@@ -225,6 +268,8 @@ static int on_rank_message(struct session_host *host, uint16_t type, union rg_ms
                                  &msg->output.data);
     case RG_MSG_EXITED: session_on_exited(host, &msg->exited); return 0;
     case RG_MSG_FENCE: session_on_fence(host, &msg->fence); return 0;
+    case RG_MSG_MEET:
+    case RG_MSG_ELASTIC: return on_elastic_message(host, type, msg);
     default: return -EBADMSG;
     }
 }

@@ -10,8 +10,8 @@ int session_part_create(struct rg_session *session, const struct session_part *p
 {
     void **state = (void **) ((char *) session + part->at);
 
-    *state = calloc(1, part->nbytes + (size_t) session->o.plan->nhosts * part->nbytes_per_host +
-                       (size_t) session->o.plan->nranks * part->nbytes_per_rank);
+    *state = calloc(1, part->nbytes + (size_t) session->o.plan->room_hosts * part->nbytes_per_host +
+                       (size_t) session->o.plan->room_ranks * part->nbytes_per_rank);
     if (!*state)
         return -ENOMEM;
     return part->init ? part->init(session) : 0;
@@ -24,6 +24,21 @@ void session_part_destroy(struct rg_session *session, const struct session_part 
     if (*state && part->fini)
         part->fini(session);
     free(rg_steal_ptr(state));
+}
+
+void session_added(struct rg_session *session, int first_host, int first_rank)
+{
+    const struct rg_plan *plan = session->o.plan;
+
+    for (int i = first_host; i < plan->nhosts; i++) {
+        session->hosts[i].session = session;
+        session->hosts[i].index = i;
+    }
+    for (int i = first_rank; i < plan->nranks; i++)
+        session->facts[i].end = (struct rg_rank_end){
+            .rank = i, .host = plan->hosts[plan->ranks[i].host].name, .note = "",
+            .engine = plan->ranks[i].task ? plan->ranks[i].task : plan->engine,
+        };
 }
 
 bool session_host_listens(const struct session_host *host)

@@ -4,7 +4,9 @@
  * its own in a private struct, behind one of the pointers at the end of struct rg_session.
  *
  *   session/      session.c (limits, orders), session_agent.c (a host's link), session_rank.c (the
- *                 ranks' ends, and where ranks meet)
+ *                 ranks' ends)
+ *     meet/       where ranks meet
+ *     elastic/    who belongs to the job, and as which rank
  *     start/      from the first HELLO to START: network, set-up, bundle, a look at the hosts;
  *                 hosts that cannot be started
  *     remote/     remote commands, and the engines that use them
@@ -74,6 +76,7 @@ struct rg_session {
     uint8_t *key; /* rg_key_hold */
     enum session_state state;
     bool paused;  /* Ctrl-Z */
+    bool open;    /* elastic, and not over: more hosts may come when all are gone */
     uint64_t start_ns;
     struct session_host *hosts;
     struct rg_fact *facts; /* by rank */
@@ -91,11 +94,24 @@ struct rg_session {
     struct session_remotes *remotes;
     struct session_ranks *ranks;
     struct session_fences *fences;
+    struct session_elastic *elastic;
     struct session_limits *limits;
 };
 
-/* A part's own state: a struct, with an array behind it of which each host, or each rank, has an
- * element. All of it begins zeroed. */
+/* The job is elastic, and not over. Jobs that an agent is the head of are not elastic, as the
+ * membership has no room there. */
+static inline bool session_is_open(const struct rg_session *session)
+{
+#ifdef RG_AGENT
+    (void) session;
+    return false;
+#else
+    return session->open;
+#endif
+}
+
+/* A part's own state: a struct, with an array behind it of which each host, or each rank, that
+ * there can ever be has an element. All of it begins zeroed. */
 struct session_part {
     size_t at;                                /* of the pointer to it in struct rg_session */
     size_t nbytes;                            /* of the struct, */
@@ -112,6 +128,8 @@ int session_part_create(struct rg_session *session, const struct session_part *p
 /* One that was never created is fine. */
 void session_part_destroy(struct rg_session *session, const struct session_part *part);
 
+/* The plan has more hosts and ranks now, from these on. */
+void session_added(struct rg_session *session, int first_host, int first_rank);
 /* It may be sent messages. */
 bool session_host_listens(const struct session_host *host);
 /* Is rank one of this host's? Everything an agent says of a rank is checked by it. */

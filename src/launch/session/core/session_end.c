@@ -209,6 +209,7 @@ static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
     if (session->state >= STATE_ENDING)
         return;
     session->state = STATE_ENDING;
+    session->open = false;
     stop_the_unready(session, was_running);
     if (was_running && session->nended < session->o.plan->nranks) {
         if (session->paused)
@@ -248,6 +249,7 @@ void session_abandon(struct rg_session *session, const char *cause)
 
     session_set_cause(session, RG_EXIT_SIGNAL + (e->user_signo ? e->user_signo : SIGKILL), "%s",
                       cause);
+    session->open = false;
     kill_all(session, STATE_ABANDONED);
     session_output_drop(session, false);
     stop_the_unready(session, was_running);
@@ -320,6 +322,7 @@ static void fill_the_unstarted(struct rg_session *session)
         fact->end.end = RG_END_NOT_STARTED;
         fact->end.value = ECANCELED;
         fact->end.at_ns = session_elapsed_ns(session);
+        fact->excused |= session->o.job->elastic.on; /* nobody missed it */
     }
 }
 
@@ -428,8 +431,8 @@ void session_check_end(struct rg_session *session)
 {
     struct session_end *e = session->end;
 
-    if (session->state == STATE_ENDED || session_output_waits(session) ||
-        rg_timer_active(&e->end_timer))
+    if (session->state == STATE_ENDED || session_is_open(session) ||
+        session_output_waits(session) || rg_timer_active(&e->end_timer))
         return;
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         const struct session_host *host = &session->hosts[i];

@@ -32,6 +32,10 @@ struct rg_session_ops {
     /* After rg_session_input took less than it was given: now it takes more, or says -EPIPE. It may
      * be called from here. */
     void (*on_input_ready)(void *arg);
+    /* Elastic jobs: the plan has more hosts and ranks; and, which of them are ranks now, by what
+     * number. rank_of: by place, -1: none; borrowed. on_grown: 0 or -errno, which ends the job. */
+    int (*on_grown)(void *arg, struct rg_error *err);
+    void (*on_epoch)(void *arg, uint32_t epoch, int size, const int *rank_of);
     void (*on_rank_ended)(void *arg, const struct rg_rank_end *end);
     /* With options.doctor, instead of on_running: what was found, borrowed for the call. The
      * session ends by itself, nothing was started. */

@@ -48,7 +48,7 @@ static int init_output(struct rg_session *session)
     struct session_output *output = session->output;
 
     output->chunks_end = &output->chunks;
-    output->hosts = calloc((size_t) session->o.plan->nhosts, sizeof(*output->hosts));
+    output->hosts = calloc((size_t) session->o.plan->room_hosts, sizeof(*output->hosts));
     return output->hosts ? 0 : -ENOMEM;
 }
 
@@ -140,6 +140,13 @@ void session_output_end(struct session_host *host, int rank)
         if (!host->session->output->ranks[rank].ended[stream - 1])
             session_on_output(host, rank, stream, &(struct rg_span){ NULL, 0 });
     }
+}
+
+void session_output_begin(struct rg_session *session, int rank)
+{
+    struct output_rank *r = &session->output->ranks[rank];
+
+    r->ended[0] = r->ended[1] = false;
 }
 
 void session_output_drop(struct rg_session *session, bool discard)

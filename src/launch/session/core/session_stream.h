@@ -19,6 +19,8 @@ extern const struct session_part session_output_part, session_input_part;
 int session_on_output(struct session_host *host, int rank, int stream, struct rg_span *take_data);
 /* The ends of a rank's streams that have not come. */
 void session_output_end(struct session_host *host, int rank);
+/* A process of this rank has started, with streams of its own. */
+void session_output_begin(struct rg_session *session, int rank);
 /* The owner takes no more for now, or again. */
 void session_output_pause(struct rg_session *session, bool pause);
 /* Forget what was not delivered if the owner, who abandoned the session, takes none. discard: even

@@ -166,7 +166,9 @@ void session_engine_refused(struct session_host *client, const char *name, const
 
 void session_engine_release(struct rg_session *session)
 {
-    if (session->engine->released_ns || !rg_job_has_engine(session->o.job))
+    const struct rg_job *job = session->o.job;
+
+    if (session->engine->released_ns || (!rg_job_has_engine(job) && !job->elastic.on))
         return;
     session->engine->released_ns = rg_now_ns();
     session_broadcast(session, RG_MSG_RELEASE, NULL);

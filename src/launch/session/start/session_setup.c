@@ -154,7 +154,7 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
         return r;
     struct rg_msg_setup msg = {
         .host = session->o.plan->hosts[host->index].name,
-        .size = (uint32_t) session->o.plan->nranks,
+        .size = (uint32_t) session->o.plan->room_ranks,
         .command = job->command,
         .cwd = job->cwd,
         .inherit_env = 1,
@@ -168,7 +168,8 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
         .engine = (char *) rg_job_engine_name(job),
         .engine_options = options,
         .np = (uint32_t) session->o.plan->np,
-        .resident = rg_job_has_engine(job),
+        .resident = rg_job_has_engine(job) || job->elastic.on,
+        .elastic = job->elastic.on,
         .bind = (uint8_t) job->bind,
         .oversubscribe = job->oversubscribe,
         .network = (char *) network,
@@ -182,22 +183,26 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
     return session_send(host, RG_MSG_SETUP, &msg);
 }
 
-static int send_rank(struct session_host *host, int rank, const struct rg_strv *base_env)
+/* seat: of an elastic job's place; else NULL. */
+static int send_rank(struct session_host *host, int rank, const struct rg_plan_seat *seat,
+                     const struct rg_strv *base_env)
 {
     struct rg_session *session = host->session;
+    const struct rg_plan *plan = session->o.plan;
     const struct rg_job *job = session->o.job;
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
-    int r = job->nroles              ? rg_plan_task_env(session->o.plan, job, rank, &env)
+    int r = seat                     ? rg_plan_seat_env(plan, job, rank, seat, base_env, &env)
+            : job->nroles            ? rg_plan_task_env(plan, job, rank, &env)
             : rg_job_has_engine(job) ? 0
-                                     : rg_plan_rank_env(session->o.plan, job, rank, base_env, &env);
+                                     : rg_plan_rank_env(plan, job, rank, base_env, &env);
 
     if (r < 0)
         return r;
     struct rg_msg_rank msg = {
         .rank = (uint32_t) rank,
         .env = env,
-        .takes_input = job->stdin_mode == RG_STDIN_ALL ||
-                       (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank == rank),
+        .takes_input = !seat && (job->stdin_mode == RG_STDIN_ALL ||
+                                 (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank == rank)),
         .pty = job->pty && rank == 0,
         .rows = (uint32_t) session->setup->rows,
         .columns = (uint32_t) session->setup->columns,
@@ -224,6 +229,17 @@ static int make_base_env(struct rg_session *session, struct rg_strv *env)
     return r;
 }
 
+/* r: of what was sent. Where its agent has died, its link's end and the driver will tell how. */
+static void check_sent(struct session_host *host, int r)
+{
+    if (r == 0 || r == -ENOTCONN || r == -EPIPE)
+        return;
+    session_set_cause(host->session, RG_EXIT_INTERNAL,
+                      "host %s: cannot send the ranks' set-up: %s", session_host_name(host),
+                      strerror(-r));
+    session_begin_end(host->session);
+}
+
 static void send_to_host(struct session_host *host, const char *network, const char *interface)
 {
     struct rg_session *session = host->session;
@@ -233,16 +249,38 @@ static void send_to_host(struct session_host *host, const char *network, const c
 
     if (r == 0)
         r = send_common(host, &base_env, network, interface);
-    for (int i = 0; r == 0 && i < planned->nranks; i++)
-        r = send_rank(host, session->o.plan->by_host[planned->first_rank_index + i], &base_env);
+    for (int i = 0; r == 0 && i < planned->nranks && !session->o.job->elastic.on; i++)
+        r = send_rank(host, session->o.plan->by_host[planned->first_rank_index + i], NULL,
+                      &base_env);
     for (size_t i = 0; i < base_env.count; i++)
         explicit_bzero(base_env.v[i], strlen(base_env.v[i]));
-    /* Its agent has died: how, its link's end and the driver will tell. */
-    if (r < 0 && r != -ENOTCONN) {
-        session_set_cause(session, RG_EXIT_INTERNAL, "host %s: cannot send the ranks' set-up: %s",
-                          planned->name, strerror(-r));
-        session_begin_end(session);
+    check_sent(host, r);
+}
+
+void session_send_seats(struct session_host *host, const int *places,
+                        const struct rg_plan_seat *seats, int n)
+{
+    rg_autostrv struct rg_strv base_env = RG_STRV_INIT;
+    int r = make_base_env(host->session, &base_env);
+
+    for (int i = 0; r == 0 && i < n; i++)
+        r = send_rank(host, places[i], &seats[i], &base_env);
+    for (size_t i = 0; i < base_env.count; i++)
+        explicit_bzero(base_env.v[i], strlen(base_env.v[i]));
+    if (r == 0)
+        r = session_send(host, RG_MSG_START, NULL);
+    check_sent(host, r);
+}
+
+void session_send_setup_to(struct session_host *host)
+{
+    struct session_setup *setup = host->session->setup;
+
+    if (rg_place_sends_bundle(host->session->o.job)) {
+        setup->bundle[host->index].wanted = true;
+        setup->nwanted++;
     }
+    send_to_host(host, "", "");
 }
 
 void session_send_setup(struct rg_session *session, const struct rg_network *network)
@@ -315,7 +353,7 @@ int session_on_bundle_wanted(struct session_host *host, uint64_t nbytes)
         return -EBADMSG;
     if (nbytes > 0) {
         snprintf(host->reason, sizeof(host->reason), "Reigen's Python packages are being sent");
-        if (session->state != STATE_STARTING)
+        if (session->state != STATE_STARTING && !session_is_open(session))
             return 0;
         if (!pack(host)) {
             session_send(host, RG_MSG_BUNDLE, &(struct rg_msg_data){ { NULL, 0 } });

@@ -41,6 +41,11 @@ int session_collect_env(struct rg_session *session, struct rg_error *err);
 /* SETUP and RANKs for all hosts, which have said HELLO; from here on they are waited for where they
  * may want the bundle. The network that all reach each other by is decided. */
 void session_send_setup(struct rg_session *session, const struct rg_network *network);
+/* SETUP for one host of an elastic job, which has said HELLO. */
+void session_send_setup_to(struct session_host *host);
+/* RANK for these n places of it, each with its seat, and START. */
+void session_send_seats(struct session_host *host, const int *places,
+                        const struct rg_plan_seat *seats, int n);
 /* Rows and columns of rank 0's terminal. */
 void session_resize(struct rg_session *session, int rows, int columns);
 /* An agent said how much of the bundle it takes. 0, or -EBADMSG: it broke the rules. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/time.h"
-#include "launch/session/fence.h"
+#include "launch/session/meet/fence.h"
 #include "unit.h"
 #include "wire/rankmsg.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who has come and who never will: kept apart from all messages, so that a test can play it. */
-#include "launch/session/fence.h"
+#include "launch/session/meet/fence.h"
 
 #include <stdbool.h>
 #include <string.h>

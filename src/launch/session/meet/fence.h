@@ -10,8 +10,8 @@
  * No I/O, no clock of its own: the session feeds it and acts on what it returns. Thread rule: one
  * thread.
  */
-#ifndef RG_LAUNCH_SESSION_FENCE_H
-#define RG_LAUNCH_SESSION_FENCE_H
+#ifndef RG_LAUNCH_SESSION_MEET_FENCE_H
+#define RG_LAUNCH_SESSION_MEET_FENCE_H
 
 #include <stdint.h>
 

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The membership decides; here its decisions become messages, agents and words for the user. What
+ * is done may at once cause the next event, so events wait in a queue until the last one is done
+ * with. */
+#include "launch/session/elastic/elastic.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "base/time.h"
+#include "launch/discovery/discovery.h"
+#include "launch/membership/membership.h"
+#include "launch/session/core/session_end.h"
+#include "launch/session/core/session_facts.h"
+#include "launch/session/core/session_stream.h"
+#include "launch/session/elastic/epoch.h"
+#include "launch/session/meet/meet.h"
+#include "launch/session/remote/remote.h"
+#include "launch/session/start/start.h"
+
+#define GATHER_MS 5000  /* for hosts that are on their way, once enough are there */
+#define SETTLE_MS 30000 /* for a program to say that it can go on with other ranks */
+#define DISCOVERY_MS 1000       /* between two runs of the script */
+#define DISCOVERY_LIMIT_MS 30000 /* of one */
+#define TRIES 1         /* failures of its ranks for which a host is set aside */
+
+struct machine {
+    char *name, *user; /* as the plan's hosts have them */
+};
+
+struct session_elastic {
+    struct rg_membership *membership;
+    struct rg_epoch_seats seats;
+    struct rg_discovery *discovery; /* NULL: the hosts are those of the job */
+    struct rg_timer timer;
+    struct machine *machines; /* by the number that the membership has for them */
+    size_t nmachines;
+    struct rg_buf queue;      /* struct rg_membership_event each */
+    bool stepping;
+    uint64_t stamp;           /* of the last UPDATE */
+    uint64_t since_ns;        /* the last epoch's, on the verdict's clock */
+};
+
+static int init(struct rg_session *session)
+{
+    const struct rg_job *job = session->o.job;
+    struct session_elastic *elastic = session->elastic;
+
+    if (!job->elastic.on)
+        return 0;
+    elastic->machines = calloc((size_t) session->o.plan->room_hosts, sizeof(*elastic->machines));
+    return elastic->machines ? rg_epoch_seats_init(&elastic->seats, session->o.plan->room_ranks)
+                             : -ENOMEM;
+}
+
+static void fini(struct rg_session *session)
+{
+    struct session_elastic *elastic = session->elastic;
+
+    rg_discovery_stop(elastic->discovery);
+    rg_timer_stop(&elastic->timer);
+    for (size_t i = 0; i < elastic->nmachines; i++) {
+        free(elastic->machines[i].name);
+        free(elastic->machines[i].user);
+    }
+    rg_membership_destroy(elastic->membership);
+    rg_epoch_seats_fini(&elastic->seats);
+    free(elastic->machines);
+    rg_buf_fini(&elastic->queue);
+}
+
+const struct session_part session_elastic_part = {
+    SESSION_PART(elastic), .init = init, .fini = fini,
+};
+
+/* --- what the membership wants ---------------------------------------------------------------- */
+
+static void push(struct rg_session *session, struct rg_membership_event event);
+
+static void add_host(struct rg_session *session, const struct rg_membership_action *action)
+{
+    const struct machine *machine = &session->elastic->machines[action->name];
+    struct rg_plan *plan = session->o.plan;
+    struct rg_error err = RG_ERROR_INIT;
+    int nhosts = plan->nhosts, nranks = plan->nranks;
+    int r = rg_plan_add_host(plan, machine->name, machine->user, action->slots);
+
+    if (r < 0 || nhosts != action->host || nranks != action->place)
+        r = rg_error_set(&err, ENOMEM, "no room for host %s", machine->name);
+    else
+        session_added(session, nhosts, nranks);
+    if (r == 0 && session->o.ops->on_grown)
+        r = session->o.ops->on_grown(session->o.arg, &err);
+    if (r < 0) {
+        session_end_by_error(session, &err);
+        return;
+    }
+    struct session_host *host = &session->hosts[nhosts];
+    r = session->o.driver->add(session->driver_state, nhosts, &err);
+    if (r == 0)
+        return;
+    host->state = HOST_LOST;
+    host->gone = true;
+    host->gone_err = err;
+    session_host_set_phase(host, RG_PHASE_LOST, err.text);
+    session_elastic_lost(host);
+}
+
+static void start_ranks(struct rg_session *session, int index)
+{
+    struct session_elastic *elastic = session->elastic;
+    const struct rg_plan_host *planned = &session->o.plan->hosts[index];
+    rg_autofree struct rg_plan_seat *seats = calloc((size_t) planned->nranks, sizeof(*seats));
+    rg_autofree int *places = calloc((size_t) planned->nranks, sizeof(*places));
+    int n = 0;
+
+    for (int i = 0; seats && places && i < planned->nranks; i++) {
+        int place = planned->first_rank_index + i;
+        if (!rg_membership_starts(elastic->membership, place))
+            continue;
+        session_renew_rank(session, place);
+        seats[n] = rg_epoch_seat(&elastic->seats, elastic->membership, session->o.plan, place);
+        places[n++] = place;
+    }
+    if (session->state == STATE_STARTING) {
+        session->state = STATE_RUNNING;
+        session_input_start(session);
+        if (session->o.ops->on_running)
+            session->o.ops->on_running(session->o.arg);
+    }
+    session_host_set_phase(&session->hosts[index], RG_PHASE_RUNNING, "");
+    session_send_seats(&session->hosts[index], places, seats, n);
+    if (session->paused)
+        session_send(&session->hosts[index], RG_MSG_PAUSE, NULL);
+}
+
+/* MASTER_PORT is to be free on the host of rank 0. */
+static void choose_port(struct rg_session *session, int first_host)
+{
+    uint32_t port = session->hosts[first_host].hello.free_port;
+
+    if (port && port <= UINT16_MAX)
+        session->o.plan->master_port = (int) port;
+}
+
+static void publish(struct rg_session *session)
+{
+    struct session_elastic *elastic = session->elastic;
+    struct rg_membership_epoch epoch = rg_membership_epoch(elastic->membership);
+    struct rg_epoch_seats *seats = &elastic->seats;
+
+    elastic->since_ns = session_elapsed_ns(session);
+    if (rg_epoch_seats_take(seats, &epoch, session->o.plan) < 0 ||
+        session_open_fence(session, epoch.number, epoch.size, seats->rank_of) < 0) {
+        session_end_by_error(session, &(struct rg_error){ ENOMEM, 0, "no memory for the ranks" });
+        return;
+    }
+    choose_port(session, seats->first_host);
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        rg_autobuf struct rg_buf mine = RG_BUF_INIT;
+        if (!session_host_listens(&session->hosts[i]))
+            continue;
+        rg_epoch_seats_of(seats, session->o.plan, i, &mine);
+        struct rg_msg_epoch msg = { epoch.number, (uint32_t) epoch.size, epoch.sync,
+                                    { (uint8_t *) rg_buf_bytes(&mine), rg_buf_nbytes(&mine) } };
+        session_send(&session->hosts[i], RG_MSG_EPOCH, &msg);
+    }
+    if (session->o.ops->on_epoch)
+        session->o.ops->on_epoch(session->o.arg, epoch.number, epoch.size, seats->rank_of);
+}
+
+static void tell_update(struct rg_session *session, uint32_t result)
+{
+    struct session_elastic *elastic = session->elastic;
+    uint64_t now_ms = rg_wall_ns() / RG_NS_PER_MS;
+
+    elastic->stamp = now_ms > elastic->stamp ? now_ms : elastic->stamp + 1;
+    session_broadcast(session, RG_MSG_UPDATE,
+                      &(struct rg_rankmsg_update){ elastic->stamp, result });
+}
+
+static void end_rank(struct rg_session *session, int place, bool hard)
+{
+    struct session_host *host = &session->hosts[session->o.plan->ranks[place].host];
+    struct rg_msg_signal_rank msg = { (uint32_t) place, (uint32_t) (hard ? SIGKILL : SIGTERM) };
+
+    session_send(host, RG_MSG_SIGNAL_RANK, &msg);
+}
+
+/* --- words for the user ----------------------------------------------------------------------- */
+
+/* "rank 3 on b: exit code 1", of who failed; else the host's name. */
+static void describe(const struct rg_session *session, int place, int host, char *text,
+                     size_t nbytes)
+{
+    const struct rg_plan *plan = session->o.plan;
+    char how[RG_CAUSE_MAX / 2];
+
+    if (place < 0) {
+        snprintf(text, nbytes, "host %s%s%s", host < 0 ? "" : plan->hosts[host].name,
+                 host >= 0 && *session->hosts[host].reason ? ": " : "",
+                 host < 0 ? "" : session->hosts[host].reason);
+        return;
+    }
+    int rank = session_rank_of(session, place);
+
+    rg_verdict_describe_end(&session->facts[place], how, sizeof(how));
+    if (rank >= 0)
+        snprintf(text, nbytes, "rank %d on %s: %s", rank, session->facts[place].end.host, how);
+    else
+        snprintf(text, nbytes, "a rank on %s: %s", session->facts[place].end.host, how);
+}
+
+static void tell_aside(struct rg_session *session, const struct rg_membership_action *action)
+{
+    const char *name = session->elastic->machines[action->name].name;
+    char who[RG_CAUSE_MAX], text[RG_CAUSE_MAX + 512], until[64] = "for the rest of the job";
+    uint64_t now_ns = rg_now_ns();
+
+    describe(session, action->place, action->host, who, sizeof(who));
+    if (action->until_ns != RG_NEVER_NS)
+        snprintf(until, sizeof(until), "for %.3g s",
+                 (double) (action->until_ns - now_ns) / (double) RG_NS_PER_S);
+    snprintf(text, sizeof(text), "host %s is set aside %s: %s%s", name, until, who,
+             action->why == RG_MEMBERSHIP_NEVER_MET ? " (it did not come to meet the others)" : "");
+    session_remark(session, -1, text);
+}
+
+static void tell_restart(struct rg_session *session, const struct rg_membership_action *action)
+{
+    char who[RG_CAUSE_MAX], text[RG_CAUSE_MAX + 128];
+
+    if (action->place < 0 && action->host < 0) {
+        snprintf(text, sizeof(text), "restart %d: hosts have come or gone",
+                 rg_membership_restarts(session->elastic->membership));
+    } else {
+        describe(session, action->place, action->host, who, sizeof(who));
+        snprintf(text, sizeof(text), "restart %d, after %s",
+                 rg_membership_restarts(session->elastic->membership), who);
+    }
+    session_remark(session, -1, text);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* What failed in the last epoch is the job's failure, as nobody made up for it. */
+static void accuse(struct rg_session *session, int place)
+{
+    for (int i = 0; i < session->o.plan->nranks; i++) {
+        struct rg_fact *fact = &session->facts[i];
+        if (fact->ended && (i == place || fact->end.at_ns >= session->elastic->since_ns))
+            fact->excused = fact->end.borne = false;
+    }
+}
+
+static void end_short(struct rg_session *session, const struct rg_membership_action *action)
+{
+    const struct rg_elastic *asked = &session->o.job->elastic;
+    bool first = rg_membership_epoch(session->elastic->membership).number == 0;
+
+    session_set_cause(session, RG_EXIT_TIMEOUT,
+                      "too few hosts for %.6g s (--elastic-timeout): there is room for %d rank%s, "
+                      "and it takes %d (%s)%s",
+                      (double) asked->timeout_ms / 1000.0, action->has, action->has == 1 ? "" : "s",
+                      action->needs, first ? "-np" : "--min-np",
+                      action->cause == RG_MEMBERSHIP_NO_ROOM
+                          ? "; the job has had as many hosts as it can have in its life" : "");
+}
+
+static void end(struct rg_session *session, const struct rg_membership_action *action)
+{
+    char who[RG_CAUSE_MAX];
+
+    session->open = false;
+    rg_discovery_stop(rg_steal_ptr(&session->elastic->discovery));
+    rg_timer_stop(&session->elastic->timer);
+    switch (action->cause) {
+    case RG_MEMBERSHIP_ALL_DONE: session_release(session); return;
+    case RG_MEMBERSHIP_TOO_FEW:
+    case RG_MEMBERSHIP_NO_ROOM: end_short(session, action); break;
+    case RG_MEMBERSHIP_RESET_LIMIT:
+        session_remark(session, -1, "the ranks have changed as often as --reset-limit permits");
+        break;
+    default: break;
+    }
+    if (action->place >= 0) {
+        accuse(session, action->place);
+        session_end_after_failure(session, session_have_met(session));
+    } else {
+        describe(session, -1, action->host, who, sizeof(who));
+        session_set_cause(session, RG_EXIT_HOST_LOST, "%s", who);
+        session_begin_end(session);
+    }
+    if (session_none_runs(session))
+        session_release(session);
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+static void perform(struct rg_session *session, const struct rg_membership_action *action)
+{
+    char text[RG_HOST_NAME_MAX + 64];
+
+    switch (action->type) {
+    case RG_MEMBERSHIP_ADD_HOST: add_host(session, action); return;
+    case RG_MEMBERSHIP_START_RANKS: start_ranks(session, action->host); return;
+    case RG_MEMBERSHIP_END_RANK: end_rank(session, action->place, action->hard); return;
+    case RG_MEMBERSHIP_RELEASE:
+        session_send(&session->hosts[action->host], RG_MSG_RELEASE, NULL);
+        return;
+    case RG_MEMBERSHIP_PUBLISH: publish(session); return;
+    case RG_MEMBERSHIP_UPDATE: tell_update(session, action->result); return;
+    case RG_MEMBERSHIP_RESTARTS: tell_restart(session, action); return;
+    case RG_MEMBERSHIP_ASIDE: tell_aside(session, action); return;
+    case RG_MEMBERSHIP_BACK:
+        snprintf(text, sizeof(text), "host %s may be used again",
+                 session->elastic->machines[action->name].name);
+        session_remark(session, -1, text);
+        return;
+    case RG_MEMBERSHIP_END: end(session, action); return;
+    default: return;
+    }
+}
+
+static void tick(void *arg);
+
+static void arm(struct rg_session *session)
+{
+    struct session_elastic *elastic = session->elastic;
+    uint64_t deadline_ns = rg_membership_deadline_ns(elastic->membership), now_ns = rg_now_ns();
+
+    rg_timer_stop(&elastic->timer);
+    if (deadline_ns == RG_NEVER_NS || !session->open)
+        return;
+    rg_timer_start(&elastic->timer, session->o.loop,
+                   deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS + 1 : 0, 0, tick,
+                   session);
+}
+
+static void step(struct rg_session *session, struct rg_membership_event event)
+{
+    const struct rg_membership_action *actions;
+
+    event.now_ns = rg_now_ns();
+    size_t n = rg_membership_step(session->elastic->membership, &event, &actions);
+
+    for (size_t i = 0; i < n && session->open; i++)
+        perform(session, &actions[i]);
+}
+
+static void push(struct rg_session *session, struct rg_membership_event event)
+{
+    struct session_elastic *elastic = session->elastic;
+    size_t done = 0;
+
+    rg_buf_put(&elastic->queue, &event, sizeof(event));
+    if (elastic->stepping)
+        return;
+    elastic->stepping = true;
+    while (session->open && done < rg_buf_nbytes(&elastic->queue)) {
+        memcpy(&event, (const uint8_t *) rg_buf_bytes(&elastic->queue) + done, sizeof(event));
+        done += sizeof(event);
+        step(session, event);
+    }
+    bool lost = rg_buf_status(&elastic->queue) < 0;
+
+    rg_buf_fini(&elastic->queue);
+    elastic->stepping = false;
+    if (lost)
+        session_end_by_error(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+    arm(session);
+}
+
+static void tick(void *arg)
+{
+    push(arg, (struct rg_membership_event){ .type = RG_MEMBERSHIP_TICK });
+}
+
+/* --- what happens ----------------------------------------------------------------------------- */
+
+void session_elastic_ready(struct session_host *host)
+{
+    push(host->session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_HOST_READY,
+                                                      .host = host->index });
+}
+
+void session_elastic_lost(struct session_host *host)
+{
+    push(host->session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_HOST_LOST,
+                                                      .host = host->index,
+                                                      .failed = host->state == HOST_LOST });
+}
+
+void session_elastic_drain(struct session_host *host)
+{
+    struct rg_session *session = host->session;
+
+    for (size_t i = 0; i < session->elastic->nmachines; i++) {
+        if (strcmp(session->elastic->machines[i].name, session_host_name(host)) == 0)
+            push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_DRAIN,
+                                                        .name = (int) i });
+    }
+}
+
+void session_elastic_rank_ended(struct rg_session *session, int place)
+{
+    struct rg_fact *fact = &session->facts[place];
+    bool ok = rg_end_is_good(&fact->end);
+
+    /* Others may make up for it. */
+    fact->excused = !ok;
+    push(session, (struct rg_membership_event){
+                      .type = RG_MEMBERSHIP_RANK_ENDED, .place = place, .ok = ok,
+                      .asked = fact->signalled != 0, .cut_by = fact->cut_by - 1 });
+}
+
+void session_elastic_on_meet(struct session_host *host, const struct rg_msg_meet *msg)
+{
+    struct rg_session *session = host->session;
+
+    if (msg->epoch && msg->epoch == session_epoch(session))
+        session_leave_fence(session, (int) msg->rank, "it has left this epoch");
+    push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_RANK_MEETS,
+                                                .place = (int) msg->rank, .epoch = msg->epoch,
+                                                .failed = msg->failed });
+}
+
+void session_elastic_on_word(struct session_host *host, int place)
+{
+    push(host->session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_RANK_ELASTIC,
+                                                          .place = place });
+}
+
+/* --- the beginning ---------------------------------------------------------------------------- */
+
+static struct rg_membership_rules rules_of(const struct rg_session *session)
+{
+    const struct rg_job *job = session->o.job;
+    const struct rg_elastic *asked = &job->elastic;
+
+    return (struct rg_membership_rules){
+        .elastic = true,
+        .wanted_once = !asked->discovery,
+        .way = RG_MEMBERSHIP_BY_RANKS,
+        .np = job->np ? job->np : asked->min_np,
+        .min_np = asked->min_np,
+        .max_np = asked->max_np,
+        .room_hosts = session->o.plan->room_hosts,
+        .room_places = session->o.plan->room_ranks,
+        .timeout_ns = asked->timeout_ms * RG_NS_PER_MS,
+        .gather_ns = GATHER_MS * RG_NS_PER_MS,
+        .settle_ns = SETTLE_MS * RG_NS_PER_MS,
+        .grace_ns = job->grace_ms * RG_NS_PER_MS,
+        .leave_ns = asked->timeout_ms * RG_NS_PER_MS,
+        .reset_limit = asked->reset_limit,
+        .tries = TRIES,
+        .cooldown_min_ns = asked->cooldown_min_ms * RG_NS_PER_MS,
+        .cooldown_max_ns = asked->cooldown_max_ms * RG_NS_PER_MS,
+    };
+}
+
+/* The number that the membership has for a machine; -1: there is no room for one more. */
+static int number_of(struct rg_session *session, const struct rg_host *host)
+{
+    struct session_elastic *elastic = session->elastic;
+    const char *user = host->user ? host->user : "";
+
+    for (size_t i = 0; i < elastic->nmachines; i++) {
+        const struct machine *machine = &elastic->machines[i];
+        if (strcmp(machine->name, host->name) == 0 &&
+            strcmp(machine->user ? machine->user : "", user) == 0)
+            return (int) i;
+    }
+    struct machine fresh = { strdup(host->name), *user ? strdup(user) : NULL };
+    bool fits = elastic->nmachines < (size_t) session->o.plan->room_hosts;
+
+    if (!fits || !fresh.name || (*user && !fresh.user)) {
+        free(fresh.name);
+        free(fresh.user);
+        return -1;
+    }
+    elastic->machines[elastic->nmachines] = fresh;
+    return (int) elastic->nmachines++;
+}
+
+static void want(void *arg, const struct rg_job *hosts)
+{
+    struct rg_session *session = arg;
+    rg_autofree struct rg_membership_machine *wanted = calloc(hosts->nhosts + 1, sizeof(*wanted));
+    size_t nwanted = 0;
+
+    for (size_t i = 0; wanted && i < hosts->nhosts; i++) {
+        int name = number_of(session, &hosts->hosts[i]);
+        if (name >= 0)
+            wanted[nwanted++] = (struct rg_membership_machine){ name, hosts->hosts[i].nslots };
+    }
+    if (nwanted < hosts->nhosts)
+        session_remark(session, -1, "more hosts were listed than there is room for in one job");
+    push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_WANTED, .wanted = wanted,
+                                                .nwanted = nwanted });
+}
+
+static void on_failed(void *arg, const char *text)
+{
+    char words[RG_ERROR_TEXT_MAX + 64];
+
+    snprintf(words, sizeof(words), "%s; the hosts stay as they are", text);
+    session_remark(arg, -1, words);
+}
+
+static int discover(struct rg_session *session)
+{
+    const struct rg_elastic *asked = &session->o.job->elastic;
+    struct rg_discovery_options options = {
+        .loop = session->o.loop, .command = asked->discovery, .nslots = asked->slots_per_host,
+        .period_ms = asked->discovery_ms ? asked->discovery_ms : DISCOVERY_MS,
+        .limit_ms = DISCOVERY_LIMIT_MS, .on_hosts = want, .on_failed = on_failed, .arg = session,
+    };
+
+    return rg_discovery_start(&options, &session->elastic->discovery);
+}
+
+int session_elastic_begin(struct rg_session *session, struct rg_error *err)
+{
+    const struct rg_job *job = session->o.job;
+    struct rg_membership_rules rules = rules_of(session);
+
+    if (!session->o.driver->add)
+        return rg_error_set_exit(err, ENOTSUP, RG_EXIT_USAGE,
+                                 "on %s a job keeps the hosts that it begins with: leave --min-np "
+                                 "and --max-np out", session->o.driver->platform.title);
+    int r = rg_membership_create(&rules, rg_now_ns(), &session->elastic->membership);
+    if (r < 0)
+        return rg_error_set(err, -r, "an elastic job of %d ranks: %s", rules.np, strerror(-r));
+    session->open = true;
+    want(session, job);
+    if (job->elastic.discovery && session->open && discover(session) < 0)
+        return rg_error_memory(err);
+    return 0;
+}
