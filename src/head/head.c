@@ -27,6 +27,10 @@
 #include "launch/session/session.h"
 #include "launch/plan/sizes.h"
 
+#define ROOM_HOSTS 1024
+#define ROOM_RANKS 8192
+#define ROOM_TIMES 16
+
 struct run {
     struct rg_planned planned;
     const struct rg_head_as *as;
@@ -113,8 +117,30 @@ static void on_rank_started(void *arg, int rank, int pid, const char *cpus)
     struct run *run = arg;
     const char *host = run->planned.plan.hosts[run->planned.plan.ranks[rank].host].name;
 
+    if (run->planned.job.elastic.on)
+        rg_output_again(run->shown.output, rank);
     report_binding(run, rank, host, cpus);
     run->shown.ops->rank_started(&run->shown, rank, host, pid, cpus);
+}
+
+static int on_grown(void *arg, struct rg_error *err)
+{
+    struct run *run = arg;
+
+    if (rg_status_grow(&run->shown.status) < 0)
+        return rg_error_memory(err);
+    return rg_output_grow(run->shown.output, run->planned.plan.nranks, err);
+}
+
+static void on_epoch(void *arg, uint32_t epoch, int size, const int *rank_of)
+{
+    struct run *run = arg;
+
+    for (int place = 0; place < run->planned.plan.nranks; place++) {
+        if (rank_of[place] >= 0)
+            rg_output_call(run->shown.output, place, rank_of[place]);
+    }
+    run->shown.ops->epoch(&run->shown, epoch, size, rank_of);
 }
 
 static void on_output(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes)
@@ -248,6 +274,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
 static const struct rg_session_ops session_ops = {
     .on_phase = on_phase,
     .on_running = on_running,
+    .on_grown = on_grown,
+    .on_epoch = on_epoch,
     .on_rank_started = on_rank_started,
     .on_output = on_output,
     .on_input_ready = on_input_ready,
@@ -449,11 +477,22 @@ static void note_unlisted(struct run *run, int r)
                           : strerror(-r));
 }
 
+/* Room for hosts that come, and come again: of it only what is used costs anything. */
+static int open_plan(struct rg_plan *plan)
+{
+    int hosts = ROOM_HOSTS + ROOM_TIMES * plan->nhosts;
+    int ranks = ROOM_RANKS + ROOM_TIMES * plan->nranks;
+
+    return rg_plan_open(plan, hosts < RG_JOB_HOSTS_MAX ? hosts : RG_JOB_HOSTS_MAX,
+                        ranks < RG_JOB_RANKS_MAX ? ranks : RG_JOB_RANKS_MAX);
+}
+
 static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     const struct rg_job *job = &run->planned.job;
     const struct rg_output_options output = {
-        .loop = run->loop, .job = job, .nranks = run->planned.plan.nranks, .out_fd = 1, .err_fd = 2,
+        .loop = run->loop, .job = job, .out_fd = 1, .err_fd = 2,
+        .nranks = job->elastic.on ? 0 : run->planned.plan.nranks,
         .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
         .all_tracebacks = wants_tracebacks(&run->planned.job), .encode = run->shown.ops->encode,
         .append = run->restart.count > 0,
@@ -470,6 +509,8 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         rg_registry_restart(&run->registered, run->planned.plan.job_id);
     else
         note_unlisted(run, rg_registry_add(&run->planned.plan, job, &run->registered));
+    if (job->elastic.on && open_plan(&run->planned.plan) < 0)
+        return rg_error_memory(err);
     const struct rg_session_options options = {
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
         .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,

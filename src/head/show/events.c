@@ -103,6 +103,28 @@ void rg_event_plan(struct rg_buf *text, const char *event, const struct rg_job *
     end(text);
 }
 
+void rg_event_epoch(struct rg_buf *text, const struct rg_plan *plan, uint32_t epoch, int size,
+                    const int *rank_of)
+{
+    rg_autofree int *hosts = calloc((size_t) size + 1, sizeof *hosts);
+
+    for (int place = 0; hosts && place < plan->nranks; place++) {
+        if (rank_of[place] >= 0 && rank_of[place] < size)
+            hosts[rank_of[place]] = plan->ranks[place].host;
+    }
+    begin(text, "epoch");
+    put_int(text, "epoch", epoch);
+    put_int(text, "size", size);
+    put_name(text, "ranks");
+    rg_buf_printf(text, "[");
+    for (int rank = 0; hosts && rank < size; rank++) {
+        rg_buf_printf(text, "%s", rank ? "," : "");
+        rg_json_put_text(text, plan->hosts[hosts[rank]].name);
+    }
+    rg_buf_printf(text, "]");
+    end(text);
+}
+
 void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase phase,
                    const char *reason)
 {

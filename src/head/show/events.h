@@ -25,6 +25,9 @@ void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase pha
                    const char *reason);
 /* "running": all ranks were told to start. */
 void rg_event_running(struct rg_buf *text);
+/* "epoch": epoch, size, ranks: the host of each. rank_of: by place, -1: none. */
+void rg_event_epoch(struct rg_buf *text, const struct rg_plan *plan, uint32_t epoch, int size,
+                    const int *rank_of);
 /* "rank-started": rank, host, pid, and cpus ("0-3,8") where it is bound. cpus: "" where not. */
 void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int pid,
                            const char *cpus);

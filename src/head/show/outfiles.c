@@ -73,8 +73,8 @@ int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, boo
 
     *files = (struct rg_outfiles){
         .dir = strdup(dir), .nranks = nranks,
-        .width = snprintf(number, sizeof number, "%d", nranks - 1),
-        .fds = malloc(2 * (size_t) nranks * sizeof(int)),
+        .width = snprintf(number, sizeof number, "%d", nranks ? nranks - 1 : 0),
+        .fds = malloc(2 * (size_t) nranks * sizeof(int) + 1),
     };
     if (!files->dir || !files->fds) {
         free(files->fds);
@@ -89,6 +89,26 @@ int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, boo
     if (rc < 0)
         rg_outfiles_fini(files);
     return rc;
+}
+
+int rg_outfiles_grow(struct rg_outfiles *files, int nranks, struct rg_error *err)
+{
+    int *fds = realloc(files->fds, 2 * (size_t) nranks * sizeof(int)), rc = 0;
+
+    if (!fds)
+        return rg_error_memory(err);
+    files->fds = fds;
+    for (; rc == 0 && files->nranks < nranks; files->nranks++) {
+        fds[2 * files->nranks] = fds[2 * files->nranks + 1] = -1;
+        rc = open_rank(files, files->nranks, false, err);
+    }
+    return rc;
+}
+
+int rg_outfiles_reopen(struct rg_outfiles *files, int rank, struct rg_error *err)
+{
+    return *fd_of(files, rank, 1) < 0 && *fd_of(files, rank, 2) < 0
+               ? open_rank(files, rank, true, err) : 0;
 }
 
 static int lost(struct rg_outfiles *files, int rank, int stream, int errnum, struct rg_error *err)

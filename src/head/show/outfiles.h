@@ -33,6 +33,10 @@ int rg_outfiles_write(struct rg_outfiles *files, int rank, int stream, const uin
 /* Close one file (the stream ended). 0, or -errno with err: some file systems report a full disk
  * only now. */
 int rg_outfiles_close(struct rg_outfiles *files, int rank, int stream, struct rg_error *err);
+/* There are more ranks, from those that there were up to nranks. As open, but for what is open. */
+int rg_outfiles_grow(struct rg_outfiles *files, int nranks, struct rg_error *err);
+/* A fresh process of a rank whose files are closed: it goes on behind what is in them. */
+int rg_outfiles_reopen(struct rg_outfiles *files, int rank, struct rg_error *err);
 void rg_outfiles_fini(struct rg_outfiles *files);
 
 #endif

@@ -50,6 +50,7 @@ struct rg_output {
     struct rg_output_options o;
     struct rg_sink sinks[2];
     struct rg_lines *lines; /* 2 * rank + (stream - 1) */
+    int *numbers;           /* by rank, what it is called; NULL: it is called by its number */
     struct rg_outfiles files;
     struct rg_tracebacks tracebacks;
     struct rg_timer held_timer; /* while tracebacks are held */
@@ -129,8 +130,8 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
         return rg_error_memory(err);
     output->o = *options;
     output->tagged = job->tag == RG_TAG_ON || job->tag == RG_TAG_HOROVOD ||
-                     (job->tag == RG_TAG_AUTO && options->nranks > 1);
-    output->lines = calloc(2 * (size_t) options->nranks, sizeof *output->lines);
+                     (job->tag == RG_TAG_AUTO && (options->nranks > 1 || job->elastic.on));
+    output->lines = calloc(2 * (size_t) options->nranks + 1, sizeof *output->lines);
     rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
     rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
     output->one_place = options->mark || same_place(options->out_fd, options->err_fd);
@@ -157,6 +158,46 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     return 0;
 }
 
+int rg_output_grow(struct rg_output *output, int nranks, struct rg_error *err)
+{
+    struct rg_lines *lines = realloc(output->lines, (2 * (size_t) nranks + 1) * sizeof *lines);
+
+    if (lines)
+        output->lines = lines;
+    int *numbers = realloc(output->numbers, ((size_t) nranks + 1) * sizeof *numbers);
+    if (numbers)
+        output->numbers = numbers;
+    if (!lines || !numbers || rg_tracebacks_grow(&output->tracebacks, nranks) < 0)
+        return rg_error_memory(err);
+    for (; output->o.nranks < nranks; output->o.nranks++) {
+        int rank = output->o.nranks;
+        numbers[rank] = rank;
+        for (int i = 0; i < 2; i++)
+            lines[2 * rank + i] = (struct rg_lines){ .redraws = !output->o.job->json };
+    }
+    return output->has_files ? rg_outfiles_grow(&output->files, nranks, err) : 0;
+}
+
+void rg_output_call(struct rg_output *output, int rank, int number)
+{
+    if (output->numbers)
+        output->numbers[rank] = number;
+}
+
+void rg_output_again(struct rg_output *output, int rank)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (output->has_files && rg_outfiles_reopen(&output->files, rank, &err) < 0)
+        output->o.on_lost(output->o.arg, err.text, false);
+}
+
+/* What it is called. */
+static int number_of(const struct rg_output *output, int rank)
+{
+    return output->numbers ? output->numbers[rank] : rank;
+}
+
 void rg_output_destroy(struct rg_output *output)
 {
     if (!output)
@@ -164,6 +205,7 @@ void rg_output_destroy(struct rg_output *output)
     for (int i = 0; output->lines && i < 2 * output->o.nranks; i++)
         rg_lines_fini(&output->lines[i]);
     free(output->lines);
+    free(output->numbers);
     if (output->has_files)
         rg_outfiles_fini(&output->files);
     rg_timer_stop(&output->held_timer);
@@ -287,7 +329,8 @@ static void put_horovod_tag(struct rg_output *output, const struct place *at)
 {
     if (output->o.job->timestamps)
         put_horovod_time(&output->text);
-    rg_shown_printf(&output->text, "[%d]<%s>:", at->rank, at->stream == 1 ? "stdout" : "stderr");
+    rg_shown_printf(&output->text, "[%d]<%s>:", number_of(output, at->rank),
+                    at->stream == 1 ? "stdout" : "stderr");
 }
 
 /* Neighbouring ranks differ; standard error is bold. Tasks of roles have names. */
@@ -296,13 +339,13 @@ static void put_tag(struct rg_output *output, const struct place *at, bool conti
     static const int colours[] = { 36, 33, 32, 35, 34, 31 };
     bool colour = at->stream == 1 ? output->o.out_colour : output->o.err_colour;
     const char *plus = continued ? "+" : "";
-    int index = at->rank;
+    int number = number_of(output, at->rank), index = number;
     const struct rg_role *role = rg_job_role_of(output->o.job, at->rank, &index);
     const char *name = role ? role->name : "", *dash = role ? "-" : "";
 
     if (colour)
         rg_buf_printf(&output->text, at->stream == 2 ? "\033[1;%dm" : "\033[%dm",
-                      colours[at->rank % (int) rg_array_len(colours)]);
+                      colours[number % (int) rg_array_len(colours)]);
     rg_shown_printf(&output->text, "[%s%s%d]%s", name, dash, index, plus);
     rg_buf_printf(&output->text, colour ? "\033[0m " : " ");
 }
@@ -372,8 +415,9 @@ static void watch_held(struct rg_output *output)
 static void on_encoded_line(void *arg, const struct rg_line *line)
 {
     const struct place *at = arg;
+    struct rg_output *output = at->output;
 
-    at->output->o.encode(&at->output->text, at->rank, at->stream, line);
+    output->o.encode(&output->text, number_of(output, at->rank), at->stream, line);
 }
 
 /* --- lines that are being redrawn ------------------------------------------------------------- */
@@ -519,7 +563,7 @@ void rg_output_data(struct rg_output *output, int rank, int stream, const uint8_
 {
     if (output->has_files)
         keep(output, rank, stream, data, nbytes);
-    if (rg_ranks_has(&output->o.job->show, rank))
+    if (rg_ranks_has(&output->o.job->show, number_of(output, rank)))
         show(output, rank, stream, data, nbytes);
 }
 

@@ -67,6 +67,12 @@ struct rg_output_options {
 /* Open --output-dir's files and prepare. 0 or -errno with err (as rg_outfiles_open). */
 int rg_output_create(const struct rg_output_options *options, struct rg_output **ret_output,
                      struct rg_error *err);
+/* There are more ranks, up to nranks: an elastic job's places. 0 or -errno with err, as create. */
+int rg_output_grow(struct rg_output *output, int nranks, struct rg_error *err);
+/* From now on a rank is called by this number, in tags, events and --ranks. */
+void rg_output_call(struct rg_output *output, int rank, int number);
+/* A fresh process of this rank writes to where the last one did. */
+void rg_output_again(struct rg_output *output, int rank);
 void rg_output_destroy(struct rg_output *output); /* NULL is fine */
 
 /* Bytes of a rank's stream 1 or 2; nbytes 0 ends the stream. */

@@ -28,6 +28,12 @@ static void running(struct rg_presenter *p)
     send(p);
 }
 
+static void epoch(struct rg_presenter *p, uint32_t epoch, int size, const int *rank_of)
+{
+    rg_event_epoch(&p->text, &p->planned->plan, epoch, size, rank_of);
+    send(p);
+}
+
 static void rank_started(struct rg_presenter *p, int rank, const char *host, int pid,
                          const char *cpus)
 {
@@ -61,6 +67,7 @@ const struct rg_presenter_ops rg_presenter_json = {
     .starting = starting,
     .phase = phase,
     .running = running,
+    .epoch = epoch,
     .rank_started = rank_started,
     .rank_ended = rank_ended,
     .note = note,

@@ -61,6 +61,13 @@ static void running(struct rg_presenter *p)
                          plan->nranks == 1 ? "" : "s");
 }
 
+static void epoch(struct rg_presenter *p, uint32_t epoch, int size, const int *rank_of)
+{
+    (void) rank_of;
+    if ((epoch > 1 && !p->planned->quiet) || p->planned->job.verbose)
+        rg_presenter_say(p, "reigen: epoch %u: %d rank%s\n", epoch, size, size == 1 ? "" : "s");
+}
+
 static void rank_started(struct rg_presenter *p, int rank, const char *host, int pid,
                          const char *cpus)
 {
@@ -105,6 +112,7 @@ const struct rg_presenter_ops rg_presenter_plain = {
     .starting = starting,
     .phase = phase,
     .running = running,
+    .epoch = epoch,
     .rank_started = rank_started,
     .rank_ended = rank_ended,
     .note = note,

@@ -30,6 +30,7 @@ struct rg_presenter_ops {
     int (*starting)(struct rg_presenter *p); /* 0 or -ENOMEM */
     void (*phase)(struct rg_presenter *p, int host, enum rg_host_phase phase, const char *reason);
     void (*running)(struct rg_presenter *p);
+    void (*epoch)(struct rg_presenter *p, uint32_t epoch, int size, const int *rank_of);
     void (*rank_started)(struct rg_presenter *p, int rank, const char *host, int pid,
                          const char *cpus);
     void (*rank_ended)(struct rg_presenter *p, const struct rg_rank_end *end);

@@ -172,12 +172,29 @@ int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct
     tty = tty && is_smart();
     *status = (struct rg_status){ .plan = plan, .tty = tty, .word = "ready", .say = say,
                                   .arg = arg };
+    status->nhosts = plan->nhosts;
     status->hosts = calloc((size_t) plan->nhosts + 1, sizeof *status->hosts);
     if (!status->hosts)
         return -ENOMEM;
     status->since_ns = rg_now_ns();
     rg_timer_start(&status->timer, loop, tty ? TTY_DELAY_MS : LOG_DELAY_MS,
                    tty ? TTY_REPEAT_MS : LOG_REPEAT_MS, show, status);
+    return 0;
+}
+
+int rg_status_grow(struct rg_status *status)
+{
+    if (!status->plan)
+        return 0;
+    int nhosts = status->plan->nhosts;
+    struct rg_status_host *hosts =
+        realloc(status->hosts, ((size_t) nhosts + 1) * sizeof *status->hosts);
+
+    if (!hosts)
+        return -ENOMEM;
+    status->hosts = hosts;
+    for (; status->nhosts < nhosts; status->nhosts++)
+        hosts[status->nhosts] = (struct rg_status_host){ .phase = RG_PHASE_PENDING };
     return 0;
 }
 

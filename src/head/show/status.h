@@ -26,6 +26,7 @@ struct rg_status {
     struct rg_timer timer;
     const struct rg_plan *plan;
     struct rg_status_host *hosts;
+    int nhosts;       /* of them that are filled in */
     bool tty, shown, over;
     const char *word; /* for those that are ready */
     int nlines; /* that stand above the cursor */
@@ -37,6 +38,8 @@ struct rg_status {
 /* say gets text for standard error. 0 or -ENOMEM. */
 int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct rg_plan *plan,
                     bool tty, void (*say)(void *arg, const char *text), void *arg);
+/* The plan has more hosts. 0, also where nobody wanted the status; or -ENOMEM. */
+int rg_status_grow(struct rg_status *status);
 void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phase,
                      const char *reason);
 /* The same by who sees the hosts from outside, as their platform does: those that run, and have no

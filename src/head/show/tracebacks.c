@@ -28,8 +28,21 @@ int rg_tracebacks_init(struct rg_tracebacks *all, int nranks,
                        void (*show)(void *arg, int rank, const struct rg_line *line), void *arg)
 {
     *all = (struct rg_tracebacks){ .nranks = nranks, .show = show, .arg = arg };
-    all->ranks = calloc((size_t) nranks, sizeof *all->ranks);
+    all->ranks = calloc((size_t) nranks + 1, sizeof *all->ranks);
     return all->ranks ? 0 : -ENOMEM;
+}
+
+int rg_tracebacks_grow(struct rg_tracebacks *all, int nranks)
+{
+    struct rg_traceback *ranks =
+        all->ranks ? realloc(all->ranks, ((size_t) nranks + 1) * sizeof *ranks) : NULL;
+
+    if (!ranks)
+        return all->ranks ? -ENOMEM : 0;
+    all->ranks = ranks;
+    for (; all->nranks < nranks; all->nranks++)
+        ranks[all->nranks] = (struct rg_traceback){ .as = 0 };
+    return 0;
 }
 
 /* After its prefix. */

@@ -40,6 +40,8 @@ struct rg_tracebacks {
 /* show is called for what is to be shown, from within the other functions. 0 or -ENOMEM. */
 int rg_tracebacks_init(struct rg_tracebacks *all, int nranks,
                        void (*show)(void *arg, int rank, const struct rg_line *line), void *arg);
+/* There are more ranks, up to nranks. 0 or -ENOMEM. */
+int rg_tracebacks_grow(struct rg_tracebacks *all, int nranks);
 void rg_tracebacks_fini(struct rg_tracebacks *all); /* of a zeroed one, too */
 
 /* A line of a rank's standard error: it is shown, or held. */
