@@ -26,7 +26,7 @@ uint32_t session_epoch(const struct rg_session *session);
 bool session_have_met(const struct rg_session *session);
 
 /* A new epoch of this many ranks: rank_of has each place's number in it, or -1, and is borrowed
- * until the next one. Who waits in a fence of the last one is told that it is over. 0 or -ENOMEM. */
+ * until the next one. Who waits in a fence of the last one is told that it is over. 0, -ENOMEM. */
 int session_open_fence(struct rg_session *session, uint32_t epoch, int nranks,
                        const int *rank_of);
 

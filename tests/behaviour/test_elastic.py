@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs whose hosts come and go. The hosts are homes on this computer, behind a program in the place
+of ssh; the ranks are real, and count steps by Reigen's own operations."""
+import os
+import re
+import signal
+
+import pytest
+
+from built import PROGRAMS, ROOT, environment
+from processes import assert_gone
+from test_hosts import FAKE
+from wait import until
+
+PROGRAM = ROOT / 'tests/programs/elastic_steps.py'
+
+
+class Job:
+    """A running `reigen run` (or another command) of PROGRAM, and what it has written."""
+
+    def __init__(self, start, tmp_path, options, command='run', fail=False, **more):
+        self.folder = tmp_path
+        fake = tmp_path / 'fake-ssh'
+        fake.write_text(FAKE.format(folder=tmp_path, before=':'))
+        fake.chmod(0o755)
+        self.out = tmp_path / 'out'
+        separator = ['--'] if command == 'run' else []
+        argv = [PROGRAMS.reigen, command, *options, *separator, PROGRAMS.python, PROGRAM,
+                tmp_path / 'stop', *([tmp_path / 'fail'] if fail else [])]
+        with self.out.open('w') as file:
+            self.child = start(*argv, stdout=file, stderr=file, env=environment(
+                REIGEN_SSH=fake, HOME=tmp_path, REIGEN_DISCOVERY_MS=100, **more))
+
+    def text(self):
+        return self.out.read_text()
+
+    def wait(self, pattern, count=1):
+        """The last of at least so many matches."""
+        def find():
+            found = list(re.finditer(pattern, self.text(), re.M))
+            return found[-1] if len(found) >= count else None
+        return until(find, f'{count} x {pattern}', 30, seen=lambda: self.text()[-3000:])
+
+    def pid(self, place):
+        return int(self.wait(rf'place {place} pid (\d+)').group(1))
+
+    def stop(self):
+        (self.folder / 'stop').touch()
+
+    def end(self):
+        code = self.child.wait(120)
+        assert_gone(str(self.folder))
+        return code
+
+    def steps(self):
+        return [(int(b), int(s)) for b, s in re.findall(r'step (\d+) size (\d+)', self.text())]
+
+
+@pytest.fixture
+def job(start, tmp_path):
+    return lambda options, **more: Job(start, tmp_path, options.split(), **more)
+
+
+def assert_each_step_once(job):
+    """An epoch's last one may be committed and not said: commit() raises, or rank 0 is gone."""
+    numbers = [batch for batch, size in job.steps()]
+    changes = job.text().count('reigen: epoch')
+    assert numbers == sorted(set(numbers)), job.text()
+    assert len(numbers) >= numbers[-1] - changes, job.text()
+
+
+def test_more_slots_than_ranks_that_are_needed_are_all_used(job):
+    it = job('-np 2 --min-np 2 -H a:2,b:2')
+    it.wait('step 3 size 4')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert len(re.findall('done . of 4', it.text())) == 4
+    assert_each_step_once(it)
+
+
+@pytest.mark.parametrize('place', [0, 3])
+def test_a_killed_rank_costs_its_host_and_the_others_go_on(job, place):
+    it = job('-np 2 --min-np 2 -H a:2,b:2')
+    it.wait('step 3 size 4')
+    os.kill(it.pid(place), signal.SIGKILL)
+    it.wait('step .* size 2')
+    it.stop()
+    assert it.end() == 0, it.text()
+    host = 'a' if place == 0 else 'b'
+    assert f'host {host} is set aside for the rest of the job: rank {place} on {host}: signal 9' \
+        in it.text()
+    assert len(re.findall('place', it.text())) == 4, 'survivors keep their processes'
+    assert len(re.findall('done . of 2', it.text())) == 2
+    assert_each_step_once(it)
+
+
+def test_a_rank_that_raises_counts_as_one_that_is_killed(job):
+    it = job('-np 2 --min-np 1 -H a:1,b:1', fail=True)
+    it.wait('step 3 size 2')
+    (it.folder / 'fail-1').touch()
+    it.wait('step .* size 1$')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert 'host b is set aside for the rest of the job: rank 1 on b: exit code 3' in it.text()
+
+
+@pytest.fixture
+def script(tmp_path):
+    """script(text): a discovery script prints this from now on."""
+    hosts, path = tmp_path / 'hosts', tmp_path / 'discover'
+    path.write_text(f'#!/bin/sh\ncat {hosts}\n')
+    path.chmod(0o755)
+
+    def tell(text):
+        (tmp_path / 'new').write_text(text)
+        (tmp_path / 'new').rename(hosts)
+        return path
+    return tell
+
+
+def test_hosts_come_and_go_as_the_script_says(job, script):
+    it = job(f'-np 2 --min-np 1 --host-discovery-script {script("a:2")}')
+    it.wait('step 3 size 2')
+    script('a:2\nb:2')
+    it.wait('step .* size 4')
+    script('b:2')
+    it.wait('step .* size 2', count=4)
+    oldest = it.wait(r'train 0 of 2 at (\d+)', count=2)
+    assert int(oldest.group(1)) > 3, 'rank 0 has the state'
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert len(re.findall('place', it.text())) == 4, 'survivors keep their processes'
+    assert len(re.findall('done . of 2', it.text())) == 2
+    assert_each_step_once(it)
+
+
+def test_a_script_that_breaks_leaves_the_hosts_as_they_are(job, script, tmp_path):
+    it = job(f'-np 2 --min-np 1 --host-discovery-script {script("a:2")}')
+    it.wait('step 3 size 2')
+    (tmp_path / 'discover').write_text('#!/bin/sh\nexit 7\n')
+    it.wait('ended with exit code 7; the hosts stay as they are')
+    before = it.steps()[-1][0]
+    it.wait(f'step {before + 5} size 2')
+    it.stop()
+    assert it.end() == 0, it.text()
+
+
+def test_a_script_that_fails_at_first_ends_the_job(job, tmp_path, script):
+    path = script('a:2')
+    path.write_text('#!/bin/sh\nexit 7\n')
+    it = job(f'-np 2 --min-np 1 --host-discovery-script {path}')
+    assert it.end() == 69, it.text()
+    assert 'ends with exit code 7' in it.text()
+
+
+def test_a_host_comes_back_after_its_cooldown(job):
+    it = job('-np 2 --min-np 1 --blacklist-cooldown-range 1:2 -H a:1,b:1')
+    it.wait('step 3 size 2')
+    os.kill(it.pid(1), signal.SIGKILL)
+    it.wait('host b is set aside for 1 s')
+    it.wait('host b may be used again')
+    it.wait('train 1 of 2', count=2)
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert_each_step_once(it)
+
+
+def test_the_reset_limit_ends_the_job(job):
+    it = job('-np 3 --min-np 1 --reset-limit 1 -H a:1,b:1,c:1')
+    it.wait('step 3 size 3')
+    os.kill(it.pid(2), signal.SIGKILL)
+    it.wait('step .* size 2')
+    os.kill(it.pid(1), signal.SIGKILL)
+    assert it.end() == 137, it.text()
+    assert '--reset-limit' in it.text()
+
+
+def test_too_few_ranks_end_the_job_in_time(job):
+    it = job('-np 2 --min-np 2 --elastic-timeout 1 -H a:1,b:1')
+    it.wait('step 3 size 2')
+    os.kill(it.pid(1), signal.SIGKILL)
+    assert it.end() != 0, it.text()
+
+
+def test_a_program_that_knows_nothing_of_it_is_started_again(job):
+    it = job('-np 2 --min-np 1 -H a:1,b:1 --env PLAIN=1')
+    it.wait('step 3 size 2')
+    os.kill(it.pid(1), signal.SIGKILL)
+    it.wait('place 0 pid .* rank 0 1 restarts 1')
+    it.wait('step 3 size 1')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert 'restart 1, after rank 1 on b: signal 9' in it.text()
+
+
+def test_all_ranks_that_fail_end_the_job_with_the_first(job):
+    it = job('-np 2 --min-np 1 -H a:1,b:1', fail=True)
+    it.wait('step 3 size 2')
+    for place in range(2):
+        (it.folder / f'fail-{place}').touch()
+    assert it.end() == 3, it.text()
+    assert 'exit code 3' in it.text()
+
+
+def test_a_lost_agent_costs_its_host(job, tmp_path):
+    it = job('-np 2 --min-np 2 -H a:2,b:2')
+    it.wait('step 3 size 4')
+    parent = int(open(f'/proc/{it.pid(2)}/stat').read().rsplit(')', 1)[1].split()[1])
+    os.kill(parent, signal.SIGKILL)
+    it.wait('step .* size 2')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert_each_step_once(it)

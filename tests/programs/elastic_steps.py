@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank of an elastic job that counts steps until the file argv[1] is there: each step adds up
+how many ranks there are. It writes a line for each event, so that a test can follow it:
+
+    place P pid N           at the start
+    train R of S at B   when the loop begins, again and again
+    step B size S       rank 0, for each step that is committed
+    done R of S
+
+Where there is a file argv[2]-P, place P fails by itself: exit code 3. With PLAIN in the environment
+it knows nothing of elastic jobs.
+"""
+import os
+import sys
+from array import array
+
+import reigen
+from horovod.common.elastic import ObjectState, run_fn
+
+STOP, FAIL = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ''
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def reset():
+    reigen.shutdown()
+    reigen.init()
+
+
+def train(state):
+    say('train', reigen.rank(), 'of', reigen.size(), 'at', state.batch)
+    while not state.over:
+        number = array('q', [1])
+        size = reigen.synchronize(reigen.allreduce_async(number, op=reigen.Sum, name='step'))[0]
+        assert size == reigen.size(), (size, reigen.size())
+        if FAIL and os.path.exists(f'{FAIL}-{PLACE}'):
+            sys.exit(3)
+        state.batch += 1
+        state.over = reigen.broadcast_object(os.path.exists(STOP), 0, name='over')
+        state.commit()
+        if reigen.rank() == 0:
+            say('step', state.batch, 'size', reigen.size())
+
+
+class Plain:
+    """The state of a program that knows nothing of other ranks."""
+    batch, over = 0, False
+
+    def commit(self):
+        pass
+
+
+PLACE = os.environ['REIGEN_PLACE']
+say('place', PLACE, 'pid', os.getpid(), 'rank', os.environ['RANK'], os.environ['WORLD_SIZE'],
+    'restarts', os.environ['REIGEN_RESTART_COUNT'])
+reigen.init()
+if 'PLAIN' in os.environ:
+    train(Plain())
+else:
+    run_fn(train, reset)(ObjectState(reigen.broadcast_object, reigen.rank, batch=0, over=False))
+say('done', reigen.rank(), 'of', reigen.size())
