@@ -13,7 +13,7 @@ void rg_job_init(struct rg_job *job)
         .start_timeout_ms = RG_START_TIMEOUT_MS,
         .grace_ms = RG_GRACE_MS,
         .lease_ms = RG_LEASE_MS,
-        .elastic = { .timeout_ms = RG_ELASTIC_TIMEOUT_MS, .reset_limit = -1 },
+        .elastic = { .timeout_ms = RG_ELASTIC_TIMEOUT_MS, .reset_limit = RG_ELASTIC_NO_LIMIT },
         .tag = RG_TAG_AUTO,
         .stdin_mode = RG_STDIN_RANK,
     };

@@ -27,6 +27,7 @@
 #define RG_GRACE_MS 5000
 #define RG_LEASE_MS 30000
 #define RG_ELASTIC_TIMEOUT_MS 600000
+#define RG_ELASTIC_NO_LIMIT INT32_MAX
 
 enum rg_bind { RG_BIND_NONE, RG_BIND_CORE, RG_BIND_SOCKET };
 /* auto: with more than one rank; horovod: "[rank]<stdout>:" as horovodrun's, always */
@@ -64,7 +65,7 @@ struct rg_elastic {
     int slots_per_host;        /* of a host that it gives no number for */
     uint64_t discovery_ms;     /* from one call of it to the next */
     uint64_t timeout_ms;       /* too few ranks for so long end the job; 0: never */
-    int reset_limit;           /* changes of its ranks, at most; -1: any number */
+    int reset_limit;           /* changes of its ranks, at most; or RG_ELASTIC_NO_LIMIT */
     /* A host of a rank that failed is not used for so long, and twice as long each time; 0: for
      * ever. */
     uint64_t cooldown_min_ms, cooldown_max_ms;

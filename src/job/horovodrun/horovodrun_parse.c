@@ -205,7 +205,8 @@ static void take_elastic(struct rg_horovodrun *run)
 
     e->min_np = asked->min_np;
     e->max_np = asked->max_np;
-    e->reset_limit = asked->reset_limit;
+    if (asked->reset_limit >= 0)
+        e->reset_limit = asked->reset_limit;
     if (asked->timeout_s)
         e->timeout_ms = 1000 * (uint64_t) asked->timeout_s;
     e->cooldown_min_ms = 1000 * (uint64_t) asked->cooldown_min_s;

@@ -275,8 +275,9 @@ static int check_kind(const struct rg_request *request, struct rg_error *err)
 static int note_idle(struct rg_request *request)
 {
     const struct rg_elastic *e = &request->job.elastic;
-    bool idle = (e->max_np && e->max_np != request->job.np) || e->reset_limit >= 0 ||
-                e->cooldown_max_ms || (request->discovery_slots && !request->discovery);
+    bool idle = (e->max_np && e->max_np != request->job.np) || e->cooldown_max_ms ||
+                e->reset_limit != RG_ELASTIC_NO_LIMIT ||
+                (request->discovery_slots && !request->discovery);
 
     return idle ? rg_request_note(request, "this job has a fixed number of ranks, so its elastic "
                                   "flags do nothing") : 0;

@@ -55,7 +55,7 @@ static const struct rg_option options[] = {
      TIME(job.elastic.timeout_ms)},
     {"reset-limit", NULL, NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
      "End an elastic job when its ranks would change for the N+1st time.",
-     INT(job.elastic.reset_limit, 0, INT32_MAX)},
+     INT(job.elastic.reset_limit, 0, RG_ELASTIC_NO_LIMIT - 1)},
     {"blacklist-cooldown-range", NULL, NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "MIN:MAX", NULL,
      NULL,
      "Use a host again whose rank failed, after MIN seconds at first, and twice as long each time, "

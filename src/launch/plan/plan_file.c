@@ -94,7 +94,7 @@ static const struct entry planned_entries[] = {
     INT(job.elastic.slots_per_host, 0, RG_JOB_SLOTS_MAX),
     LONG(job.elastic.discovery_ms),
     LONG(job.elastic.timeout_ms),
-    INT(job.elastic.reset_limit, -1, INT32_MAX),
+    INT(job.elastic.reset_limit, 0, RG_ELASTIC_NO_LIMIT),
     LONG(job.elastic.cooldown_min_ms),
     LONG(job.elastic.cooldown_max_ms),
     INT(job.engine, 0, RG_ENGINE_SCRIPT),

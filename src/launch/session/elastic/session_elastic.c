@@ -454,7 +454,7 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
         .settle_ns = SETTLE_MS * RG_NS_PER_MS,
         .grace_ns = job->grace_ms * RG_NS_PER_MS,
         .leave_ns = asked->timeout_ms * RG_NS_PER_MS,
-        .reset_limit = asked->reset_limit,
+        .reset_limit = asked->reset_limit == RG_ELASTIC_NO_LIMIT ? -1 : asked->reset_limit,
         .tries = TRIES,
         .cooldown_min_ns = asked->cooldown_min_ms * RG_NS_PER_MS,
         .cooldown_max_ns = asked->cooldown_max_ms * RG_NS_PER_MS,
