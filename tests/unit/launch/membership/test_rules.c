@@ -433,6 +433,26 @@ RULE(joiner_that_never_comes_is_ended)
     assert_string_equal(after(600 * S), "term 4, aside 2");
 }
 
+RULE(who_could_still_compute_alone_is_waited_for)
+{
+    rules.np = 1;
+    assert_string_equal(WANTED(1), "+0:0*1");
+    assert_string_equal(ready(0), "epoch 1/1: 0, start 0");
+    elastic(0);
+    WANTED(0, 2);
+    ready(1);
+    meets(1, 0, false);
+    assert_string_equal(after(5 * S), "");
+    assert_string_equal(lost(0, true), "");
+    assert_string_equal(after(5 * S), "epoch 2/1: 1");
+    elastic(1);
+    assert_string_equal(WANTED(0, 2, 1), "+2:2*1");
+    ready(2);
+    assert_string_equal(fails(2), "term 1, aside 1");
+    assert_string_equal(meets(3, 0, false), "");
+    assert_string_equal(ends(1, false), "free 1, epoch 3/1: 3");
+}
+
 RULE(machine_that_goes_and_dies_has_not_failed)
 {
     run_two_by_two();
@@ -739,6 +759,7 @@ int main(void)
         TEST(machines_that_come_together_are_taken_together),
         TEST(but_not_longer_than_gather_ns),
         TEST(joiner_that_never_comes_is_ended),
+        TEST(who_could_still_compute_alone_is_waited_for),
         TEST(machine_that_goes_and_dies_has_not_failed),
         TEST(no_machine_goes_below_min_np),
         TEST(slots_shrink_from_the_last_and_grow_as_a_new_host),
