@@ -7,11 +7,10 @@
 /* What there is to make an epoch of. */
 struct census {
     int members, met;  /* that stay, and that have met */
-    int kept;          /* could be ranks of the next epoch: members, and joiners of hosts that are
-                        * complete */
-    int ready;         /* places whose host could start them now, or has */
-    int joiners;       /* that are complete */
-    int leavers;       /* members whose machine goes */
+    int kept;          /* could be ranks of the next epoch: members whose machine stays, and joiners
+                        * of hosts that are complete */
+    int joiners;       /* those */
+    int startable;     /* places without a process */
     bool on_the_way;   /* a host or joiner is */
     bool all_elastic;  /* the members */
 };
@@ -29,16 +28,19 @@ static void count_host(const struct rg_membership *m, const struct host *host, s
     c->on_the_way |= host->stay == STAY_STARTS && host->keep > 0;
     for (int i = 0; i < host->nslots; i++) {
         const struct place *place = &m->places[host->first + i];
-        c->ready += is_startable(m, place) || (is_staying(place) && is_kept(m, place));
+        bool kept = is_kept(m, place);
+        c->startable += is_startable(m, place);
         if (!is_staying(place))
             continue;
-        c->members += place->member;
-        c->met += place->member && place->meets;
-        c->kept += place->member && is_kept(m, place);
-        c->leavers += place->member && !is_kept(m, place);
-        c->all_elastic &= !place->member || place->elastic;
-        joiners += !place->member && is_kept(m, place);
-        met += !place->member && place->meets && is_kept(m, place);
+        if (place->member) {
+            c->members++;
+            c->met += place->meets;
+            c->kept += kept;
+            c->all_elastic &= place->elastic;
+        } else if (kept) {
+            joiners++;
+            met += place->meets;
+        }
     }
     c->on_the_way |= met < joiners;
     if (met == joiners) {
@@ -58,26 +60,20 @@ static struct census count(const struct rg_membership *m)
 
 /* --- an epoch --------------------------------------------------------------------------------- */
 
-/* Whoever has had the state for longer comes first, then the older host, then the lower number. */
-static bool comes_before(const struct rg_membership *m, int a, int b)
+/* Whoever has had the state for longer comes first, then the older host. 0 is never. */
+static uint64_t key_of(const struct rg_membership *m, int place)
 {
-    const struct place *p = &m->places[a], *q = &m->places[b];
-    uint32_t host_p = m->hosts[p->host].since - 1, host_q = m->hosts[q->host].since - 1;
+    const struct place *p = &m->places[place];
 
-    if (p->since != q->since)
-        return p->since - 1 < q->since - 1;
-    return host_p != host_q ? host_p < host_q : a < b;
+    return (uint64_t) (p->since - 1) << 32 | (m->hosts[p->host].since - 1);
 }
 
-/* Hosts and places come in their order already, but for those that were started again. */
-static int insert(struct rg_membership *m, int n, int place)
+/* Hosts and places come in their order already, but for those that were started later. */
+static void insert(struct rg_membership *m, int n, int place)
 {
-    int i = n;
-
-    for (; i > 0 && comes_before(m, place, m->next[i - 1]); i--)
-        m->next[i] = m->next[i - 1];
-    m->next[i] = place;
-    return n + 1;
+    for (; n > 0 && key_of(m, place) < key_of(m, m->next[n - 1]); n--)
+        m->next[n] = m->next[n - 1];
+    m->next[n] = place;
 }
 
 enum wanted { WANT_MET, WANT_ALL };
@@ -94,7 +90,7 @@ static int choose(struct rg_membership *m, enum wanted who)
         if (!(is_staying(place) && (place->meets || who == WANT_ALL)) &&
             !(who == WANT_ALL && is_startable(m, place)))
             continue;
-        n = insert(m, n, place->number);
+        insert(m, n++, place->number);
         nkept += kept;
         has |= kept && place->since;
     }
@@ -180,20 +176,9 @@ static void start_ranks(struct rg_membership *m, uint64_t due_ns)
     }
 }
 
-static bool some_startable(const struct rg_membership *m)
-{
-    EACH_PLACE(m, place) {
-        if (is_startable(m, place))
-            return true;
-    }
-    return false;
-}
-
 /* Further ranks, which are to meet the others. Their numbers are a guess. */
 static void start_joiners(struct rg_membership *m)
 {
-    if (m->finishing || !some_startable(m))
-        return;
     m->nforecast = choose(m, WANT_ALL);
     for (int i = 0; i < m->nforecast; i++)
         m->places[m->next[i]].forecast = i + 1;
@@ -215,30 +200,21 @@ static int reachable(const struct rg_membership *m)
     return n;
 }
 
-static void end_for_want(struct rg_membership *m, int has, int needs)
-{
-    if (m->nalive == 0 && m->change.lost)
-        membership_end(m, RG_MEMBERSHIP_ALL_FAILED, has, needs);
-    else if (m->no_room)
-        membership_end(m, RG_MEMBERSHIP_NO_ROOM, has, needs);
-    else
-        membership_end(m, RG_MEMBERSHIP_TOO_FEW, has, needs);
-}
-
 /* There are not enough, has of them, to go on. That ends when it is hopeless, or in time. */
 static void wait_for_more(struct rg_membership *m, int has, int needs)
 {
-    int most = reachable(m);
+    int most = m->nwanted ? reachable(m) : needs; /* a list may still come */
+    bool none = m->nalive == 0 && most == 0;
 
     m->change.ready_ns = 0;
     if (!m->change.wait_ns)
         m->change.wait_ns = m->now_ns;
-    if (m->nalive == 0 && m->nwanted > 0 && most == 0)
-        membership_end(m, m->change.lost ? RG_MEMBERSHIP_ALL_FAILED : RG_MEMBERSHIP_ALL_ASIDE, has,
-                       needs);
-    else if ((m->rules.wanted_once && m->nwanted > 0 && most < needs) ||
-             membership_passed(m, membership_after(m->change.wait_ns, m->rules.timeout_ns)))
-        end_for_want(m, has, needs);
+    if (!none && !(m->rules.wanted_once && most < needs) &&
+        !membership_passed(m, membership_after(m->change.wait_ns, m->rules.timeout_ns)))
+        return;
+    membership_end(m, m->nalive == 0 && m->change.lost ? RG_MEMBERSHIP_ALL_FAILED :
+                   none ? RG_MEMBERSHIP_ALL_ASIDE :
+                   m->no_room ? RG_MEMBERSHIP_NO_ROOM : RG_MEMBERSHIP_TOO_FEW, has, needs);
 }
 
 /* It could go on now; whether it waits a little for those on their way. */
@@ -266,8 +242,8 @@ static void gather(struct rg_membership *m)
     int needs = m->epoch.number ? m->rules.min_np : m->rules.np;
     struct census c = count(m);
 
-    if (c.ready < needs) {
-        wait_for_more(m, c.ready, needs);
+    if (c.startable < needs) {
+        wait_for_more(m, c.startable, needs);
         return;
     }
     if (gathers(m, c.on_the_way))
@@ -304,7 +280,8 @@ static void run_apart(struct rg_membership *m)
         return;
     }
     c = count(m);
-    if (m->finishing || (c.leavers == 0 && c.ready == c.members) || c.ready < m->rules.min_np) {
+    if (m->finishing || (c.kept == c.members && c.startable == 0) ||
+        c.kept + c.startable < m->rules.min_np) {
         m->change.ready_ns = 0;
         return;
     }
@@ -319,7 +296,7 @@ static void run_apart(struct rg_membership *m)
 static void run_on(struct rg_membership *m, const struct census *c)
 {
     if (m->change.updated || m->finishing || c->kept < m->rules.min_np ||
-        (c->leavers == 0 && c->joiners == 0)) {
+        (c->kept == c->members && c->joiners == 0)) {
         m->change.ready_ns = 0;
         return;
     }
@@ -332,7 +309,7 @@ static void run_on(struct rg_membership *m, const struct census *c)
         return;
     m->change.updated = true;
     membership_act(m, RG_MEMBERSHIP_UPDATE, -1, -1)->result =
-        (c->leavers > 0 ? 1 : 0) | (c->joiners > 0 ? 2 : 0);
+        (c->kept - c->joiners < c->members) | (c->joiners > 0) << 1;
 }
 
 /* Whoever of the epoch is left has come. Joiners that have come, too, are taken; others are waited
@@ -353,8 +330,11 @@ static void meet(struct rg_membership *m, const struct census *c)
 static void run_in_place(struct rg_membership *m)
 {
     dismiss(m);
-    start_joiners(m);
     struct census c = count(m);
+    if (c.startable > 0 && !m->finishing) {
+        start_joiners(m);
+        c = count(m);
+    }
     bool moved = m->change.lost || c.met > 0 || c.members == 0;
 
     if (!moved) {

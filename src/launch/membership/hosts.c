@@ -13,7 +13,7 @@ void membership_want(struct rg_membership *m, const struct rg_membership_machine
                      size_t nwanted)
 {
     for (int i = 0; i < m->nwanted; i++)
-        m->machines[m->wanted[i]].slots = 0;
+        m->machines[m->wanted[i]].slots = m->machines[m->wanted[i]].left = 0;
     m->nwanted = 0;
     for (size_t i = 0; i < nwanted; i++) {
         int name = wanted[i].name, slots = least(wanted[i].slots, m->rules.room_places);
@@ -92,18 +92,17 @@ static void deal(struct rg_membership *m)
     }
     for (struct host *host = m->live; host; host = host->next) {
         struct machine *machine = &m->machines[host->name];
-        int mine = least(host->nslots - host->ndone, machine->slots ? machine->left : 0);
+        int mine = least(host->nslots - host->ndone, machine->left);
         int keep = host->failed ? 0 : least(mine, left);
-        host->keep = keep ? first_of(m, host, keep) : 0;
+        host->keep = first_of(m, host, keep);
         left -= keep;
         machine->left -= mine;
     }
-    for (int i = 0; i < m->nwanted && left > 0; i++) {
-        struct machine *machine = &m->machines[m->wanted[i]];
-        int slots = least(machine->left, left);
+    for (int i = 0; i < m->nwanted; i++) {
+        int slots = least(m->machines[m->wanted[i]].left, left);
+        left -= slots;
         if (slots > 0)
             add_host(m, m->wanted[i], slots);
-        left -= slots > 0 ? slots : 0;
     }
 }
 
@@ -133,9 +132,8 @@ void membership_deal(struct rg_membership *m)
         if (m->dirty && !m->finishing)
             deal(m);
         m->dirty = false;
-        if (m->rules.elastic)
-            release(m);
-    } while (m->dirty && !m->finishing);
+        release(m);
+    } while (m->dirty);
 }
 
 /* --- failures --------------------------------------------------------------------------------- */
@@ -166,16 +164,15 @@ static uint64_t cooldown_ns(const struct rg_membership *m, int failures)
 {
     uint64_t ns = m->rules.cooldown_min_ns, max = m->rules.cooldown_max_ns;
 
-    while (ns && failures-- > 1 && ns < max)
-        ns = ns > max / 2 ? max : 2 * ns;
-    return ns;
+    for (; failures > m->rules.tries && failures > 1 && ns < max; failures--)
+        ns *= 2;
+    return ns < max ? ns : max;
 }
 
 static void set_aside(struct rg_membership *m, struct host *host, int place,
                       enum rg_membership_why why)
 {
     struct machine *machine = &m->machines[host->name];
-    int tries = m->rules.tries > 1 ? m->rules.tries : 1;
 
     host->failed = true;
     host->keep = 0;
@@ -186,8 +183,7 @@ static void set_aside(struct rg_membership *m, struct host *host, int place,
             membership_lose(m, host->number, place);
         membership_tell(m, other);
     }
-    uint64_t until = membership_after(m->now_ns, cooldown_ns(m, machine->failures - tries + 1));
-    machine->until_ns = until;
+    machine->until_ns = membership_after(m->now_ns, cooldown_ns(m, machine->failures));
     machine->why = why;
     machine->host = host->number;
     machine->place = place;
@@ -195,21 +191,20 @@ static void set_aside(struct rg_membership *m, struct host *host, int place,
         membership_act(m, RG_MEMBERSHIP_ASIDE, host->number, place);
     action->name = host->name;
     action->why = why;
-    action->until_ns = until;
+    action->until_ns = machine->until_ns;
 }
 
 /* What leaves anyway has not failed. */
-void membership_fail(struct rg_membership *m, struct host *host, struct place *place,
+void membership_fail(struct rg_membership *m, int host_number, int place,
                      enum rg_membership_why why)
 {
-    bool of_rank = why == RG_MEMBERSHIP_RANK_FAILED || why == RG_MEMBERSHIP_NEVER_MET;
+    struct host *host = &m->hosts[host_number];
 
-    if (place ? !is_kept(m, place) : host->keep == 0)
+    if (host->keep <= (place < 0 ? 0 : place - host->first))
         return;
     int failures = ++m->machines[host->name].failures;
-    if (of_rank && (failures < m->rules.tries || !m->rules.tries))
-        return;
-    set_aside(m, host, place ? place->number : -1, why);
+    if (place < 0 || (m->rules.tries && failures >= m->rules.tries))
+        set_aside(m, host, place, why);
 }
 
 void membership_forgive(struct rg_membership *m)

@@ -14,9 +14,8 @@ void membership_drop_host(struct rg_membership *m, struct host *host, enum stay 
 /* A member of the epoch is gone, or will be, by the failure of that place (or -1) of a host. */
 void membership_lose(struct rg_membership *m, int host, int place);
 void membership_tell(struct rg_membership *m, struct place *place);
-/* place (or NULL) of host has failed: what that means for its machine. */
-void membership_fail(struct rg_membership *m, struct host *host, struct place *place,
-                     enum rg_membership_why why);
+/* That place of a host has failed, or (-1) its agent: what that means for its machine. */
+void membership_fail(struct rg_membership *m, int host, int place, enum rg_membership_why why);
 /* Machines whose time is over are back. */
 void membership_forgive(struct rg_membership *m);
 

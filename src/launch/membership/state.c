@@ -25,14 +25,13 @@ int rg_membership_create(const struct rg_membership_rules *rules, uint64_t now_n
     size_t nhosts = (size_t) rules->room_hosts, nplaces = (size_t) rules->room_places;
     size_t nactions = nplaces + 5 * nhosts + 4;
     struct rg_membership *m =
-        calloc(1, sizeof(*m) + nactions * sizeof(*m->actions) + nplaces * sizeof(*m->places) +
-                      nhosts * (sizeof(*m->machines) + sizeof(*m->hosts) + sizeof(int)) +
-                      nplaces * 2 * sizeof(int));
+        calloc(1, sizeof(*m) + nactions * sizeof(*m->actions) +
+                      nplaces * (sizeof(*m->places) + 2 * sizeof(int)) +
+                      nhosts * (sizeof(*m->machines) + sizeof(*m->hosts) + sizeof(int)));
 
     if (!m)
         return -ENOMEM;
     m->rules = *rules;
-    m->now_ns = now_ns;
     m->change.wait_ns = now_ns;
     m->actions = (void *) (m + 1);
     m->machines = (void *) (m->actions + nactions);
@@ -40,8 +39,8 @@ int rg_membership_create(const struct rg_membership_rules *rules, uint64_t now_n
     m->hosts = (void *) (m->places + nplaces);
     m->wanted = (void *) (m->hosts + nhosts);
     m->order = m->wanted + nhosts;
-    m->epoch.places = m->order;
     m->next = m->order + nplaces;
+    m->epoch.places = m->order;
     m->deadline_ns = membership_after(now_ns, rules->timeout_ns);
     *ret_membership = m;
     return 0;
@@ -88,7 +87,8 @@ struct rg_membership_action *membership_act(struct rg_membership *m,
     return action;
 }
 
-void membership_end(struct rg_membership *m, enum rg_membership_cause cause, int has, int needs)
+struct rg_membership_action *membership_end(struct rg_membership *m, enum rg_membership_cause cause,
+                                            int has, int needs)
 {
     struct rg_membership_action *action =
         membership_act(m, RG_MEMBERSHIP_END, m->change.host - 1, m->change.place - 1);
@@ -97,6 +97,7 @@ void membership_end(struct rg_membership *m, enum rg_membership_cause cause, int
     action->has = has;
     action->needs = needs;
     m->phase = PHASE_OVER;
+    return action;
 }
 
 /* --- questions -------------------------------------------------------------------------------- */

@@ -69,34 +69,34 @@ struct change {
     uint64_t ready_ns;      /* since then there could be an epoch, or an update */
 };
 
+/* What is used most comes first: the code is smaller for it. */
 struct rg_membership {
-    struct rg_membership_rules rules;
     enum phase phase;
-    uint64_t now_ns, deadline_ns;
-    uint32_t step;
-    int nhosts, nplaces;    /* ever */
-    int nwanted;
-    int nalive;             /* processes */
-    int naccusers;
-    int nforecast;          /* ranks that were expected when the last joiners were started */
-    int resets, restarts;
-    bool dirty;             /* slots are to be dealt again */
-    bool said_elastic;
     bool finishing;         /* a member has ended well */
     bool last_bad;          /* the last that ended by itself did not */
-    bool no_room;
-
-    struct rg_membership_epoch epoch;
-    struct change change;
-    size_t nactions;
-    struct rg_membership_action *actions;
-    struct machine *machines;
-    struct host *hosts;
+    bool said_elastic;
+    bool dirty;             /* slots are to be dealt again */
     struct place *places;
+    struct host *hosts;
     struct host *live;      /* the oldest that is neither free nor gone */
+    struct machine *machines;
+    int *next;              /* places of the epoch to come, while it is made */
+    uint64_t now_ns, deadline_ns;
+    struct change change;
+    int nalive;             /* processes */
+    int naccusers;
+    bool no_room;
+    int nwanted;
     int *wanted;            /* names, in order of preference */
     int *order;             /* places of the epoch, by rank */
-    int *next;              /* places of the epoch to come, while it is made */
+    struct rg_membership_epoch epoch;
+    uint32_t step;
+    int nhosts, nplaces;    /* ever */
+    int nforecast;          /* ranks that were expected when the last joiners were started */
+    int resets, restarts;
+    size_t nactions;
+    struct rg_membership_action *actions;
+    struct rg_membership_rules rules;
 };
 
 /* The next place of a host that is neither free nor gone; place NULL: the first. NULL: no more. */
@@ -132,6 +132,7 @@ uint64_t membership_after(uint64_t since_ns, uint64_t after_ns);
 struct rg_membership_action *membership_act(struct rg_membership *m,
                                             enum rg_membership_action_type type, int host,
                                             int place);
-void membership_end(struct rg_membership *m, enum rg_membership_cause cause, int has, int needs);
+struct rg_membership_action *membership_end(struct rg_membership *m, enum rg_membership_cause cause,
+                                            int has, int needs);
 
 #endif

@@ -11,7 +11,7 @@ static void blame(struct rg_membership *m, struct place *place, enum rg_membersh
     if (m->change.blamed && !rg_membership_in_place(m))
         return;
     m->change.blamed = true;
-    membership_fail(m, &m->hosts[place->host], place, why);
+    membership_fail(m, place->host, place->number, why);
 }
 
 static void empty(struct rg_membership *m, struct place *place)
@@ -31,50 +31,45 @@ static void retire(struct rg_membership *m, struct place *place)
     m->dirty = true;
 }
 
-static void end_well(struct rg_membership *m, const struct place *was, struct place *place)
+static void end_well(struct rg_membership *m, struct place *place, bool member)
 {
-    if (was->told)
-        return;
-    place->done = !was->member;
-    if (!was->member || m->phase != PHASE_RUN)
+    place->done |= !member;
+    if (!member || m->phase != PHASE_RUN)
         return;
     m->finishing = true;
     m->last_bad = false;
 }
 
-static void end_badly(struct rg_membership *m, struct place *place, const struct place *was,
-                      int cut_by)
+static void end_badly(struct rg_membership *m, struct place *place, bool member, int cut_by)
 {
-    if (was->member)
+    if (member)
         membership_lose(m, place->host, place->number);
     if (!m->rules.elastic) {
         membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0);
-        return;
-    }
-    if (cut_by >= 0 && cut_by < m->nplaces && cut_by != place->number) {
+    } else if (cut_by >= 0 && cut_by < m->nplaces && cut_by != place->number) {
         place->accuses = cut_by + 1;
         m->naccusers++;
-        return;
+    } else {
+        blame(m, place, RG_MEMBERSHIP_RANK_FAILED);
     }
-    blame(m, place, RG_MEMBERSHIP_RANK_FAILED);
 }
 
 static void on_ended(struct rg_membership *m, const struct rg_membership_event *event,
                      struct place *place)
 {
-    struct place was = *place;
+    bool member = place->member, told = place->told;
 
-    if (!was.live)
+    if (!place->live)
         return;
     empty(m, place);
     place->bad = !event->ok && !event->asked;
-    m->change.left |= was.member;
-    if (was.member && m->phase == PHASE_RUN && rg_membership_in_place(m))
+    m->change.left |= member;
+    if (member && m->phase == PHASE_RUN && rg_membership_in_place(m))
         retire(m, place);
-    if (event->ok)
-        end_well(m, &was, place);
-    else if (!was.told || (m->phase == PHASE_ENDING && !event->asked && !m->change.blamed))
-        end_badly(m, place, &was, event->cut_by);
+    if (event->ok && !told)
+        end_well(m, place, member);
+    else if (!event->ok && (!told || (m->phase == PHASE_ENDING && place->bad && !m->change.blamed)))
+        end_badly(m, place, member, event->cut_by);
 }
 
 static void on_meets(struct rg_membership *m, const struct rg_membership_event *event,
@@ -103,18 +98,14 @@ static void on_elastic(struct rg_membership *m, struct place *place)
     m->said_elastic = true;
 }
 
+/* All its processes are gone with it. */
 static void on_host_lost(struct rg_membership *m, struct host *host, bool failed)
 {
     bool came = host->stay == STAY_READY, some = false;
 
-    if (host->stay >= STAY_FREE) {
-        host->stay = STAY_GONE;
-        return;
-    }
     for (int i = 0; i < host->nslots; i++) {
         struct place *place = &m->places[host->first + i];
-        some |= is_staying(place) && place->member;
-        m->change.left |= place->live && place->member;
+        some |= place->member;
         m->naccusers -= place->accuses > 0;
         place->accuses = 0;
         if (place->live)
@@ -123,15 +114,14 @@ static void on_host_lost(struct rg_membership *m, struct host *host, bool failed
     }
     if (some) {
         membership_lose(m, host->number, -1);
-        m->change.blamed = true;
+        m->change.left = m->change.blamed = true;
     }
-    if (failed)
-        membership_fail(m, host, NULL, came ? RG_MEMBERSHIP_AGENT_LOST : RG_MEMBERSHIP_NEVER_CAME);
+    if (!m->rules.elastic && (failed || some))
+        membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0)->host = host->number;
+    else if (failed)
+        membership_fail(m, host->number, -1,
+                        came ? RG_MEMBERSHIP_AGENT_LOST : RG_MEMBERSHIP_NEVER_CAME);
     membership_drop_host(m, host, STAY_GONE);
-    if (!m->rules.elastic && (failed || some)) {
-        m->change.host = host->number + 1;
-        membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0);
-    }
 }
 
 static void on_place(struct rg_membership *m, const struct rg_membership_event *event)
