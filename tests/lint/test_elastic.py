@@ -15,7 +15,7 @@ def enumerators(file, name, prefix):
 def table(heading):
     """The cells of each row of the table below this heading, its first row included."""
     text = repo.read(repo.ROOT / 'docs/elastic.md')
-    body = text.partition(f'\n## {heading}\n')[2].partition('\n## ')[0]
+    body = text.partition(f'\n### {heading}\n')[2].partition('\n### ')[0]
     rows = [[cell.strip() for cell in line.strip('|').split('|')] for line in body.splitlines()
             if line.startswith('|')]
     return rows[:1] + rows[2:]
