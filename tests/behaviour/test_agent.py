@@ -28,7 +28,7 @@ def dial():
     s.settimeout(5)
     s.connect(name)
     return s
-def hello(token, version=2):
+def hello(token, version=3):
     payload = struct.pack('<IIII', version, rank, os.getpid(), len(token)) + token
     return struct.pack('<IH', len(payload), HELLO) + payload
 def refused(data):
