@@ -241,6 +241,11 @@ REIGEN_API int reigen_epoch(struct reigen_epoch *ret_epoch);
  * an error: what this rank goes on from is older than what others may have. A rank that has seen
  * another one die has failed without being told. 0, also in other jobs; or -ENOTCONN. */
 REIGEN_API int reigen_elastic(int failed);
+/* For a process that has come to an epoch whose other ranks are at work already, which do not know
+ * what it does until it is as far as they: until this is called with 0, its operations on all ranks
+ * are carried out in that process set, which is of this rank alone, and a broadcast has this rank
+ * as its root. Requests that were created before are for that set. 0; -EINVAL; -ENOTCONN. */
+REIGEN_API int reigen_apart(int process_set);
 
 /* ------------------------------------------------------------------ operations
  * Each returns 0 and *ret_handle, or a negative errno with nothing submitted. All ranks must submit

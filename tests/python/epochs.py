@@ -14,7 +14,8 @@ import subprocess
 import tempfile
 import threading
 
-from jobs import HERE, ROOT, library, python
+import jobs
+from jobs import HERE, ROOT, library
 from wait import until
 
 (HELLO, WELCOME, FENCE, FENCE_DONE, FENCE_FAILED, PEER_DIED, NOTE, GOODBYE) = range(1, 9)
@@ -40,14 +41,14 @@ class _Place:
 
 
 class Job:
-    """A job whose ranks are processes of one program under ranks/. To be closed.
+    """A job whose ranks are processes of one program, under ranks/ or anywhere. To be closed.
 
     held: no epoch is published until it is set to False again. on_meet(place): called in the
     agent's thread when a rank has come to meet, before anything is answered.
     """
 
-    def __init__(self, program, *arguments, env=None):
-        self.argv = [python(), str(HERE / 'ranks' / program), *map(str, arguments)]
+    def __init__(self, program, *arguments, env=None, python=jobs.python()):
+        self.argv = [str(python), str(HERE / 'ranks' / program), *map(str, arguments)]
         self.env, self.places, self.number, self.members = env or {}, [], 0, []
         self.stamp, self.held, self.fences, self.updates = 1, False, {}, 0
         self.on_fence = None

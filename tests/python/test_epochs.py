@@ -136,3 +136,27 @@ def test_a_death_while_the_ranks_meet_makes_them_meet_again(job, planes):
     ranks.stop()
     assert ranks.wait()[:2] == [0, 0], ranks.output()
     assert len(set(re.findall('steps .*', ranks.text(0) + ranks.text(1)))) == 1, ranks.output()
+
+
+@pytest.mark.parametrize('what, text', [
+    ('unsendable', "rank 0's state cannot be sent: lock: cannot pickle '_thread.lock' object"),
+    ('half', 'restored to')])
+def test_a_state_that_cannot_be_sent_or_is_sent_half_is_a_clear_error(job, what, text):
+    ranks = job(what)
+    ranks.start(2)
+    ranks.wait_for(1, text)
+    ranks.stop()
+    assert ranks.wait() == ([1, 1] if what == 'unsendable' else [-9, 0]), ranks.output()
+    if what == 'unsendable':
+        assert 'the state cannot be sent: lock' in ranks.text(0), ranks.output()
+
+
+def test_who_swallows_the_error_meets_the_others_all_the_same(job):
+    ranks = job('swallow')
+    ranks.start(3)
+    ranks.wait_for(2, 'epoch 1 size 3')
+    ranks.kill(2)
+    ranks.wait_for(0, 'epoch 2 size 2')
+    assert 'swallowed' in ranks.text(0), ranks.output()
+    ranks.stop()
+    assert ranks.wait() == [0, 0, -9], ranks.output()

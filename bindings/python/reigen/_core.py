@@ -44,6 +44,10 @@ after_fork: List[Callable[[], None]] = []
 #: world that have no name from the start again: those that joined first have counted fewer.
 after_join: List[Callable[[], None]] = []
 
+#: Called when a process that has stood apart (stand_apart) takes part in what all ranks do.
+after_apart: List[Callable[[], None]] = []
+_apart = False
+
 #: Set by who ends this process because it has failed: it then goes without shutdown().
 failed = False
 
@@ -130,6 +134,32 @@ def go_on(failed: bool) -> None:
     lib.reigen_elastic(int(failed))
 
 
+def stand_apart(process_set: int) -> None:
+    """In an epoch whose other ranks are at work already: what this process does among all ranks is
+    done in that set, of itself alone, and this process is the root of it; until join_in()."""
+    global _apart
+    rc = lib.reigen_apart(process_set)
+    if rc < 0:
+        raise submission_error(rc)
+    _apart = True
+
+
+def join_in() -> None:
+    """From now on all ranks do the same."""
+    global _apart
+    if not _apart:
+        return
+    _apart = False
+    lib.reigen_apart(0)
+    for callback in (*after_join, *after_apart):
+        callback()
+
+
+def is_root(root: int) -> bool:
+    """Whether a broadcast with that root has this process's data."""
+    return _apart or rank() == root
+
+
 def _renumber() -> None:
     """In an elastic job the variables by which a launcher numbers ranks are those of the epoch."""
     number = epoch().number
@@ -198,12 +228,14 @@ def add_process_set(ranks: Sequence[int]) -> int:
 
 def shutdown() -> None:
     """Leave the job. Operations in flight fail, here and on the other ranks."""
+    global _apart
     with _lock:
         if not quick.reigen_is_initialized():
             return
         for callback in before_shutdown:
             callback()
         lib.reigen_shutdown()
+        _apart = False
         for callback in after_shutdown:
             callback()
 

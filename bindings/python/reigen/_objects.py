@@ -35,7 +35,7 @@ def broadcast_bytes(data: Optional[bytes], root_rank: int, name: str,
                     process_set: Any = 0) -> bytes:
     """root_rank's bytes on every rank; the others' argument does not matter. Two broadcasts."""
     number = _operations.set_id(process_set)
-    mine = _core.rank() == root_rank
+    mine = _core.is_root(root_rank)
     length = ctypes.c_int64(len(data) if mine and data is not None else 0)
     _broadcast(length, _INT64, 1, root_rank, f'{name}.size', number)
     buffer = (ctypes.c_char * length.value)()
@@ -70,7 +70,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
     root_rank is a rank of the whole job; process_set a number or an object with `process_set_id`.
     Returns the very object on root_rank and a copy elsewhere. Raises HorovodInternalError.
     """
-    mine = _core.rank() == root_rank
+    mine = _core.is_root(root_rank)
     data = pickle.dumps(obj, protocol=pickle.HIGHEST_PROTOCOL) if mine else None
     received = broadcast_bytes(data, root_rank, name or 'object', process_set)
     return obj if mine else pickle.loads(received)

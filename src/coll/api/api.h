@@ -29,6 +29,7 @@ struct rg_runtime {
     /* of all progress engines; what they hold stays until the next init, as a thread may be copying
      * a result */
     struct rg_handles handles;
+    _Atomic int apart;   /* of reigen_apart, or 0 */
     uint64_t generation; /* how often this process has been initialised */
     char *describe;
     char **old_describes;     /* said before; stay until the next init */

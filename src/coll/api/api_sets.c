@@ -14,12 +14,13 @@ struct rg_progress *rg_api_progress(struct rg_runtime *rt, int kind,
     struct rg_progress *progress = NULL;
     struct rg_set *set;
     bool member = false;
+    int number = options && options->process_set ? options->process_set : atomic_load(&rt->apart);
 
     *ret_set = NULL;
-    if (!options || options->process_set == 0)
+    if (number == 0)
         return rt->progress;
     pthread_mutex_lock(&rt->sets.lock);
-    set = rg_sets_find(&rt->sets, options->process_set);
+    set = rg_sets_find(&rt->sets, number);
     if (set) {
         member = set->me >= 0;
         progress = rg_set_use(set);
@@ -30,12 +31,30 @@ struct rg_progress *rg_api_progress(struct rg_runtime *rt, int kind,
     else if (set && !member)
         rg_error_set(err, EINVAL,
                      "%s: Rank %d is not a member of the provided process set. (process set %d)",
-                     rg_kind_name(kind), rt->team->rank, options->process_set);
+                     rg_kind_name(kind), rt->team->rank, number);
     else
         rg_error_set(err, EINVAL,
                      "%s: Process set provided does not exist, or has not been registered. "
-                     "(process set %d)", rg_kind_name(kind), options->process_set);
+                     "(process set %d)", rg_kind_name(kind), number);
     return progress;
+}
+
+REIGEN_API int reigen_apart(int process_set)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    const struct rg_set *set;
+    bool fits;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    pthread_mutex_lock(&rt->sets.lock);
+    set = rg_sets_find(&rt->sets, process_set);
+    fits = process_set == 0 || (set && set->me >= 0 && set->nranks == 1);
+    if (fits)
+        atomic_store(&rt->apart, process_set);
+    pthread_mutex_unlock(&rt->sets.lock);
+    return fits ? 0 : rg_api_failf(EINVAL, "process set %d is not of this rank alone",
+                                   process_set);
 }
 
 REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id)

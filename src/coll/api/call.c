@@ -55,6 +55,15 @@ static int index_of(const struct rg_team *team, int rank)
     return -1;
 }
 
+/* Of a broadcast: its place, or -1. A rank that stands apart (reigen_apart) is its own root. */
+static int root_of(const struct rg_progress *progress, const struct rg_call *call,
+                   const struct reigen_options *o)
+{
+    bool apart = progress->process_set && o->process_set == 0;
+
+    return call->kind != REIGEN_BROADCAST || apart ? 0 : index_of(progress->team, o->root);
+}
+
 static int bad_root(const struct rg_progress *progress, int root, struct rg_error *err)
 {
     if (progress->process_set)
@@ -88,7 +97,7 @@ static int check_options(const struct rg_progress *progress, const struct rg_cal
     const char *kind = rg_kind_name(call->kind);
     int r;
 
-    if (call->kind == REIGEN_BROADCAST && index_of(progress->team, o->root) < 0)
+    if (root_of(progress, call, o) < 0)
         return bad_root(progress, o->root, err);
     if (!reduces(call->kind))
         return 0;
@@ -289,7 +298,7 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
     op->buffers = (struct rg_op_buffers){ .memory = (uint8_t) call->memory,
                                           .device = call->device, .stream = call->stream,
                                           .ready = rg_gpu_mark_ref(call->ready) };
-    op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(progress->team, o->root) : 0;
+    op->root = r == 0 ? root_of(progress, call, o) : 0;
     op->set = call->set;
     op->waits = call->waits;
     for (int i = 0; r == 0 && i < call->n; i++) {

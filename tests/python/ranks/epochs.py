@@ -8,6 +8,7 @@ import threading
 import torch
 
 import horovod.torch as hvd
+from horovod.torch.elastic import state as states
 
 STOP = sys.argv[2] if len(sys.argv) > 2 else ''
 
@@ -43,6 +44,12 @@ def train():
     rows = torch.linspace(-1, 1, 24).reshape(-1, 1)
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
+    # What scripts do before they begin, those that come later too, when the others are at work.
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert hvd.broadcast_object({'a': 1}, root_rank=0) == {'a': 1}
+    hvd.allreduce(torch.ones(2))
+    hvd.barrier()
     state = hvd.elastic.TorchState(model, optimizer, step=0, losses=[])
     resets = []
     state.register_reset_callbacks([lambda: resets.append(hvd.size())])
@@ -110,6 +117,67 @@ def sets():
     loop(state)
     hvd.shutdown()
     say('done')
+
+
+def unsendable():
+    hvd.init()
+    hvd.elastic.run(lambda state: None)(hvd.elastic.TorchState(step=0, lock=threading.Lock()))
+
+
+def half():
+    """Rank 0 dies when a part of its state has been sent: the other one has what it had."""
+    hvd.init()
+    model = torch.nn.Linear(1, 1)
+    with torch.no_grad():
+        model.weight.fill_(float(hvd.rank()))
+
+    class Dying(states.StateHandler):
+        def save(self):
+            pass
+
+        def restore(self):
+            say('restored to', float(model.weight))
+
+        def sync(self):
+            if number() == 1:
+                assert float(model.weight) == 0  # rank 0's
+                hvd.barrier()
+                if hvd.rank() == 0:
+                    os.kill(os.getpid(), 9)
+                hvd.barrier()
+
+    states.set_handler_registry(states.get_handler_registry() + [(str, Dying)])
+    state = hvd.elastic.TorchState(net=model, last='last')
+
+    @hvd.elastic.run
+    def loop(state):
+        assert float(model.weight) == 1, model.weight
+        while not stops():
+            state.commit()
+    loop(state)
+
+
+def swallow():
+    """A loop that catches an error, and goes on as if nothing had been: it gets the next one."""
+    hvd.init()
+    state = hvd.elastic.TorchState(step=0)
+    swallowed = []
+
+    @hvd.elastic.run
+    def loop(state):
+        say('epoch', number(), 'size', hvd.size())
+        while True:
+            try:
+                if stops():
+                    return
+                state.step += 1
+                state.commit()
+            except Exception as error:
+                if swallowed:
+                    raise
+                swallowed.append(error)
+                say('swallowed', error)
+    loop(state)
 
 
 if __name__ == '__main__':

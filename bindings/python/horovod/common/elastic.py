@@ -222,6 +222,7 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
         notification_manager.init()
         notification_manager.register_listener(state)
         process_sets.end_adoption()
+        _core.join_in()
         _core.go_on(failed=False)
         skip_sync = changed = False
         try:

@@ -181,6 +181,18 @@ def renew(wanted: List[ProcessSet]) -> None:
         process_set.ranks = [rank for rank, (members, _) in enumerate(told) if members
                              and members[i]]
         _place(process_set)
+    for rank, (members, _) in enumerate(told):
+        if members is None:
+            _set_apart(rank)
+
+
+def _set_apart(newcomer: int) -> None:
+    """The others are at work already, and this one's script is only at its beginning: what it does
+    before the function that all run together it does alone."""
+    same = [each for each in _registered.values() if each.ranks == [newcomer]]
+    number = same[0].process_set_id if same else _core.add_process_set([newcomer])
+    if newcomer == reigen.rank():
+        _core.stand_apart(number)
 
 
 def _place(process_set: ProcessSet) -> None:

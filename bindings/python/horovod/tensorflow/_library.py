@@ -56,6 +56,7 @@ def load() -> Any:
                           f'{failure.decode()}')
     # All ranks of the next job count the operations without a name from the same number.
     _core.after_shutdown.append(kernels.reigen_tensorflow_reset)
+    _core.after_apart.append(kernels.reigen_tensorflow_reset)
     _core.after_fork.append(kernels.reigen_tensorflow_reset)
     _core.after_join.append(kernels.reigen_tensorflow_joined)
     for kind in _UNORDERED:

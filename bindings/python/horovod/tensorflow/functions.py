@@ -13,6 +13,7 @@ import tensorflow as tf
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.mpi_ops import allgather, broadcast, broadcast_
 from horovod.tensorflow.util import native
+from reigen import _core
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int,
@@ -72,7 +73,7 @@ def broadcast_object_fn(root_rank: int = 0, session=None, name: str = None,
     name = name or 'broadcast_object'
     if tf.executing_eagerly():
         def once(obj):
-            data = _pickled(obj) if process_set.rank() == _place(root_rank, process_set) else b''
+            data = _pickled(obj) if _sends(root_rank, process_set) else b''
             size = broadcast(tf.constant([len(data)], tf.int64), root_rank, f'{name}.size',
                              process_set=process_set)
             buffer = np.zeros(int(size[0]), np.uint8)
@@ -88,7 +89,7 @@ def broadcast_object_fn(root_rank: int = 0, session=None, name: str = None,
     data_out = broadcast(data_in, root_rank, f'{name}.data', process_set=process_set)
 
     def run(obj):
-        data = _pickled(obj) if process_set.rank() == _place(root_rank, process_set) else b''
+        data = _pickled(obj) if _sends(root_rank, process_set) else b''
         size = evaluate(size_out, session, {size_in: [len(data)]})
         buffer = np.zeros(int(size[0]), np.uint8)
         buffer[:len(data)] = np.frombuffer(data, np.uint8)
@@ -101,10 +102,11 @@ def _pickled(obj: Any) -> bytes:
     return pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
 
 
-def _place(root_rank: int, process_set: ProcessSet) -> int:
-    """root_rank's number in the set."""
-    ranks = process_set.ranks
-    return root_rank if process_set.process_set_id == 0 or not ranks else ranks.index(root_rank)
+def _sends(root_rank: int, process_set: ProcessSet) -> bool:
+    """Whether the broadcast is of this rank's data."""
+    if process_set.process_set_id == 0 or not process_set.ranks:
+        return _core.is_root(root_rank)
+    return process_set.rank() == process_set.ranks.index(root_rank)
 
 
 def broadcast_object(obj: Any, root_rank: int = 0, session=None, name: str = None,

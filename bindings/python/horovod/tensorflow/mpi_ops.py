@@ -221,7 +221,7 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
 @ops.RegisterGradient('HorovodBroadcast')
 def _broadcast_grad(op, grad):
     averaged = _allreduce(grad, op=Average, **_place(op))
-    if rank() == op.get_attr('root_rank'):
+    if _core.is_root(op.get_attr('root_rank')):
         return averaged
     # Zeros of a known shape need no allreduce, which a graph would leave out on this rank alone.
     with tf.control_dependencies([averaged]):

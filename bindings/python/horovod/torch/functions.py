@@ -11,8 +11,8 @@ from typing import Any, Iterable, List, Optional
 import torch
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch.mpi_ops import (allgather_async, broadcast_, broadcast_async_, rank,
-                                   synchronize)
+from horovod.torch.mpi_ops import allgather_async, broadcast_, broadcast_async_, synchronize
+from reigen import _core
 from reigen.torch._device import own
 
 
@@ -104,12 +104,12 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
     tensors: List[torch.Tensor] = []
     skeleton = None
     fresh = not optimizer.state
-    if rank() == root_rank:
+    if _core.is_root(root_rank):
         skeleton = _take_tensors(optimizer.state_dict(), tensors)
     skeleton = broadcast_object(skeleton, root_rank, 'reigen.optimizer_state', process_set)
     if fresh and not skeleton['state']:
         _make_gradients(optimizer, model)
-    if rank() == root_rank:
+    if _core.is_root(root_rank):
         state = None
     else:
         places: dict = {}
@@ -138,13 +138,14 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> Any:
     """root_rank's object on every rank; the others' argument does not matter. It must pickle."""
     base = 'object' if name is None else name
-    if rank() == root_rank:
+    mine = _core.is_root(root_rank)
+    if mine:
         data = _to_bytes(obj)
         length = torch.tensor([data.numel()])
     else:
         length = torch.zeros(1, dtype=torch.int64)
     broadcast_(length, root_rank, f'{base}.size', process_set)
-    if rank() == root_rank:
+    if mine:
         broadcast_(data, root_rank, f'{base}.data', process_set)
         return obj
     data = torch.empty(int(length), dtype=torch.uint8)

@@ -215,3 +215,4 @@ def _after_shutdown() -> None:
 
 
 _core.after_shutdown.append(_after_shutdown)
+_core.after_apart.append(_after_shutdown)

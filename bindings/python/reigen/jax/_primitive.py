@@ -335,7 +335,7 @@ def _transpose(cotangents: Any, *operands: Any, **params: Any) -> List[Any]:
                                                          op=Sum)))
     if kind == BROADCAST:
         sums = collective_p.bind(*given, **_renamed(base, '.grad', kind=ALLREDUCE, op=Sum))
-        return list(sums) if _core.rank() == params['root'] else list(map(jnp.zeros_like, sums))
+        return list(sums) if _core.is_root(params['root']) else list(map(jnp.zeros_like, sums))
     factor = params['prescale'] * params['postscale']
     if params['op'] == Average:
         factor /= params['size']

@@ -273,4 +273,5 @@ def _after_join() -> None:
 
 _core.after_join.append(_after_join)
 _core.after_shutdown.append(_after_shutdown)
+_core.after_apart.append(_after_shutdown)
 _core.after_fork.append(_after_fork)

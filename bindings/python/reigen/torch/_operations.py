@@ -244,4 +244,5 @@ def _count_anew() -> None:
 
 _core.after_join.append(_count_anew)
 _core.after_shutdown.append(_forget)
+_core.after_apart.append(_forget)
 _core.after_fork.append(_forget)

@@ -14,8 +14,8 @@ def run(func: Callable) -> Callable:
     """Decorator: func(state, ...) is called again, from a state that all ranks share, when ranks
     are lost or come. Its first argument is a horovod.common.elastic.State.
 
-    Do not use operations between init() and the decorated function: a rank that comes later would
-    carry them out while the others synchronise their state.
+    Operations between init() and the decorated function are among all ranks at the beginning of the
+    job. A rank that comes later carries them out alone, as the others are at work already.
     """
     return run_fn(func, _reset)
 
