@@ -15,21 +15,20 @@ struct census {
     bool all_elastic;  /* the members */
 };
 
-static bool is_startable(const struct rg_membership *m, const struct place *place)
+static bool is_startable(const struct place *place)
 {
-    return !place->live && !place->done && !place->accuses && is_kept(m, place) &&
-           m->hosts[place->host].stay == STAY_READY;
+    return !place->live && !place->done && !place->accuses && is_kept(place) &&
+           place->host->stay == STAY_READY;
 }
 
-static void count_host(const struct rg_membership *m, const struct host *host, struct census *c)
+static void count_host(const struct host *host, struct census *c)
 {
     int met = 0, joiners = 0;
 
     c->on_the_way |= host->stay == STAY_STARTS && host->keep > 0;
-    for (int i = 0; i < host->nslots; i++) {
-        const struct place *place = &m->places[host->first + i];
-        bool kept = is_kept(m, place);
-        c->startable += is_startable(m, place);
+    EACH_PLACE_OF(host, place) {
+        bool kept = is_kept(place);
+        c->startable += is_startable(place);
         if (!is_staying(place))
             continue;
         if (place->member) {
@@ -54,26 +53,24 @@ static struct census count(const struct rg_membership *m)
     struct census c = { .all_elastic = true };
 
     for (struct host *host = m->live; host; host = host->next)
-        count_host(m, host, &c);
+        count_host(host, &c);
     return c;
 }
 
 /* --- an epoch --------------------------------------------------------------------------------- */
 
 /* Whoever has had the state for longer comes first, then the older host. 0 is never. */
-static uint64_t key_of(const struct rg_membership *m, int place)
+static uint64_t key_of(const struct place *place)
 {
-    const struct place *p = &m->places[place];
-
-    return (uint64_t) (p->since - 1) << 32 | (m->hosts[p->host].since - 1);
+    return (uint64_t) (place->since - 1) << 32 | (place->host->since - 1);
 }
 
 /* Hosts and places come in their order already, but for those that were started later. */
-static void insert(struct rg_membership *m, int n, int place)
+static void insert(struct place **next, int n, struct place *place)
 {
-    for (; n > 0 && key_of(m, place) < key_of(m, m->next[n - 1]); n--)
-        m->next[n] = m->next[n - 1];
-    m->next[n] = place;
+    for (; n > 0 && key_of(place) < key_of(next[n - 1]); n--)
+        next[n] = next[n - 1];
+    next[n] = place;
 }
 
 enum wanted { WANT_MET, WANT_ALL };
@@ -86,11 +83,11 @@ static int choose(struct rg_membership *m, enum wanted who)
     int n = 0, nkept = 0, nchosen = 0;
     bool has = false;
     EACH_PLACE(m, place) {
-        bool kept = m->finishing || is_kept(m, place);
+        bool kept = m->finishing || is_kept(place);
         if (!(is_staying(place) && (place->meets || who == WANT_ALL)) &&
-            !(who == WANT_ALL && is_startable(m, place)))
+            !(who == WANT_ALL && is_startable(place)))
             continue;
-        insert(m, n++, place->number);
+        insert(m->next, n++, place);
         nkept += kept;
         has |= kept && place->since;
     }
@@ -98,19 +95,19 @@ static int choose(struct rg_membership *m, enum wanted who)
     if (stay < 1 && !has)
         stay = 1;
     for (int i = 0; i < n; i++) {
-        const struct place *place = &m->places[m->next[i]];
-        bool kept = m->finishing || is_kept(m, place);
+        struct place *place = m->next[i];
+        bool kept = m->finishing || is_kept(place);
         if (kept || (place->since && stay-- > 0))
-            m->next[nchosen++] = m->next[i];
+            m->next[nchosen++] = place;
     }
     return nchosen;
 }
 
 static void seat(struct rg_membership *m, struct place *place, int rank)
 {
-    struct host *host = &m->hosts[place->host];
+    struct host *host = place->host;
 
-    m->order[rank] = m->next[rank];
+    m->order[rank] = place->number;
     m->epoch.sync |= !place->since || place->met_failed;
     place->rank = rank + 1;
     place->member = true;
@@ -125,7 +122,7 @@ static void seat(struct rg_membership *m, struct place *place, int rank)
 static void dismiss(struct rg_membership *m)
 {
     EACH_PLACE(m, place) {
-        if (!place->member && (m->finishing || !is_kept(m, place)))
+        if (!place->member && (m->finishing || !is_kept(place)))
             membership_tell(m, place);
     }
 }
@@ -141,10 +138,10 @@ static void publish(struct rg_membership *m, int n)
     m->epoch.size = n;
     m->epoch.sync = false;
     for (int i = 0; i < n; i++)
-        seat(m, &m->places[m->next[i]], i);
+        seat(m, m->next[i], i);
     m->change = (struct change){ .began_ns = m->now_ns };
     if (m->rules.elastic)
-        membership_act(m, RG_MEMBERSHIP_PUBLISH, -1, -1);
+        membership_act(m, RG_MEMBERSHIP_PUBLISH, NULL, NULL);
     dismiss(m);
 }
 
@@ -154,9 +151,8 @@ static bool start_host(struct rg_membership *m, const struct host *host, uint64_
 {
     bool some = false;
 
-    for (int i = 0; i < host->nslots; i++) {
-        struct place *place = &m->places[host->first + i];
-        if (!is_startable(m, place))
+    EACH_PLACE_OF(host, place) {
+        if (!is_startable(place))
             continue;
         place->live = some = true;
         place->bad = false;
@@ -172,7 +168,7 @@ static void start_ranks(struct rg_membership *m, uint64_t due_ns)
     membership_passed(m, due_ns);
     for (struct host *host = m->live; host; host = host->next) {
         if (start_host(m, host, due_ns))
-            membership_act(m, RG_MEMBERSHIP_START_RANKS, host->number, -1);
+            membership_act(m, RG_MEMBERSHIP_START_RANKS, host, NULL);
     }
 }
 
@@ -181,7 +177,7 @@ static void start_joiners(struct rg_membership *m)
 {
     m->nforecast = choose(m, WANT_ALL);
     for (int i = 0; i < m->nforecast; i++)
-        m->places[m->next[i]].forecast = i + 1;
+        m->next[i]->forecast = i + 1;
     start_ranks(m, membership_after(m->now_ns, m->rules.leave_ns));
 }
 
@@ -192,8 +188,7 @@ static int reachable(const struct rg_membership *m)
 {
     int n = 0;
 
-    for (int i = 0; i < m->nwanted; i++) {
-        const struct machine *machine = &m->machines[m->wanted[i]];
+    for (const struct machine *machine = m->wanted; machine; machine = machine->next) {
         if (!machine->drained && machine->until_ns != RG_NEVER_NS)
             n += machine->slots;
     }
@@ -203,7 +198,7 @@ static int reachable(const struct rg_membership *m)
 /* There are not enough, has of them, to go on. That ends when it is hopeless, or in time. */
 static void wait_for_more(struct rg_membership *m, int has, int needs)
 {
-    int most = m->nwanted ? reachable(m) : needs; /* a list may still come */
+    int most = m->wanted ? reachable(m) : needs; /* a list may still come */
     bool none = m->nalive == 0 && most == 0;
 
     m->change.ready_ns = 0;
@@ -260,7 +255,7 @@ static void restart_all(struct rg_membership *m)
     m->change.wait_ns = m->change.ready_ns = 0;
     m->restarts++;
     m->change.blamed |= m->naccusers == 0; /* who ends from now on ends by this */
-    membership_act(m, RG_MEMBERSHIP_RESTARTS, m->change.host - 1, m->change.place - 1);
+    membership_act(m, RG_MEMBERSHIP_RESTARTS, m->change.host, m->change.place);
     EACH_PLACE(m, place)
         membership_tell(m, place);
 }
@@ -308,7 +303,7 @@ static void run_on(struct rg_membership *m, const struct census *c)
     if (is_too_much(m, true))
         return;
     m->change.updated = true;
-    membership_act(m, RG_MEMBERSHIP_UPDATE, -1, -1)->result =
+    membership_act(m, RG_MEMBERSHIP_UPDATE, NULL, NULL)->result =
         (c->kept - c->joiners < c->members) | (c->joiners > 0) << 1;
 }
 

@@ -12,9 +12,10 @@ static int least(int a, int b)
 void membership_want(struct rg_membership *m, const struct rg_membership_machine *wanted,
                      size_t nwanted)
 {
-    for (int i = 0; i < m->nwanted; i++)
-        m->machines[m->wanted[i]].slots = m->machines[m->wanted[i]].left = 0;
-    m->nwanted = 0;
+    struct machine **at = &m->wanted;
+
+    for (struct machine *machine = m->wanted; machine; machine = machine->next)
+        machine->slots = machine->left = 0;
     for (size_t i = 0; i < nwanted; i++) {
         int name = wanted[i].name, slots = least(wanted[i].slots, m->rules.room_places);
         if (name < 0 || slots <= 0)
@@ -24,16 +25,20 @@ void membership_want(struct rg_membership *m, const struct rg_membership_machine
             continue;
         }
         struct machine *machine = &m->machines[name];
-        if (!machine->slots)
-            m->wanted[m->nwanted++] = name;
+        if (!machine->slots) {
+            machine->name = name;
+            *at = machine;
+            at = &machine->next;
+        }
         machine->slots = least(machine->slots + slots, m->rules.room_places);
     }
+    *at = NULL;
     m->dirty = true;
 }
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
-static void add_host(struct rg_membership *m, int name, int slots)
+static void add_host(struct rg_membership *m, struct machine *machine, int slots)
 {
     const struct rg_membership_rules *rules = &m->rules;
     int nslots = least(slots, rules->room_places - m->nplaces);
@@ -43,16 +48,17 @@ static void add_host(struct rg_membership *m, int name, int slots)
     if (m->nhosts == rules->room_hosts || nslots == 0)
         return;
     struct host *host = &m->hosts[m->nhosts];
-    *host = (struct host){ .number = m->nhosts, .name = name, .first = m->nplaces,
-                            .nslots = nslots, .keep = nslots };
-    for (; nslots > 0; nslots--, m->nplaces++)
-        m->places[m->nplaces] = (struct place){ .number = m->nplaces, .host = m->nhosts };
+    *host = (struct host){ .number = m->nhosts, .machine = machine, .nslots = nslots,
+                            .places = m->places + m->nplaces, .keep = nslots };
+    EACH_PLACE_OF(host, place)
+        *place = (struct place){ .host = host, .number = m->nplaces++ };
     while (*at)
         at = &(*at)->next;
     *at = host;
     struct rg_membership_action *action =
-        membership_act(m, RG_MEMBERSHIP_ADD_HOST, m->nhosts++, host->first);
-    action->name = name;
+        membership_act(m, RG_MEMBERSHIP_ADD_HOST, host, host->places);
+    m->nhosts++;
+    action->name = machine->name;
     action->slots = host->nslots;
 }
 
@@ -71,12 +77,12 @@ void membership_drop_host(struct rg_membership *m, struct host *host, enum stay 
 }
 
 /* The first n of its places that are of use, and what lies between. */
-static int first_of(const struct rg_membership *m, const struct host *host, int n)
+static int first_of(const struct host *host, int n)
 {
     int i = 0;
 
     for (; n > 0 && i < host->nslots; i++)
-        n -= !m->places[host->first + i].done;
+        n -= !host->places[i].done;
     return i;
 }
 
@@ -86,30 +92,26 @@ static void deal(struct rg_membership *m)
 {
     int left = m->rules.max_np ? m->rules.max_np : INT_MAX;
 
-    for (int i = 0; i < m->nwanted; i++) {
-        struct machine *machine = &m->machines[m->wanted[i]];
+    for (struct machine *machine = m->wanted; machine; machine = machine->next)
         machine->left = may_be_used(machine) ? machine->slots : 0;
-    }
     for (struct host *host = m->live; host; host = host->next) {
-        struct machine *machine = &m->machines[host->name];
-        int mine = least(host->nslots - host->ndone, machine->left);
+        int mine = least(host->nslots - host->ndone, host->machine->left);
         int keep = host->failed ? 0 : least(mine, left);
-        host->keep = first_of(m, host, keep);
+        host->keep = first_of(host, keep);
         left -= keep;
-        machine->left -= mine;
+        host->machine->left -= mine;
     }
-    for (int i = 0; i < m->nwanted; i++) {
-        int slots = least(m->machines[m->wanted[i]].left, left);
+    for (struct machine *machine = m->wanted; machine; machine = machine->next) {
+        int slots = least(machine->left, left);
         left -= slots;
         if (slots > 0)
-            add_host(m, m->wanted[i], slots);
+            add_host(m, machine, slots);
     }
 }
 
-static bool is_in_use(const struct rg_membership *m, const struct host *host)
+static bool is_in_use(const struct host *host)
 {
-    for (int i = 0; i < host->nslots; i++) {
-        const struct place *place = &m->places[host->first + i];
+    EACH_PLACE_OF(host, place) {
         if (place->live || place->accuses)
             return true;
     }
@@ -119,10 +121,10 @@ static bool is_in_use(const struct rg_membership *m, const struct host *host)
 static void release(struct rg_membership *m)
 {
     for (struct host *host = m->live; host; host = host->next) {
-        if (is_in_use(m, host))
+        if (is_in_use(host))
             continue;
         membership_drop_host(m, host, STAY_FREE);
-        membership_act(m, RG_MEMBERSHIP_RELEASE, host->number, -1);
+        membership_act(m, RG_MEMBERSHIP_RELEASE, host, NULL);
     }
 }
 
@@ -138,14 +140,14 @@ void membership_deal(struct rg_membership *m)
 
 /* --- failures --------------------------------------------------------------------------------- */
 
-void membership_lose(struct rg_membership *m, int host, int place)
+void membership_lose(struct rg_membership *m, const struct host *host, const struct place *place)
 {
     if (m->phase != PHASE_RUN)
         return;
     m->last_bad = true;
     if (!m->change.lost) {
-        m->change.host = host + 1;
-        m->change.place = place + 1;
+        m->change.host = host;
+        m->change.place = place;
     }
     m->change.lost = true;
 }
@@ -157,7 +159,7 @@ void membership_tell(struct rg_membership *m, struct place *place)
     place->told = true;
     place->due_ns = membership_after(m->now_ns, m->rules.grace_ns);
     membership_passed(m, place->due_ns);
-    membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, place->number);
+    membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, place);
 }
 
 static uint64_t cooldown_ns(const struct rg_membership *m, int failures)
@@ -169,52 +171,47 @@ static uint64_t cooldown_ns(const struct rg_membership *m, int failures)
     return ns < max ? ns : max;
 }
 
-static void set_aside(struct rg_membership *m, struct host *host, int place,
+static void set_aside(struct rg_membership *m, struct host *host, const struct place *place,
                       enum rg_membership_why why)
 {
-    struct machine *machine = &m->machines[host->name];
+    struct machine *machine = host->machine;
 
     host->failed = true;
     host->keep = 0;
     m->dirty = true;
-    for (int i = 0; i < host->nslots; i++) {
-        struct place *other = &m->places[host->first + i];
+    EACH_PLACE_OF(host, other) {
         if (is_staying(other) && other->member)
-            membership_lose(m, host->number, place);
+            membership_lose(m, host, place);
         membership_tell(m, other);
     }
     machine->until_ns = membership_after(m->now_ns, cooldown_ns(m, machine->failures));
     machine->why = why;
-    machine->host = host->number;
-    machine->place = place;
-    struct rg_membership_action *action =
-        membership_act(m, RG_MEMBERSHIP_ASIDE, host->number, place);
-    action->name = host->name;
+    struct rg_membership_action *action = membership_act(m, RG_MEMBERSHIP_ASIDE, host, place);
+    action->name = machine->name;
     action->why = why;
     action->until_ns = machine->until_ns;
+    machine->host = action->host;
+    machine->place = action->place;
 }
 
 /* What leaves anyway has not failed. */
-void membership_fail(struct rg_membership *m, int host_number, int place,
+void membership_fail(struct rg_membership *m, struct host *host, const struct place *place,
                      enum rg_membership_why why)
 {
-    struct host *host = &m->hosts[host_number];
-
-    if (host->keep <= (place < 0 ? 0 : place - host->first))
+    if (place ? !is_kept(place) : host->keep == 0)
         return;
-    int failures = ++m->machines[host->name].failures;
-    if (place < 0 || (m->rules.tries && failures >= m->rules.tries))
+    int failures = ++host->machine->failures;
+    if (!place || (m->rules.tries && failures >= m->rules.tries))
         set_aside(m, host, place, why);
 }
 
 void membership_forgive(struct rg_membership *m)
 {
-    for (int i = 0; i < m->nwanted; i++) {
-        struct machine *machine = &m->machines[m->wanted[i]];
+    for (struct machine *machine = m->wanted; machine; machine = machine->next) {
         if (!machine->until_ns || !membership_passed(m, machine->until_ns))
             continue;
         machine->until_ns = 0;
         m->dirty = true;
-        membership_act(m, RG_MEMBERSHIP_BACK, -1, -1)->name = m->wanted[i];
+        membership_act(m, RG_MEMBERSHIP_BACK, NULL, NULL)->name = machine->name;
     }
 }

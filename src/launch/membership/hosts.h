@@ -11,11 +11,12 @@ void membership_want(struct rg_membership *m, const struct rg_membership_machine
 /* Deal slots to hosts, add some, and release those that are of no use. */
 void membership_deal(struct rg_membership *m);
 void membership_drop_host(struct rg_membership *m, struct host *host, enum stay stay);
-/* A member of the epoch is gone, or will be, by the failure of that place (or -1) of a host. */
-void membership_lose(struct rg_membership *m, int host, int place);
+/* A member of the epoch is gone, or will be, by the failure of that place (or NULL) of a host. */
+void membership_lose(struct rg_membership *m, const struct host *host, const struct place *place);
 void membership_tell(struct rg_membership *m, struct place *place);
-/* That place of a host has failed, or (-1) its agent: what that means for its machine. */
-void membership_fail(struct rg_membership *m, int host, int place, enum rg_membership_why why);
+/* That place of a host has failed, or (NULL) its agent: what that means for its machine. */
+void membership_fail(struct rg_membership *m, struct host *host, const struct place *place,
+                     enum rg_membership_why why);
 /* Machines whose time is over are back. */
 void membership_forgive(struct rg_membership *m);
 

@@ -26,8 +26,8 @@ int rg_membership_create(const struct rg_membership_rules *rules, uint64_t now_n
     size_t nactions = nplaces + 5 * nhosts + 4;
     struct rg_membership *m =
         calloc(1, sizeof(*m) + nactions * sizeof(*m->actions) +
-                      nplaces * (sizeof(*m->places) + 2 * sizeof(int)) +
-                      nhosts * (sizeof(*m->machines) + sizeof(*m->hosts) + sizeof(int)));
+                      nplaces * (sizeof(*m->places) + sizeof(*m->next) + sizeof(int)) +
+                      nhosts * (sizeof(*m->machines) + sizeof(*m->hosts)));
 
     if (!m)
         return -ENOMEM;
@@ -37,9 +37,8 @@ int rg_membership_create(const struct rg_membership_rules *rules, uint64_t now_n
     m->machines = (void *) (m->actions + nactions);
     m->places = (void *) (m->machines + nhosts);
     m->hosts = (void *) (m->places + nplaces);
-    m->wanted = (void *) (m->hosts + nhosts);
-    m->order = m->wanted + nhosts;
-    m->next = m->order + nplaces;
+    m->next = (void *) (m->hosts + nhosts);
+    m->order = (void *) (m->next + nplaces);
     m->epoch.places = m->order;
     m->deadline_ns = membership_after(now_ns, rules->timeout_ns);
     *ret_membership = m;
@@ -68,22 +67,26 @@ bool membership_passed(struct rg_membership *m, uint64_t when_ns)
 
 struct place *membership_each(const struct rg_membership *m, const struct place *place)
 {
-    const struct host *host = place ? &m->hosts[place->host] : m->live;
+    const struct host *host = m->live;
 
-    if (place && place->number + 1 < host->first + host->nslots)
-        return &m->places[place->number + 1];
-    if (place)
+    if (place) {
+        host = place->host;
+        if (++place < host->places + host->nslots)
+            return (struct place *) place;
         host = host->next;
-    return host ? &m->places[host->first] : NULL;
+    }
+    return host ? host->places : NULL;
 }
 
 struct rg_membership_action *membership_act(struct rg_membership *m,
-                                            enum rg_membership_action_type type, int host,
-                                            int place)
+                                            enum rg_membership_action_type type,
+                                            const struct host *host, const struct place *place)
 {
     struct rg_membership_action *action = &m->actions[m->nactions++];
 
-    *action = (struct rg_membership_action){ .type = type, .host = host, .place = place };
+    *action = (struct rg_membership_action){
+        .type = type, .host = host ? host->number : -1, .place = place ? place->number : -1
+    };
     return action;
 }
 
@@ -91,7 +94,7 @@ struct rg_membership_action *membership_end(struct rg_membership *m, enum rg_mem
                                             int has, int needs)
 {
     struct rg_membership_action *action =
-        membership_act(m, RG_MEMBERSHIP_END, m->change.host - 1, m->change.place - 1);
+        membership_act(m, RG_MEMBERSHIP_END, m->change.host, m->change.place);
 
     action->cause = cause;
     action->has = has;
@@ -119,7 +122,7 @@ int rg_membership_rank(const struct rg_membership *membership, int place)
 
 int rg_membership_host(const struct rg_membership *membership, int place)
 {
-    return membership->places[place].host;
+    return membership->places[place].host->number;
 }
 
 bool rg_membership_starts(const struct rg_membership *membership, int place)
@@ -137,13 +140,12 @@ struct rg_membership_seat rg_membership_seat(const struct rg_membership *members
 {
     const struct rg_membership *m = membership;
     const struct place *own = &m->places[place];
-    const struct host *host = &m->hosts[own->host];
     bool now = own->member || !own->live;
     struct rg_membership_seat ret = { m->epoch.number + !now, seat_of(own) - 1,
                                       now ? m->epoch.size : m->nforecast, 0, 0 };
 
-    for (int i = host->first; i < host->first + host->nslots; i++) {
-        int rank = seat_of(&m->places[i]);
+    EACH_PLACE_OF(own->host, other) {
+        int rank = seat_of(other);
         ret.local_size += rank > 0;
         ret.local_rank += rank > 0 && rank < seat_of(own);
     }

@@ -8,6 +8,8 @@
 #include "launch/membership/membership.h"
 
 struct machine {
+    struct machine *next;   /* of those that are wanted, in order of preference */
+    int name;
     int slots;              /* wanted; 0: it is not */
     int left;               /* of them not yet given to a host, while they are dealt */
     int failures;
@@ -20,7 +22,9 @@ struct machine {
 enum stay { STAY_STARTS, STAY_READY, STAY_FREE, STAY_GONE };
 
 struct host {
-    int number, name, first, nslots;
+    int number, nslots;
+    struct machine *machine;
+    struct place *places;   /* nslots of them */
     int keep;               /* the first so many of its places are wanted; the rest leave */
     int ndone;              /* of its places, whose slots are to be had again */
     uint32_t since;         /* the first epoch that one of its places was in, or 0 */
@@ -30,11 +34,11 @@ struct host {
 };
 
 struct place {
-    int number, host;
+    struct host *host;
+    int number;
     int rank;               /* in the epoch, plus 1 */
     int forecast;           /* the rank that was expected at its start, plus 1 */
-    int accuses;            /* of its end, another place, plus 1: it is not clear yet whether it is
-                             * the machine's failure */
+    struct place *accuses;  /* of its end: it is not clear yet whose failure that was; or NULL */
     uint32_t since;         /* the first epoch of its process, which has the state then; or 0 */
     uint32_t started;       /* in this step */
     uint64_t due_ns;        /* told: SIGKILL; a joiner: to meet */
@@ -64,7 +68,8 @@ struct change {
     bool lost;              /* a member is gone, or will be */
     bool left;              /* one has ended, or has come to meet: the others cannot compute */
     bool blamed;            /* somebody's machine has paid for the first loss */
-    int place, host;        /* that was lost first, plus 1 */
+    const struct host *host;/* that was lost first, or a place of it was; or NULL */
+    const struct place *place;
     uint64_t wait_ns;       /* since then somebody waits for ranks or slots */
     uint64_t ready_ns;      /* since then there could be an epoch, or an update */
 };
@@ -80,14 +85,13 @@ struct rg_membership {
     struct host *hosts;
     struct host *live;      /* the oldest that is neither free nor gone */
     struct machine *machines;
-    int *next;              /* places of the epoch to come, while it is made */
+    struct place **next;    /* of the epoch to come, while it is made */
     uint64_t now_ns, deadline_ns;
     struct change change;
     int nalive;             /* processes */
     int naccusers;
     bool no_room;
-    int nwanted;
-    int *wanted;            /* names, in order of preference */
+    struct machine *wanted; /* the first */
     int *order;             /* places of the epoch, by rank */
     struct rg_membership_epoch epoch;
     uint32_t step;
@@ -105,11 +109,13 @@ struct place *membership_each(const struct rg_membership *m, const struct place 
 #define EACH_PLACE(m, place)                                                                      \
     for (struct place *place = NULL; (place = membership_each(m, place)) != NULL;)
 
-static inline bool is_kept(const struct rg_membership *m, const struct place *place)
-{
-    const struct host *host = &m->hosts[place->host];
+#define EACH_PLACE_OF(host, one)                                                                  \
+    for (struct place *one = (host)->places; one < (host)->places + (host)->nslots; one++)
 
-    return place->number < host->first + host->keep;
+/* Its machine has a slot for it. */
+static inline bool is_kept(const struct place *place)
+{
+    return place < place->host->places + place->host->keep;
 }
 
 /* It may be asked to end, be ready to be a rank, and so on. */
@@ -128,10 +134,10 @@ bool membership_passed(struct rg_membership *m, uint64_t when_ns);
 /* If either is 0 it never comes. */
 uint64_t membership_after(uint64_t since_ns, uint64_t after_ns);
 
-/* A new action, all zero but type, host and place. */
+/* A new action, all zero but type, host and place, each of which may be NULL. */
 struct rg_membership_action *membership_act(struct rg_membership *m,
-                                            enum rg_membership_action_type type, int host,
-                                            int place);
+                                            enum rg_membership_action_type type,
+                                            const struct host *host, const struct place *place);
 struct rg_membership_action *membership_end(struct rg_membership *m, enum rg_membership_cause cause,
                                             int has, int needs);
 

@@ -11,7 +11,7 @@ static void blame(struct rg_membership *m, struct place *place, enum rg_membersh
     if (m->change.blamed && !rg_membership_in_place(m))
         return;
     m->change.blamed = true;
-    membership_fail(m, place->host, place->number, why);
+    membership_fail(m, place->host, place, why);
 }
 
 static void empty(struct rg_membership *m, struct place *place)
@@ -27,7 +27,7 @@ static void empty(struct rg_membership *m, struct place *place)
 static void retire(struct rg_membership *m, struct place *place)
 {
     place->done = true;
-    m->hosts[place->host].ndone++;
+    place->host->ndone++;
     m->dirty = true;
 }
 
@@ -43,11 +43,11 @@ static void end_well(struct rg_membership *m, struct place *place, bool member)
 static void end_badly(struct rg_membership *m, struct place *place, bool member, int cut_by)
 {
     if (member)
-        membership_lose(m, place->host, place->number);
+        membership_lose(m, place->host, place);
     if (!m->rules.elastic) {
         membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0);
     } else if (cut_by >= 0 && cut_by < m->nplaces && cut_by != place->number) {
-        place->accuses = cut_by + 1;
+        place->accuses = &m->places[cut_by];
         m->naccusers++;
     } else {
         blame(m, place, RG_MEMBERSHIP_RANK_FAILED);
@@ -80,7 +80,7 @@ static void on_meets(struct rg_membership *m, const struct rg_membership_event *
         return;
     if (!rg_membership_in_place(m)) {
         if (event->failed)
-            membership_lose(m, place->host, place->number);
+            membership_lose(m, place->host, place);
         return;
     }
     m->change.left |= place->member;
@@ -103,23 +103,22 @@ static void on_host_lost(struct rg_membership *m, struct host *host, bool failed
 {
     bool came = host->stay == STAY_READY, some = false;
 
-    for (int i = 0; i < host->nslots; i++) {
-        struct place *place = &m->places[host->first + i];
+    EACH_PLACE_OF(host, place) {
         some |= place->member;
-        m->naccusers -= place->accuses > 0;
-        place->accuses = 0;
+        m->naccusers -= place->accuses != NULL;
+        place->accuses = NULL;
         if (place->live)
             empty(m, place);
         place->bad |= failed;
     }
     if (some) {
-        membership_lose(m, host->number, -1);
+        membership_lose(m, host, NULL);
         m->change.left = m->change.blamed = true;
     }
     if (!m->rules.elastic && (failed || some))
         membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0)->host = host->number;
     else if (failed)
-        membership_fail(m, host->number, -1,
+        membership_fail(m, host, NULL,
                         came ? RG_MEMBERSHIP_AGENT_LOST : RG_MEMBERSHIP_NEVER_CAME);
     membership_drop_host(m, host, STAY_GONE);
 }
@@ -174,12 +173,12 @@ static void on_event(struct rg_membership *m, const struct rg_membership_event *
 static void judge(struct rg_membership *m)
 {
     EACH_PLACE(m, place) {
-        if (!place->accuses)
+        const struct place *accused = place->accuses;
+        if (!accused)
             continue;
-        const struct place *accused = &m->places[place->accuses - 1];
         if (is_staying(accused) ? !accused->meets : accused->live)
             continue;
-        place->accuses = 0;
+        place->accuses = NULL;
         m->naccusers--;
         if (accused->live || !accused->bad)
             blame(m, place, RG_MEMBERSHIP_RANK_FAILED);
@@ -205,11 +204,11 @@ static void expire(struct rg_membership *m)
             continue;
         if (place->told) {
             place->hard = true;
-            membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, place->number)->hard = true;
+            membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, place)->hard = true;
             continue;
         }
         if (place->member)
-            membership_lose(m, place->host, place->number);
+            membership_lose(m, place->host, place);
         blame(m, place, RG_MEMBERSHIP_NEVER_MET);
         membership_tell(m, place);
     }
