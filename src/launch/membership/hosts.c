@@ -157,7 +157,7 @@ void membership_tell(struct rg_membership *m, struct place *place)
     if (!is_staying(place))
         return;
     place->told = true;
-    place->due_ns = membership_after(m->now_ns, m->rules.grace_ns);
+    place->due_ns = m->now_ns + m->rules.grace_ns + !m->rules.grace_ns;
     membership_passed(m, place->due_ns);
     membership_act(m, RG_MEMBERSHIP_END_RANK, place->host, place);
 }

@@ -52,7 +52,7 @@ struct rg_membership_rules {
     uint64_t gather_ns;      /* enough are there, more are on their way: so long they are awaited */
     uint64_t settle_ns;      /* BY_RANKS: so long after an epoch's start silence may still become
                               * ELASTIC; new machines wait for it (failures do not) */
-    uint64_t grace_ns;       /* between the soft and the hard END_RANK */
+    uint64_t grace_ns;       /* between the soft and the hard END_RANK; 0: at the next TICK */
     uint64_t leave_ns;       /* for each member to meet, from the loss of one or the first that
                               * meets; and for a joiner, from its start. Then it has failed */
     int reset_limit;         /* changes of epoch; -1: any number. One more ends the job as soon as
@@ -110,7 +110,8 @@ enum rg_membership_action_type {
     RG_MEMBERSHIP_START_RANKS, /* host: RANK for each of its places for which
                                 * rg_membership_starts() is true, and START. Answer: RANK_ENDED */
     RG_MEMBERSHIP_END_RANK,    /* place, hard: SIGKILL, else SIGTERM. Answer: RANK_ENDED */
-    RG_MEMBERSHIP_RELEASE,     /* host: nothing runs or will run there. Answer: HOST_LOST */
+    RG_MEMBERSHIP_RELEASE,     /* host: nothing runs or will run there. It may not be ready yet:
+                                * then it is said again when it is. Answer: HOST_LOST */
     RG_MEMBERSHIP_PUBLISH,     /* there is a new epoch. Always before the START_RANKS of ranks
                                 * that begin in it. At most one in a step */
     RG_MEMBERSHIP_UPDATE,      /* result: to all ranks of the epoch. At most once in an epoch */

@@ -147,6 +147,8 @@ static void on_host(struct rg_membership *m, const struct rg_membership_event *e
         on_host_lost(m, host, event->failed);
     else if (host->stay == STAY_STARTS)
         host->stay = STAY_READY;
+    else if (host->stay == STAY_FREE)
+        membership_act(m, RG_MEMBERSHIP_RELEASE, host, NULL);
 }
 
 static void on_event(struct rg_membership *m, const struct rg_membership_event *event)

@@ -292,7 +292,7 @@ static void on_release(struct play *play, const struct rg_membership_action *act
 
     for (int i = agent->first; i < agent->first + agent->nslots; i++)
         expect(play, !play->world.processes[i].seen, "a host is released that has ranks");
-    expect(play, !agent->released, "a host is released twice");
+    expect(play, agent->state == AGENT_READY || !agent->released, "a host is released twice");
     agent->released = true;
     put(play, &agent->down, (struct message){ RG_MEMBERSHIP_RELEASE, 0, 0, 0 });
 }
@@ -472,6 +472,8 @@ static void deliver_down(struct play *play, int host, uint32_t pick)
         for (int i = agent->first; i < agent->first + agent->nslots; i++)
             w->processes[i].notice |= w->processes[i].state == RANK_WORKS;
     } else {
+        if (agent->gone)
+            return;
         agent->gone = true;
         put(play, &agent->up, (struct message){ RG_MEMBERSHIP_HOST_LOST, 0, 0, 0 });
     }
