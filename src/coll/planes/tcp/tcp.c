@@ -48,8 +48,8 @@ struct receiving {
     bool complete;           /* its bytes are here, its reduction may be to come */
     size_t nbytes;
     struct header header;
-    uint64_t first_ns;       /* when the first transfer was complete */
-    uint64_t since_nbytes;   /* that have come since then */
+    uint64_t since_ns;       /* when all that had come was taken, and more was due; 0: not yet */
+    uint64_t since_nbytes;   /* that have come since then, and so at the network's rate */
 };
 
 struct tcp {
@@ -219,12 +219,17 @@ static int recv_bytes(struct tcp *tcp, struct rg_error *err)
 
     if (n == 0)
         return rg_tcp_lost(&tcp->links, receiving->now.peer, -EPIPE, err);
-    if (n < 0)
-        return errno == EAGAIN || errno == EINTR
-                   ? 0 : rg_tcp_lost(&tcp->links, receiving->now.peer, -errno, err);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        return rg_tcp_lost(&tcp->links, receiving->now.peer, -errno, err);
+    if (n < 0) {
+        if (at > 0 && !receiving->since_ns)
+            receiving->since_ns = rg_now_ns();
+        return 0;
+    }
     bool head_was_missing = receiving->nbytes < head_nbytes;
 
     receiving->nbytes += (size_t) n;
+    receiving->since_nbytes += receiving->since_ns ? (size_t) n : 0;
     advance(tcp, &link->received, (size_t) n);
     if (head_was_missing && receiving->nbytes >= head_nbytes) {
         int r = check_header(tcp, receiving->now.peer, err);
@@ -232,13 +237,7 @@ static int recv_bytes(struct tcp *tcp, struct rg_error *err)
         if (r < 0)
             return r;
     }
-    if (receiving->nbytes == head_nbytes + receiving->now.nbytes) {
-        receiving->complete = true;
-        if (receiving->first_ns)
-            receiving->since_nbytes += receiving->now.nbytes;
-        else
-            receiving->first_ns = rg_now_ns();
-    }
+    receiving->complete = receiving->nbytes == head_nbytes + receiving->now.nbytes;
     return 1;
 }
 
@@ -371,7 +370,7 @@ static void show(struct tcp *tcp)
 static void note_rates(struct tcp *tcp)
 {
     const struct receiving *receiving = &tcp->receiving;
-    uint64_t us = receiving->first_ns ? (rg_now_ns() - receiving->first_ns) / 1000 : 0;
+    uint64_t us = receiving->since_ns ? (rg_now_ns() - receiving->since_ns) / 1000 : 0;
     uint64_t rate = us > 0 ? receiving->since_nbytes * 1000000 / us : 0;
 
     tcp->rate = rate > tcp->rate ? rate : tcp->rate;

@@ -6,7 +6,8 @@
  * It is the model's choice (model/model.h). The model's parameters are assumed at first, or given
  * (REIGEN_MODEL). Else the members refine them: before their operations number 2, 4, 16, 64, 256,
  * and then each 1024th, they look up what their kernels know of the sockets so far (the least round
- * trip, the rate of delivery) and take the greatest values of all by a small allreduce, a survey.
+ * trip, the rate of delivery), and how quickly bytes have come to them, and take the greatest
+ * values of all by a small allreduce, a survey.
  * So no rank waits for measurements when it starts, and all members change their minds at the same
  * operation.
  *
