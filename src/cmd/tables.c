@@ -12,7 +12,7 @@
 #include "cmd/commands.h"
 #include "cmd/help/help.h"
 #include "platform/drivers.h"
-#include "job/options/jobfile.h"
+#include "job/request/jobfile.h"
 
 static json_t *names(const struct rg_option *o)
 {

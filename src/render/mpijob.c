@@ -9,7 +9,7 @@
 #include "platform/kubernetes/outside/template.h"
 #include "render/formats.h"
 #include "job/yaml/manifest.h"
-#include "job/options/options.h"
+#include "job/request/request.h"
 
 #define NAME "name"
 #define KUBERNETES "kubernetes"

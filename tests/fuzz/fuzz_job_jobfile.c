@@ -2,7 +2,8 @@
 /* The job file. --hostfile within one reads files: those inputs are left out. */
 #include "fuzz.h"
 #include "platform/drivers.h"
-#include "job/options/jobfile.h"
+#include "job/request/jobfile.h"
+#include "job/request/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {

@@ -3,7 +3,7 @@
  * program are left out. */
 #include "fuzz.h"
 #include "platform/drivers.h"
-#include "job/options/options.h"
+#include "job/request/request.h"
 
 #define ARGC_MAX 64
 

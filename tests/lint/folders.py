@@ -159,7 +159,7 @@ def upward(layer):
     return back
 
 
-FILES_MAX = 25      # in a folder
+FILES_MAX = 22      # in a folder
 FIELDS_MAX = 30     # of a struct, but for those of MANY_FIELDS
 #: Arrows among files that run upward, and files that stand in circles: all of src, and those layers
 #: that have none. What is less today is the limit tomorrow.

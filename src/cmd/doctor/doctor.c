@@ -23,7 +23,7 @@
 #include "launch/plan/place.h"
 #include "launch/session/session.h"
 #include "launch/plan/sizes.h"
-#include "job/options/options.h"
+#include "job/request/request.h"
 
 #define EXIT_FINDINGS 1
 #define AWAY "the hosts of such a job are not there before it; reigen plan says whether it would " \

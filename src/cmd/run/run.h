@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "job/options/options.h"
+#include "job/request/request.h"
 
 struct rg_planned; /* launch/plan/plan_file.h */
 

@@ -7,7 +7,7 @@
  * operation one tensor nothing is copied, mostly: the user's buffers are exchanged.
  *
  * A slot is used again for the epoch after the next, which a rank announces only when it has ended
- * the one between, for which all must have ended this one (inline.h).
+ * the one between, for which all must have ended this one (progress/life/inline.h).
  *
  * Thread rule: under the progress engine's drive lock. Nothing blocks but rg_direct_destroy.
  */

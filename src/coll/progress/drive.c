@@ -6,12 +6,12 @@
 #include <stdio.h>
 
 #include "base/time.h"
-#include "coll/progress/finish.h"
-#include "coll/progress/inline.h"
-#include "coll/progress/join.h"
+#include "coll/progress/life/finish.h"
+#include "coll/progress/life/inline.h"
+#include "coll/progress/life/join.h"
 #include "coll/progress/multi.h"
-#include "coll/progress/submit.h"
-#include "coll/progress/watch.h"
+#include "coll/progress/life/submit.h"
+#include "coll/progress/life/watch.h"
 
 #define CAUSE_WAIT_MS 300
 #define DEATH_WAIT_MS 1500 /* for this node to see it, and for the launcher's word */

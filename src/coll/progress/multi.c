@@ -12,10 +12,10 @@
 #include "coll/far/direct.h"
 #include "coll/negotiate/order.h"
 #include "coll/node/signature.h"
-#include "coll/progress/finish.h"
+#include "coll/progress/life/finish.h"
 #include "coll/progress/run.h"
-#include "coll/progress/submit.h"
-#include "coll/progress/watch.h"
+#include "coll/progress/life/submit.h"
+#include "coll/progress/life/watch.h"
 
 #define ROUNDS 32 /* of direct operations alone, between two looks at everything else */
 

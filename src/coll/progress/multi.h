@@ -10,7 +10,7 @@
 #ifndef RG_COLL_PROGRESS_MULTI_H
 #define RG_COLL_PROGRESS_MULTI_H
 
-#include "coll/progress/state.h"
+#include "coll/progress/life/state.h"
 
 struct rg_order;
 

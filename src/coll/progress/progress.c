@@ -12,7 +12,7 @@
 #include "coll/exec/exec.h"
 #include "coll/ground/config.h"
 #include "coll/progress/run.h"
-#include "coll/progress/watch.h"
+#include "coll/progress/life/watch.h"
 
 #define RECORDS_MIN 16
 #define STOOD_NS RG_NS_PER_S /* between two looks at whether it is late: we did not run */

@@ -9,7 +9,8 @@
  * waiting user thread where there is one, else the communication thread. Threads that wait but do
  * not drive sleep on `events` until their operation is done or the drive lock is free. Operations
  * that nobody looks at, or that somebody looks at who does not drive, are *polled*: the driver
- * looks at them. state.h has the order of the locks.
+ * looks at them. life/state.h has the order of the locks. What a thread does to one operation, from
+ * its name to its end, is in life/; what drivers and waiters do is here.
  *
  * A process set has a progress engine of its own over a team of its own, made by the same code;
  * see sets.h for its life. It does not watch for deaths: it follows the progress engine of all
@@ -19,12 +20,12 @@
 #define RG_COLL_PROGRESS_PROGRESS_H
 
 #include "coll/ops/handle.h"
-#include "coll/progress/finish.h"
-#include "coll/progress/inline.h"
-#include "coll/progress/join.h"
+#include "coll/progress/life/finish.h"
+#include "coll/progress/life/inline.h"
+#include "coll/progress/life/join.h"
 #include "coll/progress/multi.h"
-#include "coll/progress/state.h"
-#include "coll/progress/submit.h"
+#include "coll/progress/life/state.h"
+#include "coll/progress/life/submit.h"
 #include "coll/progress/wait.h"
 #include "coll/progress/waits.h"
 

@@ -11,7 +11,7 @@
 #include "coll/exec/adasum.h"
 #include "coll/exec/exec.h"
 #include "coll/exec/staged.h"
-#include "coll/progress/state.h"
+#include "coll/progress/life/state.h"
 
 /* Our stream on the GPU that this rank uses: operations on its memory are carried out there, after
  * what their submitters' streams had when they were submitted, and in the order of the log. */

@@ -15,11 +15,11 @@
 #include "coll/ground/config.h"
 #include "coll/ground/report.h"
 #include "coll/net/listener.h"
-#include "coll/progress/inline.h"
+#include "coll/progress/life/inline.h"
 #include "coll/progress/multi.h"
 #include "coll/progress/run.h"
 #include "coll/progress/waits.h"
-#include "coll/progress/watch.h"
+#include "coll/progress/life/watch.h"
 
 #define SPIN_DEFAULT_NS 50000
 #define TICK_MS 200             /* how often the communication thread looks around */

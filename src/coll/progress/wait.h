@@ -13,7 +13,7 @@
 #ifndef RG_COLL_PROGRESS_WAIT_H
 #define RG_COLL_PROGRESS_WAIT_H
 
-#include "coll/progress/state.h"
+#include "coll/progress/life/state.h"
 
 /* 0 or -errno with err. */
 int rg_waiting_create(struct rg_progress *progress, struct rg_error *err);

@@ -8,7 +8,7 @@
 
 #include "base/time.h"
 #include "coll/node/signature.h"
-#include "coll/progress/finish.h"
+#include "coll/progress/life/finish.h"
 #include "coll/progress/multi.h"
 
 #define TICK_NS RG_NS_PER_S

@@ -16,7 +16,7 @@
 #ifndef RG_COLL_PROGRESS_WAITS_H
 #define RG_COLL_PROGRESS_WAITS_H
 
-#include "coll/progress/state.h"
+#include "coll/progress/life/state.h"
 
 struct rg_wait {
     uint32_t id;              /* entry */

@@ -9,7 +9,7 @@
  * Syntax, as argparse's: one dash or two, the value as the next argument or after '='; -H, -p and
  * -i also take it attached (-p22); a long name may be shortened as long as one flag has that
  * beginning. What is no flag of horovodrun's may be an option of reigen run, or a flag of another
- * launcher (job/options/launchers.h). The command begins at the first argument that is no flag, or
+ * launcher (job/request/launchers.h). The command begins at the first argument that is no flag, or
  * after `--`. The file is read before the flags, wherever --config-file stands, so that the command
  * line wins.
  *

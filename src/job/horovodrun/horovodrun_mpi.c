@@ -5,7 +5,8 @@
 
 #include "job/horovodrun/horovodrun.h"
 #include "job/options/apply.h"
-#include "job/options/launchers.h"
+#include "job/request/launchers.h"
+#include "job/request/request.h"
 #include "job/shellwords.h"
 
 #define WORDS_MAX 4096

@@ -7,12 +7,13 @@
 #include "job/horovodrun/horovodrun.h"
 #include "job/hostlist.h"
 #include "job/options/apply.h"
-#include "job/options/launchers.h"
-#include "job/options/discovery.h"
-#include "job/options/mpijob.h"
-#include "job/options/programs.h"
-#include "job/options/settle.h"
-#include "job/options/walk.h"
+#include "job/request/launchers.h"
+#include "job/request/discovery.h"
+#include "job/request/mpijob.h"
+#include "job/request/programs.h"
+#include "job/request/request.h"
+#include "job/request/settle.h"
+#include "job/request/walk.h"
 
 #define ATTACHED "Hpi" /* short flags that take their value attached */
 

@@ -4,15 +4,10 @@
  * completion, and the keys of the job file: an option and the key of its name share one handler, so
  * that a value means and is refused the same wherever it stands.
  *
- * Syntax: an option has one dash or two; its value follows as the next argument or after '='
- * (`-np 4`, `--np 4`, `-np=4`). What is no option may be a flag of another launcher
- * (job/options/launchers.h). Names are never abbreviated, so that a new option cannot change
- * what an old script means; what is almost a name is answered with "did you mean". This is what
- * getopt_long_only would parse, without its abbreviations and its global state. Parsing stops at
- * `--` or at the first argument that is no option: there the command begins.
+ * job/request reads whole command lines and job files by it.
  *
- * Thread rule: constant tables; a request belongs to one thread. rg_request_parse blocks on reading
- * --config and --hostfile, and on --host-discovery-script.
+ * Thread rule: constant tables; a request belongs to one thread. Nothing blocks but what reads
+ * --hostfile and --env-file.
  */
 #ifndef RG_JOB_OPTIONS_OPTIONS_H
 #define RG_JOB_OPTIONS_OPTIONS_H
@@ -58,7 +53,7 @@ struct rg_request {
     char *config;         /* the job file, or NULL */
     rg_request_reader *read_other; /* for --config; NULL: our own job files alone */
     struct rg_request_share share; /* what such a file asks for, of the platform */
-    char *discovery;      /* the command that names hosts, or NULL (job/options/discovery.h) */
+    char *discovery;      /* the command that names hosts, or NULL (job/request/discovery.h) */
     int discovery_slots;  /* of a host for which it names none; 0: not said */
     /* Called while parsing waits for something, with what it waits for, unless quiet; or NULL */
     void (*tell)(const char *sentence);
@@ -74,10 +69,10 @@ struct rg_request {
     bool hosts_from_file;
     bool in_file;         /* the handlers are reading the job file now */
     bool stand_in;        /* the command line's command is none of the user's: the file's wins */
-    /* Other launchers' flags whose meaning depends on the rest (job/options/launchers.h); 0:
+    /* Other launchers' flags whose meaning depends on the rest (job/request/launchers.h); 0:
      * not given */
     int per_host_or_nodes, nnodes;
-    char *programs;       /* the file of --app, or NULL (job/options/programs.h), and what the */
+    char *programs;       /* the file of --app, or NULL (job/request/programs.h), and what the */
     char programs_what[16]; /* user called the option */
     /* A colon stands between programs. Then what the options in front of all say of the first one
      * alone is kept here: values of --env as they were given, and of --cwd, or NULL. */
@@ -95,7 +90,7 @@ enum rg_option_group {
     RG_GROUP_INPUT,
     RG_GROUP_TIME,
     RG_GROUP_REIGEN, /* about reigen itself */
-    RG_GROUP_MPIRUN, /* accepted from mpirun's command lines; more: job/options/launchers.h */
+    RG_GROUP_MPIRUN, /* accepted from mpirun's command lines; more: job/request/launchers.h */
     RG_GROUP_COUNT
 };
 
@@ -153,22 +148,5 @@ const char *rg_option_key(const struct rg_option *option);
 int rg_option_names(const char *name, const char *aliases, struct rg_strv *names);
 /* "How many ranks, and where": the heading of a group. */
 const char *rg_option_group_title(int group);
-
-void rg_request_init(struct rg_request *request);
-void rg_request_fini(struct rg_request *request);
-
-/* Read a command line: argv[0] is skipped. The job file of --config is read first, wherever
- * --config stands, so that options override it. Then the rules over several fields are checked
- * (rg_job_check). With
- * --help or --version nothing is checked. 0; -EINVAL and others with err, exit_code 2 unless set.
- */
-int rg_request_parse(struct rg_request *request, int argc, char *const *argv,
-                     struct rg_error *err);
-
-/* For other command lines that take these options, too: argv[*next], which begins with a dash, is
- * an option of ours or a flag of another launcher. 1: it is, *next is behind it and its values,
- * and the request, unless it is NULL, has it; 0: it is neither. -errno with err. */
-int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
-                         struct rg_error *err);
 
 #endif

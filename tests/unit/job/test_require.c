@@ -3,7 +3,7 @@
 
 #include "job/options/apply.h"
 #include "job/horovodrun/horovodrun.h"
-#include "job/options/options.h"
+#include "job/request/request.h"
 #include "unit.h"
 
 static void words_have_the_amounts_that_people_write(void **state)

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
-#include "job/options/settle.h"
+#include "job/request/settle.h"
 #include "platform/slurm/srundocker/srundocker.h"
 
 static int copy(char **to, const char *from, struct rg_error *err)

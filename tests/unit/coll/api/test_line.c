@@ -3,7 +3,7 @@
  * refused before this rank's next wait, and in line after it. */
 #include "coll/api/api.h"
 #include "coll/api/api_check.h"
-#include "coll/progress/submit.h"
+#include "coll/progress/life/submit.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "job/request/request.h"
 #include "platform/kubernetes/door.h"
 #include "platform/kubernetes/outside/internal.h"
 #include "platform/drivers.h"

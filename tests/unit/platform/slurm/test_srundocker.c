@@ -8,6 +8,7 @@
 
 #include "base/process/spawn.h"
 #include "job/engine.h"
+#include "job/request/request.h"
 #include "platform/drivers.h"
 #include "unit.h"
 

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reigen run's command line: read, applied and judged. */
+#include "job/request/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "job/hostlist.h"
+#include "job/platform.h"
+#include "job/request/discovery.h"
+#include "job/request/jobfile.h"
+#include "job/request/launchers.h"
+#include "job/request/mpijob.h"
+#include "job/request/programs.h"
+#include "job/request/roles.h"
+#include "job/request/settle.h"
+#include "job/request/walk.h"
+
+void rg_request_init(struct rg_request *request)
+{
+    *request = (struct rg_request){ 0 };
+    rg_job_init(&request->job);
+}
+
+void rg_request_fini(struct rg_request *request)
+{
+    if (!request)
+        return;
+    rg_job_fini(&request->job);
+    rg_strv_fini(&request->notes);
+    free(request->share.image);
+    free(request->share.only_there);
+    free(request->config);
+    free(request->write_plan);
+    free(request->discovery);
+    free(request->programs);
+    rg_strv_fini(&request->first_env);
+    free(request->first_cwd);
+    *request = (struct rg_request){ 0 };
+}
+
+static int apply(struct rg_request *request, const struct rg_walk *walk, struct rg_error *err)
+{
+    bool pair = walk->foreign && strcmp(walk->what, "-env") == 0; /* taken for -genv */
+    const char *name = walk->option ? walk->option->name : pair ? "env" : walk->foreign->option;
+
+    if (request->several && rg_programs_has_own(name))
+        return rg_programs_keep(request, name, walk->what, walk->value, walk->second, err);
+    return rg_walk_apply(walk, request, err);
+}
+
+int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
+                         struct rg_error *err)
+{
+    struct rg_walk walk = { .argc = argc, .argv = argv, .next = *next };
+    struct rg_flag flag;
+
+    if (!rg_flag_find(argv[*next], &flag))
+        return 0;
+    int rc = rg_walk_take(&walk, &flag, err);
+
+    *next = walk.next;
+    if (rc == 0 && request)
+        rc = apply(request, &walk, err);
+    return rc < 0 ? rc : 1;
+}
+
+/* Apply --config alone (then everything else is only looked at), or all but --config. */
+static int walk_options(struct rg_request *request, bool config_only, struct rg_walk *walk,
+                        struct rg_error *err)
+{
+    const struct rg_option *config = rg_option_find("config");
+    int rc;
+
+    while ((rc = rg_walk_next(walk, err)) > 0) {
+        const struct rg_option *o = walk->option;
+        bool early = o && (o == config || strcmp(o->name, "help") == 0 ||
+                           strcmp(o->name, "version") == 0);
+        if (early != config_only)
+            continue;
+        rc = apply(request, walk, err);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+/* Hosts that the user has named once, for --on ssh: as for -H, or a host file's path. */
+static int take_usual_hosts(struct rg_job *job, struct rg_error *err)
+{
+    static const char name[] = "REIGEN_HOSTS";
+    const char *hosts = getenv(name);
+
+    if (job->nhosts || !rg_platform_of(job)->any_host || !hosts || !*hosts)
+        return 0;
+    if (!strchr(hosts, '/'))
+        return rg_hostlist_parse(job, name, hosts, err);
+    int rc = rg_hostfile_read(job, hosts, err);
+    return rc < 0 ? rg_error_prepend(err, "%s", name) : 0;
+}
+
+static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+
+    int nwords = walk->argc - walk->next;
+
+    if (request->stand_in && job->nroles && nwords == 1)
+        nwords = 0;
+    int rc = job->nroles ? rg_roles_settle(request, nwords, err) : 0;
+
+    if (rc < 0)
+        return rc;
+    if (nwords > 0) {
+        rg_strv_fini(&job->command);
+        if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
+            return rg_error_memory(err);
+    }
+    rc = rg_request_settle_programs(request, nwords, walk->exact, err);
+    if (rc < 0)
+        return rc;
+    /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
+    bool others = rg_platform_of(job)->finds_hosts;
+    rc = rg_discovery_settle(request, rg_mpijob_slots(request), false, err);
+
+    /* The user's own, before those of a pod. */
+    rc = rc < 0 ? rc : take_usual_hosts(job, err);
+    rc = rc < 0 ? rc : rg_mpijob_settle(request, err);
+    rc = rc < 0 ? rc : rg_foreign_settle(request, err);
+    if (rc < 0)
+        return rc;
+    if (job->np && !job->nhosts && !others && !job->ranks_per_host && job->bind != RG_BIND_CORE)
+        job->oversubscribe = true;
+    rc = rg_request_check_caller_env(request, err);
+    if (rc == 0)
+        rc = rg_request_settle_container(request, err);
+    if (rc == 0)
+        rc = rg_request_settle_platform(request, err);
+    if (rc == 0)
+        rc = rg_request_settle_shared(request, err);
+    return rc < 0 ? rc : rg_job_check(job, err);
+}
+
+static int parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err)
+{
+    struct rg_walk early = { .argc = argc, .argv = argv, .next = 1 };
+    struct rg_walk walk = early;
+    int rc = walk_options(request, true, &early, err);
+
+    request->unknown = early.unknown;
+    if (request->help || request->version)
+        return 0;
+    request->several = rc >= 0 && !early.exact && rg_programs_are(argc - early.next,
+                                                                  argv + early.next);
+    if (rc >= 0 && request->config)
+        rc = rg_jobfile_read(request, request->config, err);
+    if (rc >= 0)
+        rc = walk_options(request, false, &walk, err);
+    return rc < 0 ? rc : finish(request, &walk, err);
+}
+
+int rg_request_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err)
+{
+    int rc = parse(request, argc, argv, err);
+
+    if (rc < 0 && err && !err->exit_code && rc != -ENOMEM)
+        err->exit_code = RG_EXIT_USAGE;
+    return rc;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rules over several options. */
+#include "job/request/settle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "job/engine.h"
+#include "job/options/apply.h"
+#include "job/request/programs.h"
+#include "job/platform.h"
+
+/* The agents read it there (agent/ranks/gpus.h); a job's environment may say it, too. */
+#define GPUS_PER_RANK "REIGEN_GPUS_PER_RANK"
+
+/* A variable to hand on that the caller does not have: mpirun warns and goes on, and so do we; a
+ * secret that is missing would fail the job later and less clearly. */
+int rg_request_check_caller_env(struct rg_request *request, struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+
+    for (size_t i = job->env.count; i-- > 0;) {
+        const char *name = job->env.v[i];
+        if (strchr(name, '=') || getenv(name))
+            continue;
+        if (rg_strv_addf(&request->notes, "--env %s: not set here, so nothing is handed on", name) <
+            0)
+            return rg_error_memory(err);
+        rg_strv_remove(&job->env, i);
+    }
+    for (size_t i = 0; i < job->share_env.count; i++) {
+        if (!getenv(job->share_env.v[i]))
+            return rg_error_set(err, EINVAL, "--share-env %s: not set here; export it first",
+                                job->share_env.v[i]);
+    }
+    return 0;
+}
+
+/* --- rules over several options --------------------------------------------------------------- */
+
+static int refuse(const char *given, const char *prefix, const struct rg_platform *whose,
+                  struct rg_error *err)
+{
+    return rg_error_set(err, EINVAL, "%s%s is for %s; say --on %s, too", prefix, given,
+                        whose->title, whose->name);
+}
+
+/* One that is given as an option of another program's is told as that. */
+static int check_options(const struct rg_job *job, const struct rg_platform *other,
+                         struct rg_error *err)
+{
+    for (const struct rg_option *o = other->options; o && o->name; o++) {
+        const char *value = rg_env_get(&job->settings, o->name);
+        if (value && !rg_option_of(rg_platform_of(job), o->name))
+            return *value == '-' ? refuse(value, "", other, err)
+                                 : refuse(o->name, "--", other, err);
+    }
+    return 0;
+}
+
+static int refuse_submit(struct rg_error *err)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+
+    for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
+        if ((*p)->queues)
+            rg_buf_printf(&names, "%s--on %s", rg_buf_nbytes(&names) ? " or " : "", (*p)->name);
+    }
+    return rg_error_set(err, EINVAL, "--submit is for %s", rg_buf_text(&names));
+}
+
+int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
+{
+    const struct rg_platform *own = rg_platform_of(&request->job);
+    int r = 0;
+
+    for (const struct rg_platform *const *p = rg_platforms(); r == 0 && *p; p++) {
+        if (*p != own)
+            r = check_options(&request->job, *p, err);
+    }
+    return r == 0 && request->job.submit && !own->queues ? refuse_submit(err) : r;
+}
+
+/* An option that only a container could heed, or NULL. */
+static const char *needs_image(const struct rg_container *container)
+{
+    if (container->mounts.count)
+        return "--mount";
+    if (container->options.count)
+        return "--container-option";
+    if (container->shm_nbytes)
+        return "--shm-size";
+    if (container->gpus)
+        return "--gpus";
+    if (container->network)
+        return "--network";
+    if (container->user)
+        return "--user";
+    if (container->privileged)
+        return "--privileged";
+    return container->ibdevices ? "--ibdevices" : NULL;
+}
+
+/* Where a host gets its GPUs as the job asks for them, they follow from those of a rank, or its
+ * ranks from them. */
+static int settle_own_gpus(struct rg_job *job, int each, struct rg_error *err)
+{
+    struct rg_container *container = &job->container;
+    int64_t ngpus;
+
+    if (each == RG_GPUS_EVENLY && !container->gpus)
+        return rg_error_set(err, EINVAL, "--gpus-per-rank all: how many GPUs is a host to have? "
+                            "say so by --gpus N, too");
+    if (!container->gpus) {
+        int nranks = job->ranks_per_host ? job->ranks_per_host : 1;
+        container->gpus = rg_strf("%lld", (long long) each * nranks);
+        job->ranks_per_host = nranks;
+        return container->gpus ? 0 : rg_error_memory(err);
+    }
+    if (each == RG_GPUS_EVENLY ||
+        rg_parse_int("--gpus", container->gpus, 1, RG_JOB_SLOTS_MAX, &ngpus, NULL) < 0)
+        return 0; /* the platform judges it */
+    if ((int64_t) each * (job->ranks_per_host ? job->ranks_per_host : 1) > ngpus)
+        return rg_error_set(err, EINVAL, "--gpus-per-rank %d: %d rank%s on each host, which is "
+                            "to have %lld by --gpus; ask for more there, or for fewer here",
+                            each, job->ranks_per_host ? job->ranks_per_host : 1,
+                            job->ranks_per_host > 1 ? "s" : "", (long long) ngpus);
+    if (!job->ranks_per_host)
+        job->ranks_per_host = (int) (ngpus / each);
+    return 0;
+}
+
+/* Whether Slurm is asked for GPUs already, or not asked at all, as this is in an allocation. */
+static bool has_gres(const struct rg_job *job)
+{
+    rg_autostrv struct rg_strv options = RG_STRV_INIT;
+    bool asks = rg_env_get(&job->settings, "gres") || getenv("SLURM_JOB_ID");
+
+    rg_job_settings(job, "slurm-option", &options);
+    for (size_t i = 0; i < options.count; i++)
+        asks |= strstr(options.v[i], "gpu") || strstr(options.v[i], "gres");
+    return asks;
+}
+
+/* Slurm gives a job no GPU that it does not ask for. */
+static int settle_gres(struct rg_request *request, struct rg_error *err)
+{
+    const struct rg_option *o = rg_option_of(rg_platform_of(&request->job), "gres");
+    int nranks = request->job.ranks_per_host, each = request->gpus_per_rank;
+
+    if (!o || each == RG_GPUS_EVENLY || !nranks || has_gres(&request->job))
+        return 0;
+    rg_autofree char *gres = rg_strf("gpu:%lld", (long long) each * nranks);
+    return gres ? rg_option_apply(o, request, "--gres", gres, err) : rg_error_memory(err);
+}
+
+static int settle_gpus_per_rank(struct rg_request *request, struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+    const char *given = rg_env_get(&job->env, GPUS_PER_RANK);
+
+    if (given && !request->gpus_per_rank &&
+        rg_apply_gpus_per_rank(request, GPUS_PER_RANK, given, err) < 0)
+        return -EINVAL;
+    if (!request->gpus_per_rank)
+        return 0;
+    rg_autofree char *text = request->gpus_per_rank == RG_GPUS_EVENLY
+                                 ? strdup("all") : rg_strf("%d", request->gpus_per_rank);
+    if (!text || rg_env_set(&job->env, GPUS_PER_RANK, text) < 0)
+        return rg_error_memory(err);
+    if (rg_job_has_engine(job))
+        return rg_error_set(err, EINVAL, "--gpus-per-rank %s: an MPI's own mpirun starts the ranks "
+                            "here, and all see all GPUs; leave it out, or take --engine native",
+                            text);
+    if (rg_platform_of(job)->own_containers && rg_platform_of(job)->away)
+        return settle_own_gpus(job, request->gpus_per_rank, err);
+    if (job->container.image && !job->container.gpus &&
+        !(job->container.gpus = strdup("all")))
+        return rg_error_memory(err);
+    return settle_gres(request, err);
+}
+
+int rg_request_settle_container(struct rg_request *request, struct rg_error *err)
+{
+    struct rg_container *container = &request->job.container;
+    bool none = (container->runtime && strcmp(container->runtime, "none") == 0) ||
+                (container->image && strcmp(container->image, "none") == 0);
+    const char *useless = needs_image(container);
+
+    /* One job file, with and without containers: what they need is left alone then. */
+    if (none) {
+        free(rg_steal_ptr(&container->image));
+        return settle_gpus_per_rank(request, err);
+    }
+    const struct rg_platform *own = rg_platform_of(&request->job);
+    if (!container->image && useless && !own->own_containers)
+        return rg_error_set(err, EINVAL, "%s: there is no container; name its image with --image%s",
+                            useless, strcmp(useless, "--gpus") == 0
+                            ? ", or divide the GPUs of hosts among their ranks: --gpus-per-rank"
+                            : "");
+    for (const struct rg_platform *const *p = rg_platforms(); container->image && *p; p++) {
+        if (*p != own && (*p)->runtime && container->runtime &&
+            strcmp((*p)->runtime, container->runtime) == 0)
+            return rg_error_set(err, EINVAL, "--container-runtime %s is %s's; say --on %s, too",
+                                (*p)->runtime, (*p)->title, (*p)->name);
+    }
+    return settle_gpus_per_rank(request, err);
+}
+
+int rg_request_settle_programs(struct rg_request *request, int nwords, bool exact,
+                               struct rg_error *err)
+{
+    if (!request->programs)
+        return exact || !nwords ? rg_programs_give_back(request, err)
+                                : rg_programs_settle(request, err);
+    if (nwords || request->job.nroles)
+        return rg_error_set(err, EINVAL, "%s %s: it says what runs, and so does %s; leave one of "
+                            "them out", request->programs_what, request->programs,
+                            nwords ? "the command line" : request->config);
+    return rg_programs_read(request, request->programs_what, request->programs, err);
+}
