@@ -39,7 +39,7 @@ def closed(*frames):
         pass
     return True
 token = bytes.fromhex(os.environ['REIGEN_AGENT_TOKEN'])
-def remote(command=b'cat', host=b'127.0.0.2', version=2, token=token):
+def remote(command=b'cat', host=b'127.0.0.2', version=3, token=token):
     return 9, struct.pack('<I', version) + text(token) + text(host) + text(command)
 data = lambda stream, n: (10, struct.pack('<B', stream) + text(b'x' * n))
 credit = lambda stream, n: (11, struct.pack('<BI', stream, n))
