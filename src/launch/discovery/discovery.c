@@ -22,7 +22,7 @@ struct rg_discovery {
     struct rg_timer next, limit;
     struct rg_child child;
     struct rg_io io;
-    pid_t pid;          /* 0: it does not run */
+    pid_t pid, group;   /* 0: it does not run; the process group of the last one that did */
     int fd, status;     /* its output, -1: none; how it ended */
     bool late, flooded; /* it took too long, wrote too much */
     struct rg_buf said;
@@ -62,6 +62,11 @@ static void take_list(struct rg_discovery *discovery)
     rg_autostrv struct rg_strv notes = RG_STRV_INIT;
     struct rg_error err = RG_ERROR_INIT;
     rg_autofree char *text = strdup(rg_buf_text(&discovery->said));
+
+    if (rg_buf_nbytes(&discovery->said) && text && strlen(text) < rg_buf_nbytes(&discovery->said)) {
+        fail(discovery, "--host-discovery-script has printed a NUL byte");
+        return;
+    }
     int r = !text ? -ENOMEM : rg_discovered_parse("--host-discovery-script", text,
                                               discovery->o.nslots, &hosts, &notes, &err);
 
@@ -105,7 +110,8 @@ static void limit_due(void *arg)
 {
     struct rg_discovery *discovery = arg;
 
-    if (!discovery->pid) { /* it has ended; what it left behind has its output */
+    if (!discovery->pid) { /* it has ended; what it left behind has its output, and its group */
+        kill(-discovery->group, SIGKILL);
         finish(discovery);
         return;
     }
@@ -163,6 +169,7 @@ static void begin(void *arg)
         struct rg_spawn spawn = { .argv = argv, .fds = { -1, fds[1], 2 }, .new_session = true,
                                   .death_signal = SIGKILL };
         r = rg_spawn(&spawn, &discovery->pid, &err);
+        discovery->group = discovery->pid;
         close(fds[1]);
         if (r < 0)
             close(fds[0]);
