@@ -254,6 +254,9 @@ static int check_kind(const struct rg_request *request, struct rg_error *err)
         return rg_error_set(err, EINVAL, "%s: %s starts the ranks, and cannot start more of them "
                             "later; leave it out, or let Reigen start them (--engine native)",
                             option, rg_job_engine_program(job));
+    if (request->several || request->programs)
+        return rg_error_set(err, EINVAL, "%s: each of several programs has a fixed number of "
+                            "ranks; leave it out", option);
     if (job->nroles)
         return rg_error_set(err, EINVAL, "%s: a job with roles has as many tasks as they say; "
                             "leave it out", option);

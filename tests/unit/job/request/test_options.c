@@ -294,6 +294,31 @@ static void values_reach_their_fields(void **state)
     unsetenv("RG_TEST_SECRET");
 }
 
+static void elastic_jobs_have_a_range_of_ranks(void **state)
+{
+    struct rg_request request;
+    const struct rg_elastic *e = &request.job.elastic;
+
+    (void) state;
+    must_parse("-np 3 --min-np 2 --max-np 8 -H a:1,b:2 --blacklist-cooldown-range 60:300 x",
+               &request);
+    assert_true(e->on);
+    assert_int_equal(e->min_np, 2);
+    assert_int_equal(e->max_np, 8);
+    assert_int_equal(e->cooldown_min_ms, 60000);
+    assert_int_equal(e->cooldown_max_ms, 300000);
+    rg_request_fini(&request);
+    must_fail("-np 2 --min-np 3 x", "more than -np 2");
+    must_fail("-np 4 --max-np 3 x", "less than -np 4");
+    must_fail("--min-np 4 --max-np 3 x", "less than --min-np 4");
+    must_fail("--max-np 3 x", "-np is missing");
+    must_fail("--min-np 1 --blacklist-cooldown-range 9:5 x", "the least first");
+    must_fail("--min-np 1 --engine openmpi x", "mpirun starts the ranks");
+    must_fail("--min-np 1 -n 1 x : -n 2 y", "several programs");
+    must_fail("--min-np 1 --on slurm x", "keeps the hosts that it begins with");
+    must_fail("--min-np 2 --host-discovery-script /bin/true -H a x", "other hosts are named");
+}
+
 static void without_hosts_any_number_of_ranks_is_meant(void **state)
 {
     struct rg_request request;
@@ -497,6 +522,7 @@ int main(void)
         cmocka_unit_test(mca_is_noted_once_and_ignored),
         cmocka_unit_test(what_mca_says_of_ssh_and_the_environment_is_obeyed),
         cmocka_unit_test(values_reach_their_fields),
+        cmocka_unit_test(elastic_jobs_have_a_range_of_ranks),
         cmocka_unit_test(without_hosts_any_number_of_ranks_is_meant),
         cmocka_unit_test(usual_hosts_are_for_ssh_and_give_way),
         cmocka_unit_test(a_variable_that_is_not_set_is_noted_as_mpirun_does),
