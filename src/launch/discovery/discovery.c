@@ -3,9 +3,11 @@
  * or fill its memory. */
 #include "launch/discovery/discovery.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "base/buf.h"
@@ -15,6 +17,8 @@
 #include "job/hostlist.h"
 
 #define READ_NBYTES 4096
+#define COMPLAINT_NBYTES 4096 /* of what it writes to standard error that are kept, */
+#define WORDS_MAX 120         /* and of its last line that are told */
 #define STAYS_MS 200 /* for what a script has left behind to let go of its output */
 
 struct rg_discovery {
@@ -24,6 +28,7 @@ struct rg_discovery {
     struct rg_io io;
     pid_t pid, group;   /* 0: it does not run; the process group of the last one that did */
     int fd, status;     /* its output, -1: none; how it ended */
+    int complaint;      /* a file of COMPLAINT_NBYTES for standard error; -1: none */
     bool late, flooded; /* it took too long, wrote too much */
     struct rg_buf said;
     struct rg_job hosts; /* the last list */
@@ -80,15 +85,41 @@ static void take_list(struct rg_discovery *discovery)
     discovery->o.on_hosts(discovery->o.arg, &discovery->hosts);
 }
 
+/* Standard error of a run: told only if the run fails. It cannot grow. */
+static int open_complaint(void)
+{
+    int fd = memfd_create("discovery", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd >= 0 && (ftruncate(fd, COMPLAINT_NBYTES) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) < 0))
+        close(rg_steal_fd(&fd));
+    return fd;
+}
+
+/* ": no route to host", the last line that the run has written there; "" where there is none. */
+static void last_words(int fd, char ret_words[WORDS_MAX + 3])
+{
+    char text[COMPLAINT_NBYTES + 1] = "";
+
+    if (fd < 0 || pread(fd, text, COMPLAINT_NBYTES, 0) < 0)
+        text[0] = '\0';
+    for (size_t n = strlen(text); n > 0 && strchr(" \t\r\n", text[n - 1]); n--)
+        text[n - 1] = '\0';
+    const char *line = strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text;
+    snprintf(ret_words, WORDS_MAX + 3, "%s%.*s", *line ? ": " : "", WORDS_MAX, line);
+}
+
 /* It has ended, and nobody holds its output any more, or nobody waits for that. */
 static void finish(struct rg_discovery *discovery)
 {
-    char how[64], text[256];
+    char how[64], text[256], words[WORDS_MAX + 3];
 
     rg_timer_stop(&discovery->limit);
     rg_io_stop(&discovery->io);
     if (discovery->fd >= 0)
         close(rg_steal_fd(&discovery->fd));
+    last_words(discovery->complaint, words);
+    if (discovery->complaint >= 0)
+        close(rg_steal_fd(&discovery->complaint));
     rg_timer_start(&discovery->next, discovery->o.loop, discovery->o.period_ms, 0, begin,
                    discovery);
     if (discovery->late)
@@ -98,8 +129,8 @@ static void finish(struct rg_discovery *discovery)
         snprintf(text, sizeof(text), "--host-discovery-script has printed more than %d bytes",
                  (int) RG_HOSTFILE_NBYTES_MAX);
     else if (discovery->status)
-        snprintf(text, sizeof(text), "--host-discovery-script ended with %s",
-                 rg_status_text(discovery->status, how, sizeof(how)));
+        snprintf(text, sizeof(text), "--host-discovery-script ended with %s%s",
+                 rg_status_text(discovery->status, how, sizeof(how)), words);
     if (discovery->late || discovery->flooded || discovery->status)
         fail(discovery, text);
     else if (rg_buf_status(&discovery->said) == 0)
@@ -166,8 +197,9 @@ static void begin(void *arg)
     discovery->late = discovery->flooded = false;
     int r = rg_pipe(fds);
     if (r == 0) {
-        struct rg_spawn spawn = { .argv = argv, .fds = { -1, fds[1], 2 }, .new_session = true,
-                                  .death_signal = SIGKILL };
+        discovery->complaint = open_complaint();
+        struct rg_spawn spawn = { .argv = argv, .fds = { -1, fds[1], discovery->complaint },
+                                  .new_session = true, .death_signal = SIGKILL };
         r = rg_spawn(&spawn, &discovery->pid, &err);
         discovery->group = discovery->pid;
         close(fds[1]);
@@ -176,6 +208,8 @@ static void begin(void *arg)
     }
     if (r < 0) {
         discovery->pid = 0;
+        if (discovery->complaint >= 0)
+            close(rg_steal_fd(&discovery->complaint));
         fail(discovery, *err.text ? err.text : strerror(-r));
         rg_timer_start(&discovery->next, discovery->o.loop, discovery->o.period_ms, 0, begin,
                        discovery);
@@ -197,7 +231,7 @@ int rg_discovery_start(const struct rg_discovery_options *options,
     if (!discovery)
         return -ENOMEM;
     discovery->o = *options;
-    discovery->fd = -1;
+    discovery->fd = discovery->complaint = -1;
     *ret_discovery = discovery;
     begin(discovery);
     return 0;
@@ -217,6 +251,8 @@ void rg_discovery_stop(struct rg_discovery *discovery)
     }
     if (discovery->fd >= 0)
         close(discovery->fd);
+    if (discovery->complaint >= 0)
+        close(discovery->complaint);
     rg_job_fini(&discovery->hosts);
     rg_buf_fini(&discovery->said);
     free(discovery->failure);

@@ -26,7 +26,8 @@ struct rg_discovery_options {
     /* It lists other hosts, or others in another order, than before; the first list is always told.
      * Of hosts only these are set; borrowed. */
     void (*on_hosts)(void *arg, const struct rg_job *hosts);
-    /* A run has failed, and how; once, until one has not, or another way. */
+    /* A run has failed, and how, with the last line that it has written to standard error; once,
+     * until one has not, or another way. What a run that succeeds writes there is not shown. */
     void (*on_failed)(void *arg, const char *text);
     void *arg;
 };

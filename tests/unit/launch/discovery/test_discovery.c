@@ -131,8 +131,11 @@ static void failures_are_told_once_each(void **state)
 
     (void) state;
     await(w, 1);
-    write_file(w, "exit 3");
-    assert_contains(await(w, 1), "failed: --host-discovery-script ended with exit code 3");
+    write_file(w, "echo first >&2; printf 'no queue \\n\\n' >&2; exit 3");
+    assert_string_equal(await(w, 1),
+                        "failed: --host-discovery-script ended with exit code 3: no queue");
+    write_file(w, "yes >&2; exit 4"); /* it can write no more than is kept */
+    assert_contains(await(w, 1), "exit code 4: y");
     write_file(w, "echo a:1; echo 'b:x'");
     assert_contains(await(w, 1), ":2: ");
     write_file(w, "printf 'a:1\\0'");
