@@ -54,6 +54,14 @@ static int on_meet(struct agent *agent, const uint8_t *payload, size_t nbytes)
     int r = rg_conn_send(&agent->conn, RG_RANKMSG_EPOCH, rg_rankmsg_epoch_fields,
                          &agent->seats[i]);
 
+    if (r == 0 && agent->fail_fence) { /* before this rank has begun one */
+        struct rg_rankmsg_fence_failed failed = { 1, ECONNRESET,
+                                                  (char *) (uintptr_t) "rank 0 ended",
+                                                  agent->seats[i].epoch };
+
+        r = rg_conn_send(&agent->conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields,
+                         &failed);
+    }
     if (r == 0 && agent->update)
         r = rg_conn_send(&agent->conn, RG_RANKMSG_UPDATE, rg_rankmsg_update_fields, &update);
     return r == 0 && agent->kill_peer ? tell_death(agent) : r;
