@@ -45,7 +45,7 @@ static int check(const struct rg_request *request, struct rg_error *err)
     if (job->nhosts)
         return rg_error_set(err, EINVAL, OPTION " %s: other hosts are named, too; leave it out, or "
                             "-H and --hostfile", request->discovery);
-    if (!job->np && !job->elastic.on)
+    if (!job->np)
         return rg_error_set(err, EINVAL, OPTION " %s: -np is missing; say for how many ranks hosts "
                             "are waited for", request->discovery);
     return 0;

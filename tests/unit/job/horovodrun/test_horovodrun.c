@@ -258,7 +258,6 @@ static void elastic_flags_are_checked_fully(void **state)
     must_refuse("-np 2 --host-discovery-script /no/such x", "No such file");
     must_refuse("-np 2 --host-discovery-script /etc/passwd x", "not executable");
     must_refuse("-np 2 --blacklist-cooldown-range 9 5 x", "the least first");
-    must_refuse("-np 2 --min-np 1 x", "--host-discovery-script");
     must_refuse("--host-discovery-script /bin/true x", "-np is missing");
     must_refuse("-np 2 --host-discovery-script /bin/true -H a:2 x", "not allowed with");
 }
