@@ -29,7 +29,7 @@ class Job:
                 tmp_path / 'stop', *([tmp_path / 'fail'] if fail else [])]
         with self.out.open('w') as file:
             self.child = start(*argv, stdout=file, stderr=file, env=environment(
-                REIGEN_SSH=fake, HOME=tmp_path, REIGEN_DISCOVERY_MS=100, **more))
+                **{'REIGEN_SSH': fake, 'HOME': tmp_path, 'REIGEN_DISCOVERY_MS': 100, **more}))
 
     def text(self):
         return self.out.read_text()
@@ -211,3 +211,28 @@ def test_a_lost_agent_costs_its_host(job, tmp_path):
     it.stop()
     assert it.end() == 0, it.text()
     assert_each_step_once(it)
+
+
+def test_hosts_that_cannot_be_reached_end_the_job_at_once(job, tmp_path):
+    it = job('-np 2 --min-np 1 -H a:1,b:1', REIGEN_SSH='/bin/false')
+    assert it.end() == 69, it.text()
+    assert 'too few hosts: there is room for 0 ranks, and it takes 2 (-np)' in it.text()
+
+
+def test_a_host_that_never_comes_does_not_hold_up_the_end(job, tmp_path):
+    fake = tmp_path / 'never'
+    fake.write_text('#!/bin/sh\nexec sleep 1000\n')
+    fake.chmod(0o755)
+    it = job('-np 1 --min-np 1 -H localhost:1,b:1', REIGEN_SSH=fake)
+    it.wait('step 3 size 1')
+    it.stop()
+    assert it.end() == 0, it.text()
+
+
+def test_a_host_beyond_the_reset_limit_is_told(job, script):
+    it = job(f'-np 1 --min-np 1 --reset-limit 0 --host-discovery-script {script("a:1")}')
+    it.wait('step 3 size 1')
+    script('a:1\nb:1')
+    assert it.end() == 69, it.text()
+    assert 'as often as --reset-limit permits' in it.text()
+    assert 'hosts have come or gone once more' in it.text()

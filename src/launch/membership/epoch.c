@@ -200,16 +200,18 @@ static void wait_for_more(struct rg_membership *m, int has, int needs)
 {
     int most = m->wanted ? reachable(m) : needs; /* a list may still come */
     bool none = m->nalive == 0 && most == 0;
+    bool hopeless = none || (m->rules.wanted_once && most < needs);
 
     m->change.ready_ns = 0;
     if (!m->change.wait_ns)
         m->change.wait_ns = m->now_ns;
-    if (!none && !(m->rules.wanted_once && most < needs) &&
+    if (!hopeless &&
         !membership_passed(m, membership_after(m->change.wait_ns, m->rules.timeout_ns)))
         return;
     membership_end(m, m->nalive == 0 && m->change.lost ? RG_MEMBERSHIP_ALL_FAILED :
                    none ? RG_MEMBERSHIP_ALL_ASIDE :
-                   m->no_room ? RG_MEMBERSHIP_NO_ROOM : RG_MEMBERSHIP_TOO_FEW, has, needs);
+                   m->no_room ? RG_MEMBERSHIP_NO_ROOM : RG_MEMBERSHIP_TOO_FEW, has, needs)
+        ->waited = !hopeless;
 }
 
 /* It could go on now; whether it waits a little for those on their way. */

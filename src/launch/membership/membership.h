@@ -119,7 +119,7 @@ enum rg_membership_action_type {
                                 * place, host: by whose failure, or -1 */
     RG_MEMBERSHIP_ASIDE,       /* name, until_ns (RG_NEVER_NS: for ever), why, place, host */
     RG_MEMBERSHIP_BACK,        /* name: it may be used again */
-    RG_MEMBERSHIP_END,         /* cause, place, host, has, needs. The last action there is */
+    RG_MEMBERSHIP_END,         /* cause, place, host, has, needs, waited. The last of all */
 };
 
 enum rg_membership_why {       /* a machine is not used */
@@ -137,7 +137,7 @@ enum rg_membership_cause {
     RG_MEMBERSHIP_ALL_FAILED,  /* nobody is left, and no machine that may be used; place or host:
                                 * the first failure of the last epoch */
     RG_MEMBERSHIP_ALL_ASIDE,   /* the same without a rank that failed; host: the last one lost */
-    RG_MEMBERSHIP_TOO_FEW,     /* has, needs: for longer than timeout_ns */
+    RG_MEMBERSHIP_TOO_FEW,     /* has, needs, waited */
     RG_MEMBERSHIP_RESET_LIMIT, /* place or host: whose failure would be one change too many */
     RG_MEMBERSHIP_NO_ROOM,     /* has, needs: as TOO_FEW, and machines were left out as there is no
                                 * more room for their numbers */
@@ -153,6 +153,7 @@ struct rg_membership_action {
     enum rg_membership_why why;   /* ASIDE */
     enum rg_membership_cause cause; /* END */
     int has, needs;               /* END: ranks that could go on, and how many it takes */
+    bool waited;                  /* END: for timeout_ns; false: no more could come */
     uint64_t until_ns;            /* ASIDE */
 };
 

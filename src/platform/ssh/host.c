@@ -600,7 +600,10 @@ void ssh_advance(struct ssh *ssh)
     if (ssh->advancing)
         return;
     ssh->advancing = true;
-    while (ssh->nstarting < RG_SSH_WINDOW && ssh->next < ssh->shared.o.plan->nhosts)
-        ssh_host_start(ssh->hosts[ssh->next++]);
+    while (ssh->nstarting < RG_SSH_WINDOW && ssh->next < ssh->shared.o.plan->nhosts) {
+        struct ssh_host *host = ssh->hosts[ssh->next++];
+        if (host) /* there was memory for it */
+            ssh_host_start(host);
+    }
     ssh->advancing = false;
 }

@@ -6,7 +6,9 @@
 
 int rg_epoch_seats_init(struct rg_epoch_seats *seats, int room)
 {
-    seats->rank_of = calloc((size_t) room, sizeof(*seats->rank_of));
+    seats->rank_of = malloc((size_t) room * sizeof(*seats->rank_of));
+    for (int place = 0; seats->rank_of && place < room; place++)
+        seats->rank_of[place] = -1;
     return seats->rank_of ? 0 : -ENOMEM;
 }
 

@@ -13,8 +13,7 @@
 #include "launch/plan/plan.h"
 
 struct rg_epoch_seats {
-    int *rank_of;               /* by place; -1: it is no rank */
-    int nplaces;                /* of them that are filled in */
+    int *rank_of;               /* by place; -1: it is no rank, or has come since */
     struct rg_plan_seat *seats; /* by rank */
     int nseats;
     int first_host;             /* of rank 0 */

@@ -79,33 +79,61 @@ const struct session_part session_elastic_part = {
 
 static void push(struct rg_session *session, struct rg_membership_event event);
 
+/* Agents without ranks stay until they are let go. */
+static void let_go(struct rg_session *session)
+{
+    if (session_none_runs(session))
+        session_release(session);
+}
+
+static void give_up(struct rg_session *session, const struct rg_error *err)
+{
+    session_end_by_error(session, err);
+    let_go(session);
+}
+
+/* Its agent could not be started. */
+static void miss_host(struct session_host *host, const struct rg_error *err)
+{
+    host->state = HOST_LOST;
+    host->gone = true;
+    host->gone_err = *err;
+    session_host_set_phase(host, RG_PHASE_LOST, err->text);
+}
+
 static void add_host(struct rg_session *session, const struct rg_membership_action *action)
 {
     const struct machine *machine = &session->elastic->machines[action->name];
     struct rg_plan *plan = session->o.plan;
     struct rg_error err = RG_ERROR_INIT;
-    int nhosts = plan->nhosts, nranks = plan->nranks;
-    int r = rg_plan_add_host(plan, machine->name, machine->user, action->slots);
+    struct session_host *host = &session->hosts[plan->nhosts];
 
-    if (r < 0 || nhosts != action->host || nranks != action->place)
-        r = rg_error_set(&err, ENOMEM, "no room for host %s", machine->name);
-    else
-        session_added(session, nhosts, nranks);
-    if (r == 0 && session->o.ops->on_grown)
-        r = session->o.ops->on_grown(session->o.arg, &err);
-    if (r < 0) {
-        session_end_by_error(session, &err);
+    if (rg_plan_add_host(plan, machine->name, machine->user, action->slots) < 0) {
+        rg_error_set(&err, ENOMEM, "no room for host %s", machine->name);
+        give_up(session, &err);
         return;
     }
-    struct session_host *host = &session->hosts[nhosts];
-    r = session->o.driver->add(session->driver_state, nhosts, &err);
-    if (r == 0)
+    session_added(session, action->host, action->place);
+    if (session->o.ops->on_grown && session->o.ops->on_grown(session->o.arg, &err) < 0) {
+        miss_host(host, &err);
+        give_up(session, &err);
+    } else if (session->o.driver->add(session->driver_state, action->host, &err) < 0) {
+        miss_host(host, &err);
+        session_elastic_lost(host);
+    }
+}
+
+/* One whose agent has not come yet would wait for its set-up, and then for ranks: nobody misses
+ * it. */
+static void release_host(struct session_host *host)
+{
+    if (host->state != HOST_AWAITED) {
+        session_send(host, RG_MSG_RELEASE, NULL);
         return;
-    host->state = HOST_LOST;
-    host->gone = true;
-    host->gone_err = err;
-    session_host_set_phase(host, RG_PHASE_LOST, err.text);
-    session_elastic_lost(host);
+    }
+    host->state = HOST_DONE;
+    session_host_set_phase(host, RG_PHASE_ENDED, "");
+    host->session->o.driver->stop(host->session->driver_state, host->index);
 }
 
 static void start_ranks(struct rg_session *session, int index)
@@ -154,7 +182,7 @@ static void publish(struct rg_session *session)
     elastic->since_ns = session_elapsed_ns(session);
     if (rg_epoch_seats_take(seats, &epoch, session->o.plan) < 0 ||
         session_open_fence(session, epoch.number, epoch.size, seats->rank_of) < 0) {
-        session_end_by_error(session, &(struct rg_error){ ENOMEM, 0, "no memory for the ranks" });
+        give_up(session, &(struct rg_error){ ENOMEM, 0, "no memory for the ranks" });
         return;
     }
     choose_port(session, seats->first_host);
@@ -259,12 +287,15 @@ static void end_short(struct rg_session *session, const struct rg_membership_act
 {
     const struct rg_elastic *asked = &session->o.job->elastic;
     bool first = rg_membership_epoch(session->elastic->membership).number == 0;
+    char since[64] = "";
 
-    session_set_cause(session, RG_EXIT_TIMEOUT,
-                      "too few hosts for %.6g s (--elastic-timeout): there is room for %d rank%s, "
-                      "and it takes %d (%s)%s",
-                      (double) asked->timeout_ms / 1000.0, action->has, action->has == 1 ? "" : "s",
-                      action->needs, first ? "-np" : "--min-np",
+    if (action->waited)
+        snprintf(since, sizeof(since), " for %.6g s (--elastic-timeout)",
+                 (double) asked->timeout_ms / 1000.0);
+    session_set_cause(session, action->waited ? RG_EXIT_TIMEOUT : RG_EXIT_UNAVAILABLE,
+                      "too few hosts%s: there is room for %d rank%s, and it takes %d (%s)%s", since,
+                      action->has, action->has == 1 ? "" : "s", action->needs,
+                      first ? "-np" : "--min-np",
                       action->cause == RG_MEMBERSHIP_NO_ROOM
                           ? "; the job has had as many hosts as it can have in its life" : "");
 }
@@ -277,24 +308,36 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
     rg_discovery_stop(rg_steal_ptr(&session->elastic->discovery));
     rg_timer_stop(&session->elastic->timer);
     switch (action->cause) {
-    case RG_MEMBERSHIP_ALL_DONE: session_release(session); return;
+    case RG_MEMBERSHIP_ALL_DONE:
+        for (int i = 0; i < session->o.plan->nhosts; i++) {
+            if (session->hosts[i].state == HOST_AWAITED)
+                release_host(&session->hosts[i]);
+        }
+        session_release(session);
+        return;
     case RG_MEMBERSHIP_TOO_FEW:
     case RG_MEMBERSHIP_NO_ROOM: end_short(session, action); break;
     case RG_MEMBERSHIP_RESET_LIMIT:
         session_remark(session, -1, "the ranks have changed as often as --reset-limit permits");
+        break;
+    case RG_MEMBERSHIP_ALL_ASIDE:
+        if (action->host < 0)
+            session_set_cause(session, RG_EXIT_UNAVAILABLE, "all hosts are set aside");
         break;
     default: break;
     }
     if (action->place >= 0) {
         accuse(session, action->place);
         session_end_after_failure(session, session_have_met(session));
-    } else {
+    } else if (action->host >= 0) {
         describe(session, -1, action->host, who, sizeof(who));
         session_set_cause(session, RG_EXIT_HOST_LOST, "%s", who);
         session_begin_end(session);
+    } else {
+        session_set_cause(session, RG_EXIT_UNAVAILABLE, "hosts have come or gone once more");
+        session_begin_end(session);
     }
-    if (session_none_runs(session))
-        session_release(session);
+    let_go(session);
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -308,7 +351,7 @@ static void perform(struct rg_session *session, const struct rg_membership_actio
     case RG_MEMBERSHIP_START_RANKS: start_ranks(session, action->host); return;
     case RG_MEMBERSHIP_END_RANK: end_rank(session, action->place, action->hard); return;
     case RG_MEMBERSHIP_RELEASE:
-        session_send(&session->hosts[action->host], RG_MSG_RELEASE, NULL);
+        release_host(&session->hosts[action->host]);
         return;
     case RG_MEMBERSHIP_PUBLISH: publish(session); return;
     case RG_MEMBERSHIP_UPDATE: tell_update(session, action->result); return;
@@ -369,7 +412,7 @@ static void push(struct rg_session *session, struct rg_membership_event event)
     rg_buf_fini(&elastic->queue);
     elastic->stepping = false;
     if (lost)
-        session_end_by_error(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+        give_up(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
     arm(session);
 }
 
@@ -491,7 +534,11 @@ static void want(void *arg, const struct rg_job *hosts)
     rg_autofree struct rg_membership_machine *wanted = calloc(hosts->nhosts + 1, sizeof(*wanted));
     size_t nwanted = 0;
 
-    for (size_t i = 0; wanted && i < hosts->nhosts; i++) {
+    if (!wanted) {
+        give_up(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+        return;
+    }
+    for (size_t i = 0; i < hosts->nhosts; i++) {
         int name = number_of(session, &hosts->hosts[i]);
         if (name >= 0)
             wanted[nwanted++] = (struct rg_membership_machine){ name, hosts->hosts[i].nslots };
@@ -504,10 +551,13 @@ static void want(void *arg, const struct rg_job *hosts)
 
 static void on_failed(void *arg, const char *text)
 {
+    struct rg_session *session = arg;
     char words[RG_ERROR_TEXT_MAX + 64];
 
+    if (!session->open)
+        return;
     snprintf(words, sizeof(words), "%s; the hosts stay as they are", text);
-    session_remark(arg, -1, words);
+    session_remark(session, -1, words);
 }
 
 static int discover(struct rg_session *session)
