@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic jobs under strikes at random (chaos.py). What fails says how to have it again by itself.
+
+REIGEN_SWEEP_SECONDS, REIGEN_SWEEP_SEED: for how long make soak tries, and from which seed on.
+"""
+import itertools
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from chaos import Calm, Long, Trial
+
+SEED = int(os.environ.get('REIGEN_SWEEP_SEED', '4711'))
+SECONDS = float(os.environ.get('REIGEN_SWEEP_SECONDS', '240'))
+#: Trials at the same time: they mostly wait.
+WORKERS = 4
+
+
+def try_all(trials):
+    """Run them, some at a time. All have ended before the first failure is raised."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        done = [pool.submit(trial.run) for trial in trials]
+    return sum(1 for each in done if each.result() is None)
+
+
+def until_late(make):
+    """Trials by number until the time is over, WORKERS of them at once. How many."""
+    end, numbers = time.monotonic() + SECONDS / 2, itertools.count(SEED)
+
+    def go_on():
+        tried = 0
+        while time.monotonic() < end:
+            make(next(numbers)).run()
+            tried += 1
+        return tried
+    with ThreadPoolExecutor(WORKERS) as pool:
+        done = [pool.submit(go_on) for _ in range(WORKERS)]
+    return sum(each.result() for each in done)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_strikes_at_random_leave_the_job_going():
+    assert try_all([Trial(SEED + i) for i in range(20)]) == 20
+
+
+def test_ranks_that_stop_for_seconds_are_not_set_aside():
+    assert try_all([Calm(SEED, 2), Calm(SEED + 1, 2)]) == 2
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SECONDS + 600)
+def test_minutes_of_strikes_leave_the_jobs_going(record_property):
+    record_property('jobs', until_late(Long))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SECONDS + 600)
+def test_minutes_of_ranks_that_stop_set_nobody_aside(record_property):
+    record_property('jobs', until_late(Calm))
