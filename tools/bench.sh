@@ -26,6 +26,7 @@ tools/frameworks.sh torch2 >/dev/null || true
 tools/mpis.sh openmpi5 >/dev/null || true
 /usr/bin/python3 bench/bench.py "$@"
 [ $# = 0 ] || exit 0
+/usr/bin/python3 bench/elastic.py --write
 # Simulated hosts are made by root only.
 if [ "$(id -u)" != 0 ]; then
     echo 'bench: run as root to measure hosts, containers and engines too'
