@@ -70,16 +70,16 @@ def train_epoch(state, loader, args):
 
 def main():
     args = arguments()
-    hvd.init()
     torch.manual_seed(42)
     torch.set_num_threads(1)
     training, testing = dataset(args.data, 'train'), dataset(args.data, 't10k')
+    model = Net()
+    optimizer = optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+    # As late as can be: where others train already, they wait for what comes after it.
+    hvd.init()
     sampler = hvd.elastic.ElasticSampler(training, shuffle=True)
     loader = DataLoader(training, batch_size=args.batch_size, sampler=sampler)
-    model = Net()
-    optimizer = hvd.DistributedOptimizer(
-        optim.SGD(model.parameters(), lr=args.lr * hvd.size(), momentum=0.9),
-        named_parameters=model.named_parameters())
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
     @hvd.elastic.run
     def train(state):
@@ -93,13 +93,13 @@ def main():
             state.sampler.set_epoch(state.sampler.epoch + 1)
             state.commit()
 
-    state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, step=0, losses=[],
-                                   accuracies=[])
-
     def scale_learning_rate():
         for group in optimizer.param_groups:
             group['lr'] = args.lr * hvd.size()
 
+    scale_learning_rate()
+    state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, step=0, losses=[],
+                                   accuracies=[])
     state.register_reset_callbacks([scale_learning_rate])
     train(state)
     if args.report and hvd.rank() == 0:
