@@ -168,6 +168,12 @@ ROWS = [
 ]
 
 
+PICTURE = [
+    'Four ranks of examples/pytorch_mnist_elastic.py lose a host and gain two; beside it the same',
+    'training without a change. bench/elastic_picture.py drew it from their reports.', '',
+    '![two curves of losses, which stay together](elastic.svg)', '']
+
+
 def shown(value, unit):
     return f'{100 * value:.2f} %' if unit == '%' else f'{value:.3f} s'
 
@@ -196,7 +202,7 @@ def page(found, load, seconds):
         'The script is asked once in a second. In the first five rows the ranks are Python with',
         'PyTorch; in the others without. The cost compares three jobs of 2 ranks that take turns,',
         'by what ten steps take (the lower quartile in each job). A difference below zero says',
-        'that the machine changes more than the jobs differ.', '',
+        'that the machine changes more than the jobs differ.', '', *PICTURE,
         f'Measured {stamp} on {os.cpu_count()} cores ({model[1] if model else "unknown"}), load '
         f'{load:.1f} at the start, in {seconds:.0f} s.', ''])
 
