@@ -115,6 +115,8 @@ def place(tmp_path):
     page = (ROOT / 'docs/simulate.md').read_text()
     for name, text in re.findall(r'```text\n# (\w+\.model)\n(.*?)```', page, re.S):
         (tmp_path / name).write_text(text)
+    (tmp_path / 'hosts.sh').write_text('#!/bin/sh\necho localhost:2\n')
+    (tmp_path / 'hosts.sh').chmod(0o755)
     bin_dir = PROGRAMS.reigen.parent
     env = environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path / 'state', API_TOKEN='x',
                       PATH=f'{bin_dir}:{os.environ["PATH"]}')
@@ -150,7 +152,8 @@ def run_reigen(place, words):
 
 def run_horovodrun(place, words):
     """The command is `true`: what the user's script does is not the page's affair."""
-    command = next(i for i, word in enumerate(words) if word.startswith(('python', './')))
+    command = next(i for i, word in enumerate(words) if word.startswith(('python', './'))
+                   and words[i - 1] != '--host-discovery-script')
     done = place(*words[:command], 'true')
     return done.returncode == 0, done
 

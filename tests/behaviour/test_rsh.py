@@ -43,7 +43,7 @@ def remote(command=b'cat', host=b'127.0.0.2', version=3, token=token):
     return 9, struct.pack('<I', version) + text(token) + text(host) + text(command)
 data = lambda stream, n: (10, struct.pack('<B', stream) + text(b'x' * n))
 credit = lambda stream, n: (11, struct.pack('<BI', stream, n))
-assert closed(remote(version=3))
+assert closed(remote(version=99))
 assert closed(remote(token=bytes(16)))
 assert closed(remote(token=token[:-1]))
 assert closed((9, b'\xff' * 40))

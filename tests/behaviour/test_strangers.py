@@ -119,7 +119,7 @@ def dial():
 crowd = [dial() for _ in range(600)]
 rank = dial()
 token = bytes.fromhex(os.environ['REIGEN_RANK_TOKEN'])
-payload = struct.pack('<IIII', 2, 0, os.getpid(), 16) + token
+payload = struct.pack('<IIII', 3, 0, os.getpid(), 16) + token
 rank.sendall(struct.pack('<IH', len(payload), 1) + payload)
 assert struct.unpack('<IH', rank.recv(6))[1] == 2
 rank.sendall(struct.pack('<IH', 0, 8))

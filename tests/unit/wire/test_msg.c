@@ -114,6 +114,7 @@ static void there_is_room_for_100000_ranks(void **state)
     rg_msg_clear(RG_MSG_PROBE, &msg);
     goes_through(RG_MSG_PEER_DIED, &died, &msg);
     assert_int_equal(msg.peer_died.host, NRANKS - 1);
+    rg_msg_clear(RG_MSG_PEER_DIED, &msg);
     goes_through(RG_MSG_EXITED, &exited, &msg);
     assert_int_equal(msg.exited.cut_by, NRANKS - 2);
     rg_msg_clear(RG_MSG_EXITED, &msg);

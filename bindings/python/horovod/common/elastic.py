@@ -90,6 +90,7 @@ class State:
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Call these after ranks have come or gone, for instance to scale the learning rate."""
         self._reset_callbacks.extend(callbacks)
+        process_sets.meet_newcomers()
 
     def on_reset(self) -> None:
         """There are other ranks now; run_fn calls it after init()."""

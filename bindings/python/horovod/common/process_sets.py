@@ -126,6 +126,8 @@ _dynamic = False
 #: Of an elastic job, over its epochs: the sets in the order in which they were registered, and
 #: whether this process belongs to each. None until the first epoch has begun here.
 _lasting: Optional[List[Tuple[ProcessSet, bool]]] = None
+#: Newcomers' first operations are for all ranks (meet_newcomers).
+_meets = False
 #: A process that has come later has these sets of the others, in that order, until its script has
 #: registered as many.
 _to_adopt: List[ProcessSet] = []
@@ -160,10 +162,10 @@ def renew(wanted: List[ProcessSet]) -> None:
     later are the sets that the others have, in their order."""
     global _lasting
     mine = None if _lasting is None else [member for _, member in _lasting]
-    told = reigen.allgather_object((mine, len(wanted)), 'process_sets.epoch')
-    lists = [members for members, _ in told if members is not None]
+    told = reigen.allgather_object((mine, len(wanted), _meets), 'process_sets.epoch')
+    lists = [members for members, _, _ in told if members is not None]
     if not lists:
-        _check_counts([count for _, count in told])
+        _check_counts([count for _, count, _ in told])
         _lasting = []
         for process_set in wanted:
             _register(process_set)
@@ -178,12 +180,21 @@ def renew(wanted: List[ProcessSet]) -> None:
         _lasting = [(process_set, False) for process_set in wanted + _to_adopt]
     del _lasting[count:]
     for i, (process_set, _) in enumerate(_lasting):
-        process_set.ranks = [rank for rank, (members, _) in enumerate(told) if members
+        process_set.ranks = [rank for rank, (members, _, _) in enumerate(told) if members
                              and members[i]]
         _place(process_set)
-    for rank, (members, _) in enumerate(told):
+    if any(meets for members, _, meets in told if members is not None):
+        return
+    for rank, (members, _, _) in enumerate(told):
         if members is None:
             _set_apart(rank)
+
+
+def meet_newcomers() -> None:
+    """This process has callbacks for a change of the ranks, which may carry out what the script of
+    one that comes later does at its beginning, as in Horovod's example with Keras."""
+    global _meets
+    _meets = True
 
 
 def _set_apart(newcomer: int) -> None:

@@ -159,12 +159,11 @@ static void program_that_does_not_end_is_killed_with_its_children(void **state)
     snprintf(name, sizeof(name), "%s.pid", w->file);
     assert_contains(await(w, 1), "did not end within 0.3 s");
     FILE *file = fopen(name, "r");
-    if (file) { /* else it was too slow to come so far */
-        assert_int_equal(fscanf(file, "%d", &pid), 1);
-        fclose(file);
-        unlink(name);
+    if (file && fscanf(file, "%d", &pid) == 1) /* else it was too slow to come so far */
         assert_true(unit_until(kill(pid, 0) < 0, "the end of its child"));
-    }
+    if (file)
+        fclose(file);
+    unlink(name);
     end_world(w);
 }
 

@@ -52,7 +52,7 @@ static int set_up(void **state)
     assert_non_null(w);
     assert_int_equal(rg_loop_create(&w->loop), 0);
     w->plan.hosts = w->planned;
-    w->plan.nhosts = NHOSTS;
+    w->plan.nhosts = w->plan.room_hosts = NHOSTS;
     w->session.o.plan = &w->plan;
     w->session.o.job = &w->job;
     w->session.hosts = w->hosts;
