@@ -45,7 +45,7 @@ NAMED_FAILURES, NAMED_CHARS = 12, 160
 #: of them keep not two cores busy, and four left one idle when the C tests were over.
 WORKERS, BEHAVIOUR_WORKERS = 3, 6
 #: Parts may keep so many more cores busy together than there are: no part does so all the time.
-SPARE_CORES = 1.0
+SPARE_CORES = 0.5
 #: Between looks at a command that runs.
 LOOK_S = 0.1
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
