@@ -240,6 +240,20 @@ static int prepare(struct rg_session *session, struct rg_error *err)
     return 0;
 }
 
+/* Before anything is started: an agent that is a head has no membership, and few drivers add. */
+static int check_elastic(const struct rg_session_options *options, struct rg_error *err)
+{
+    if (!options->job->elastic.on)
+        return 0;
+#ifndef RG_AGENT
+    if (options->driver->add)
+        return 0;
+#endif
+    return rg_error_set_exit(err, ENOTSUP, RG_EXIT_USAGE,
+                             "on %s a job keeps the hosts that it begins with: leave --min-np and "
+                             "--max-np out", options->driver->platform.title);
+}
+
 int rg_session_create(const struct rg_session_options *options, struct rg_session **ret_session,
                       struct rg_error *err)
 {
@@ -249,7 +263,9 @@ int rg_session_create(const struct rg_session_options *options, struct rg_sessio
         return rg_error_set(err, ENOMEM, "no memory for the session");
     session->o = *options;
     session->start_ns = rg_now_ns();
-    int r = prepare(session, err);
+    int r = check_elastic(options, err);
+    if (r == 0)
+        r = prepare(session, err);
     if (r == 0) {
         struct rg_driver_options driver_options = {
             .loop = options->loop,

@@ -577,10 +577,6 @@ int session_elastic_begin(struct rg_session *session, struct rg_error *err)
     const struct rg_job *job = session->o.job;
     struct rg_membership_rules rules = rules_of(session);
 
-    if (!session->o.driver->add)
-        return rg_error_set_exit(err, ENOTSUP, RG_EXIT_USAGE,
-                                 "on %s a job keeps the hosts that it begins with: leave --min-np "
-                                 "and --max-np out", session->o.driver->platform.title);
     int r = rg_membership_create(&rules, rg_now_ns(), &session->elastic->membership);
     if (r < 0)
         return rg_error_set(err, -r, "an elastic job of %d ranks: %s", rules.np, strerror(-r));
