@@ -5,7 +5,7 @@ usage: bench/bench.py [--quick] [--only NAME,...] [--np N,...] [--sizes 4K,1M] [
                       [--models mlp,deep] [--rounds N] [--no-write]
        make bench ARGS='--against TREE [...]': this tree beside another one of Reigen
 
-A full run takes some fifteen minutes and writes docs/benchmarks.md with its pictures, and all
+A full run writes docs/benchmarks.md with its pictures, and all
 figures into docs/benchmarks.json. --quick (one round, few sizes), and every option that leaves
 something out, print the tables and write nothing but build/bench/. In a round every contender runs
 once for every number of ranks. Reigen's C API, MPI and gloo are measured by reigen bench. A figure
