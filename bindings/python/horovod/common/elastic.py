@@ -90,7 +90,7 @@ class State:
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Call these after ranks have come or gone, for instance to scale the learning rate."""
         self._reset_callbacks.extend(callbacks)
-        process_sets.meet_newcomers()
+        process_sets.expect_callbacks()
 
     def on_reset(self) -> None:
         """There are other ranks now; run_fn calls it after init()."""
@@ -231,7 +231,8 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
                 try:
                     if changed:
                         changed = False
-                        state.on_reset()
+                        with process_sets.own():
+                            state.on_reset()
                     if _needs_sync(skip_sync):
                         state.sync()
                     return func(state, *args, **kwargs)

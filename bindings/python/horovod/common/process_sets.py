@@ -9,9 +9,10 @@
 All ranks register the same sets in the same order, members or not. Sets can be added and removed
 after init when it was told so: init(process_sets='dynamic') or HOROVOD_DYNAMIC_PROCESS_SETS=1.
 """
+import contextlib
 import os
 import sys
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import reigen
 from reigen import _core, _sets
@@ -126,8 +127,10 @@ _dynamic = False
 #: Of an elastic job, over its epochs: the sets in the order in which they were registered, and
 #: whether this process belongs to each. None until the first epoch has begun here.
 _lasting: Optional[List[Tuple[ProcessSet, bool]]] = None
-#: Newcomers' first operations are for all ranks (meet_newcomers).
-_meets = False
+#: Whether this process has callbacks for a change of the ranks.
+_callbacks = False
+#: The set of this process alone, in an epoch in which it may need one; or 0.
+_own = 0
 #: A process that has come later has these sets of the others, in that order, until its script has
 #: registered as many.
 _to_adopt: List[ProcessSet] = []
@@ -162,7 +165,7 @@ def renew(wanted: List[ProcessSet]) -> None:
     later are the sets that the others have, in their order."""
     global _lasting
     mine = None if _lasting is None else [member for _, member in _lasting]
-    told = reigen.allgather_object((mine, len(wanted), _meets), 'process_sets.epoch')
+    told = reigen.allgather_object((mine, len(wanted), _callbacks), 'process_sets.epoch')
     lists = [members for members, _, _ in told if members is not None]
     if not lists:
         _check_counts([count for _, count, _ in told])
@@ -183,27 +186,43 @@ def renew(wanted: List[ProcessSet]) -> None:
         process_set.ranks = [rank for rank, (members, _, _) in enumerate(told) if members
                              and members[i]]
         _place(process_set)
-    if any(meets for members, _, meets in told if members is not None):
+    newcomers = [rank for rank, (members, _, _) in enumerate(told) if members is None]
+    _set_apart(newcomers, any(callbacks for _, _, callbacks in told))
+
+
+def expect_callbacks() -> None:
+    """This process has callbacks for a change of the ranks, which may use operations, as that of
+    Horovod's example with Keras does."""
+    global _callbacks
+    _callbacks = True
+
+
+def _set_apart(newcomers: List[int], callbacks: bool) -> None:
+    """The others are at work already, and a newcomer's script is only at its beginning: what that
+    does before the function that all run together it does alone. So do those that were there, in
+    their callbacks for the change, as nobody else is at these: they need a set of their own."""
+    global _own
+    _own = 0
+    if not newcomers:
         return
-    for rank, (members, _, _) in enumerate(told):
-        if members is None:
-            _set_apart(rank)
+    for rank in range(reigen.size()) if callbacks else newcomers:
+        same = [each for each in _registered.values() if each.ranks == [rank]]
+        number = same[0].process_set_id if same else _core.add_process_set([rank])
+        if rank == reigen.rank():
+            _own = number
+    if reigen.rank() in newcomers:
+        _core.stand_apart(_own)
 
 
-def meet_newcomers() -> None:
-    """This process has callbacks for a change of the ranks, which may carry out what the script of
-    one that comes later does at its beginning, as in Horovod's example with Keras."""
-    global _meets
-    _meets = True
-
-
-def _set_apart(newcomer: int) -> None:
-    """The others are at work already, and this one's script is only at its beginning: what it does
-    before the function that all run together it does alone."""
-    same = [each for each in _registered.values() if each.ranks == [newcomer]]
-    number = same[0].process_set_id if same else _core.add_process_set([newcomer])
-    if newcomer == reigen.rank():
-        _core.stand_apart(number)
+@contextlib.contextmanager
+def own() -> Iterator[None]:
+    """What this process does among all ranks it does alone meanwhile, if there are newcomers."""
+    if _own:
+        _core.stand_apart(_own)
+    try:
+        yield
+    finally:
+        _core.join_in()
 
 
 def _place(process_set: ProcessSet) -> None:
