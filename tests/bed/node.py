@@ -304,6 +304,13 @@ class Node:
         if sig == signal.SIGKILL:
             self.path('/run/docker.pid').unlink(missing_ok=True)
 
+    def end_shims(self):
+        """What a dockerd that was killed may leave: its containerd forgets the shim of a container
+        that ends while the next dockerd starts."""
+        shims = [str(pid) for pid, line in self.processes().items() if 'containerd-shim' in line]
+        if shims:
+            self.run(['kill', '-KILL', *shims], user='root')
+
     def tail(self, log, lines=20):
         return '\n'.join(read_or(self.folder / log, '').splitlines()[-lines:])
 

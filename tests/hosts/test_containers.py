@@ -623,6 +623,7 @@ def test_a_killed_dockerd_leaves_nothing_once_it_is_back(hosts):
         job.job.send_signal(signal.SIGTERM)
         job.end()
     wait_until(lambda: not hosts[2].containers(), 60, 'end of the container')
+    hosts[2].end_shims()
 
 
 def test_a_host_that_loses_power_is_named():

@@ -2,6 +2,7 @@
 #include "help/wait.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/time.h"
@@ -13,7 +14,8 @@
 #define FINE_NS (100 * 1000)
 #define COARSE_NS (10 * RG_NS_PER_MS)
 
-bool unit_sleeps(pid_t pid)
+/* As proc(5) names it; '?' for one that is not there. */
+static char state_of(pid_t pid)
 {
     char path[64], state = '?';
 
@@ -24,7 +26,17 @@ bool unit_sleeps(pid_t pid)
         state = '?';
     if (in)
         fclose(in);
-    return state == 'S';
+    return state;
+}
+
+bool unit_sleeps(pid_t pid)
+{
+    return state_of(pid) == 'S';
+}
+
+bool unit_has_ended(pid_t pid)
+{
+    return strchr("?ZX", state_of(pid)) != NULL;
 }
 
 /* Of the machine, also where a test moves the program's clock (clock.h). */

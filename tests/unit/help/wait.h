@@ -28,6 +28,10 @@ bool unit_wait_more(struct unit_wait *wait);
 /* Whether the process's first thread sleeps, which it does where it waits. */
 bool unit_sleeps(pid_t pid);
 
+/* Whether the process runs no more: it is gone, or waits for its parent to ask how it ended, which
+ * the first process of a machine may do whenever it likes. */
+bool unit_has_ended(pid_t pid);
+
 /* Looks often until the condition is true, and says whether it came. what: for people. */
 #define unit_until(expression, words)                                          \
     ({                                                                         \

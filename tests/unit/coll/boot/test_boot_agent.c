@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 
 #include "base/fd.h"
@@ -23,9 +24,10 @@ struct agent {
     bool said_hello, goodbye, noted;
     uint32_t generations[16];
     int nfences;
-    bool fail_fence, kill_peer;
+    atomic_bool fail_fence, kill_peer; /* of both threads, as the next */
     /* an elastic job's */
-    bool elastic, update;
+    bool elastic;
+    atomic_bool update;
     const struct rg_rankmsg_epoch *seats; /* given one after the other, for each MEET */
     int nmeets, nknows;
     struct rg_rankmsg_meet meets[8];
