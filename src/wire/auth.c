@@ -7,7 +7,7 @@
 
 #include "wire/crypto.h"
 
-#define DOMAIN "reigen auth 2"
+#define DOMAIN "reigen auth 3"
 
 enum role { HELLO = 0, INITIATOR = 1, RESPONDER = 2 };
 
@@ -20,14 +20,14 @@ static void make_proof(const struct rg_auth *auth, enum role role, uint8_t *ret_
 {
     size_t length = strlen(auth->label);
     uint8_t head[5] = { (uint8_t) role, (uint8_t) length, (uint8_t) (length >> 8), 0, 0 };
-    crypto_generichash_state state;
+    crypto_auth_hmacsha256_state state;
 
-    crypto_generichash_init(&state, auth->key, sizeof(auth->key), RG_AUTH_PROOF_NBYTES);
-    crypto_generichash_update(&state, (const uint8_t *) DOMAIN, strlen(DOMAIN));
-    crypto_generichash_update(&state, head, sizeof(head));
-    crypto_generichash_update(&state, (const uint8_t *) auth->label, length);
-    crypto_generichash_update(&state, auth->nonces[0], sizeof(auth->nonces));
-    crypto_generichash_final(&state, ret_proof, RG_AUTH_PROOF_NBYTES);
+    crypto_auth_hmacsha256_init(&state, auth->key, sizeof(auth->key));
+    crypto_auth_hmacsha256_update(&state, (const uint8_t *) DOMAIN, strlen(DOMAIN));
+    crypto_auth_hmacsha256_update(&state, head, sizeof(head));
+    crypto_auth_hmacsha256_update(&state, (const uint8_t *) auth->label, length);
+    crypto_auth_hmacsha256_update(&state, auth->nonces[0], sizeof(auth->nonces));
+    crypto_auth_hmacsha256_final(&state, ret_proof);
     sodium_memzero(&state, sizeof(state));
 }
 

@@ -10,8 +10,8 @@
  *          | <- nonce_r (32), proof_r (32) --------- |
  *          | -- proof_i (32) ----------------------> |
  *
- *      proof_x = BLAKE2b-256 keyed by the key (RFC 7693), over
- *                "reigen auth 2", role (u8: 0 of the hello, 1 initiator, 2 responder), u32 length
+ *      proof_x = HMAC-SHA256 by the key (RFC 2104), over
+ *                "reigen auth 3", role (u8: 0 of the hello, 1 initiator, 2 responder), u32 length
  *                of the label, label, nonce_i, nonce_r; in the hello's, zeros for nonce_r
  *
  * The caller proves first, so that nobody gets something made of the key by calling. The roles

@@ -57,20 +57,29 @@ int rg_key_parse(const char *hex, uint8_t ret_key[RG_KEY_NBYTES])
     return *rest ? -EINVAL : parse_hex(hex, length, ret_key, RG_KEY_NBYTES);
 }
 
+/* HMAC-SHA256 of the text and of last, where there is one. ret_mac may be key itself. */
+static void mac_of(const uint8_t key[RG_KEY_NBYTES], const char *text, const uint8_t *last,
+                   uint8_t ret_mac[RG_KEY_NBYTES])
+{
+    crypto_auth_hmacsha256_state state;
+
+    crypto_auth_hmacsha256_init(&state, key, RG_KEY_NBYTES);
+    crypto_auth_hmacsha256_update(&state, (const uint8_t *) text, strlen(text));
+    if (last)
+        crypto_auth_hmacsha256_update(&state, last, 1);
+    crypto_auth_hmacsha256_final(&state, ret_mac);
+    sodium_memzero(&state, sizeof(state));
+}
+
 void rg_key_extract(const void *secret, size_t nbytes, const char *info,
                     uint8_t ret_key[RG_KEY_NBYTES])
 {
     static const uint8_t salt[crypto_auth_hmacsha256_KEYBYTES], first = 1;
-    crypto_auth_hmacsha256_state state;
     uint8_t prk[crypto_auth_hmacsha256_BYTES];
 
     crypto_auth_hmacsha256(prk, secret, nbytes, salt);
-    crypto_auth_hmacsha256_init(&state, prk, sizeof(prk));
-    crypto_auth_hmacsha256_update(&state, (const uint8_t *) info, strlen(info));
-    crypto_auth_hmacsha256_update(&state, &first, 1);
-    crypto_auth_hmacsha256_final(&state, ret_key);
+    mac_of(prk, info, &first, ret_key);
     sodium_memzero(prk, sizeof(prk));
-    sodium_memzero(&state, sizeof(state));
 }
 
 int rg_rank_token_parse(const char *text, uint8_t ret_token[RG_RANK_TOKEN_NBYTES])
@@ -91,10 +100,5 @@ void rg_key_format(const uint8_t key[RG_KEY_NBYTES], char *ret_hex)
 void rg_key_derive(const uint8_t key[RG_KEY_NBYTES], const char *purpose,
                    uint8_t ret_key[RG_KEY_NBYTES])
 {
-    uint8_t derived[RG_KEY_NBYTES]; /* ret_key may be key itself */
-
-    crypto_generichash(derived, sizeof(derived), (const uint8_t *) purpose, strlen(purpose), key,
-                       RG_KEY_NBYTES);
-    memcpy(ret_key, derived, sizeof(derived));
-    sodium_memzero(derived, sizeof(derived));
+    mac_of(key, purpose, NULL, ret_key);
 }

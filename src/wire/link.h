@@ -96,8 +96,8 @@ void rg_key_extract(const void *secret, size_t nbytes, const char *info,
 /* hex: room for 2 * RG_KEY_NBYTES + 1. */
 void rg_key_format(const uint8_t key[RG_KEY_NBYTES], char *ret_hex);
 
-/* Key of a purpose, derived from the job's key by keyed BLAKE2b (RFC 7693) of the purpose's name:
- * the same secret never serves two protocols. Cannot fail. */
+/* Key of a purpose, derived from the job's key by HMAC-SHA256 (RFC 2104) of the purpose's name: the
+ * same secret never serves two protocols. Cannot fail. */
 void rg_key_derive(const uint8_t key[RG_KEY_NBYTES], const char *purpose,
                    uint8_t ret_key[RG_KEY_NBYTES]);
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the job's key lies while a job runs: in memory that is locked, guarded and left out of core
 dumps, or nowhere. What only passes through is wiped."""
-import hashlib
+import hmac
 import secrets
 import sys
 
@@ -44,7 +44,7 @@ def copies(pid, **keys):
 
 
 def derived(key, purpose):
-    return hashlib.blake2b(purpose, key=key, digest_size=32).digest()
+    return hmac.digest(key, purpose, 'sha256')
 
 
 # In the agent's place: puts down what the agent is about to read, and leaves it unread.

@@ -13,7 +13,7 @@
  *
  * `reigen-agent same NAME` only says whether it is that program.
  *
- * NAME is "agent-" and 16 hexadecimal digits, the beginning of the program's BLAKE2b-256 digest:
+ * NAME is "agent-" and 16 hexadecimal digits, the beginning of the program's SHA-256 digest:
  * a program that was damaged on its way does not fit, and is refused.
  *
  * Thread rule: main thread. Blocks on the file system.

@@ -44,11 +44,11 @@ int rg_agent_file_find(char path[PATH_MAX], struct rg_error *err)
 
 static int digest(struct rg_agent_file *file)
 {
-    unsigned char hash[crypto_generichash_BYTES];
+    unsigned char hash[crypto_hash_sha256_BYTES];
 
     if (sodium_init() < 0)
         return -ENOSYS;
-    crypto_generichash(hash, sizeof(hash), file->data, file->nbytes, NULL, 0);
+    crypto_hash_sha256(hash, file->data, file->nbytes);
     sodium_bin2hex(file->digest, sizeof(file->digest), hash, sizeof(hash));
     snprintf(file->name, sizeof(file->name), "agent-%.16s", file->digest);
     return 0;

@@ -26,7 +26,7 @@ struct rg_agent_file {
     char machine[16];  /* "x86_64" */
     uint8_t *data;     /* owned */
     size_t nbytes;
-    char digest[65];   /* BLAKE2b-256, hexadecimal */
+    char digest[65];   /* SHA-256, hexadecimal */
     /* "agent-" and the digest's first 16 digits: its directory in a cache, see
      * agent/start/install.h */
     char name[32];

@@ -15,7 +15,7 @@
 #include "base/process/self.h"
 #include "wire/crypto.h"
 
-#define HASH_NBYTES 16
+#define DIGEST_NBYTES 16 /* of the hash */
 
 char *rg_place_launcher(int pid)
 {
@@ -120,16 +120,16 @@ static int list_files(struct rg_bundle_files *files, struct rg_error *err)
  * hosts have them already. */
 static int describe(const struct rg_bundle_files *files, struct rg_container_place *place)
 {
-    uint8_t hash[HASH_NBYTES];
-    char hex[2 * HASH_NBYTES + 1];
-    crypto_generichash_state state;
+    uint8_t hash[crypto_hash_sha256_BYTES];
+    char hex[2 * DIGEST_NBYTES + 1];
+    crypto_hash_sha256_state state;
     uint64_t nbytes = strlen(RG_BUNDLE_MAGIC);
     struct utsname machine;
     struct stat st;
 
     if (rg_crypto_init() < 0 || uname(&machine) < 0)
         return -ENOSYS;
-    crypto_generichash_init(&state, NULL, 0, sizeof(hash));
+    crypto_hash_sha256_init(&state);
     for (size_t i = 0; i < files->names.count; i++) {
         const char *name = files->names.v[i], *source = files->sources.v[i];
         uint64_t size;
@@ -137,12 +137,12 @@ static int describe(const struct rg_bundle_files *files, struct rg_container_pla
         if (r < 0)
             return r;
         int64_t facts[] = { st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec };
-        crypto_generichash_update(&state, (const uint8_t *) name, strlen(name) + 1);
-        crypto_generichash_update(&state, (const uint8_t *) facts, sizeof(facts));
+        crypto_hash_sha256_update(&state, (const uint8_t *) name, strlen(name) + 1);
+        crypto_hash_sha256_update(&state, (const uint8_t *) facts, sizeof(facts));
         nbytes += 2 + strlen(name) + 1 + 4 + size;
     }
-    crypto_generichash_final(&state, hash, sizeof(hash));
-    sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
+    crypto_hash_sha256_final(&state, hash);
+    sodium_bin2hex(hex, sizeof(hex), hash, DIGEST_NBYTES);
     free(place->bundle_digest);
     place->bundle_digest = rg_strf("%s-%s", machine.machine, hex);
     place->bundle_nbytes = nbytes;

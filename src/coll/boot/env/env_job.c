@@ -17,19 +17,19 @@ static const char *const job_facts[] = { "MASTER_ADDR", "MASTER_PORT", "REIGEN_J
 
 static void hash_facts(struct rg_env_job *job)
 {
-    crypto_generichash_state state;
+    crypto_hash_sha256_state state;
     char size[16];
 
     snprintf(size, sizeof(size), "%d", job->me.size);
-    crypto_generichash_init(&state, NULL, 0, sizeof(job->facts));
-    crypto_generichash_update(&state, (const uint8_t *) size, strlen(size) + 1);
+    crypto_hash_sha256_init(&state);
+    crypto_hash_sha256_update(&state, (const uint8_t *) size, strlen(size) + 1);
     for (size_t i = 0; i < rg_array_len(job_facts); i++) {
         const char *text = rg_var(job_facts[i]);
 
         text = text ? text : "";
-        crypto_generichash_update(&state, (const uint8_t *) text, strlen(text) + 1);
+        crypto_hash_sha256_update(&state, (const uint8_t *) text, strlen(text) + 1);
     }
-    crypto_generichash_final(&state, job->facts, sizeof(job->facts));
+    crypto_hash_sha256_final(&state, job->facts);
 }
 
 static int read_identity(struct rg_boot_identity *me, bool *ret_torch, struct rg_error *err)

@@ -31,7 +31,7 @@ struct rg_env_job {
     enum rg_trust trust;
     int naddresses;              /* 0 until resolved */
     struct rg_sockaddr addresses[RG_ENV_ADDRESSES_MAX];
-    /* BLAKE2b over what all ranks of one job must have in common: size, MASTER_ADDR, ports, job
+    /* SHA-256 over what all ranks of one job must have in common: size, MASTER_ADDR, ports, job
      * ids. Jobs that meet on a port tell each other apart by it. */
     uint8_t facts[RG_ENV_FACTS_NBYTES];
     uint8_t link_key[RG_KEY_NBYTES];

@@ -257,8 +257,7 @@ static void fill_job(const struct rg_config *config, struct rg_env_job *job,
     job->first_port = place->port;
     job->nports = RG_ENV_PORTS;
     rg_env_fit_ports(&config->ports, job);
-    crypto_generichash(job->facts, sizeof(job->facts), (const uint8_t *) facts, (size_t) n, NULL,
-                       0);
+    crypto_hash_sha256(job->facts, (const uint8_t *) facts, (size_t) n);
 }
 
 static int make_place(const struct rg_config *config, const struct rg_sockaddr *store,

@@ -36,7 +36,7 @@ static bool find_cache(char *path, size_t room)
 
 static void hash_of(const void *data, size_t nbytes, uint8_t ret_hash[HASH_NBYTES])
 {
-    crypto_generichash(ret_hash, HASH_NBYTES, data, nbytes, NULL, 0);
+    crypto_hash_sha256(ret_hash, data, nbytes);
 }
 
 /* True: it was kept, whole, and stands in packed now. */
