@@ -31,6 +31,16 @@ static inline uint64_t rg_wall_ns(void)
     return (uint64_t) ts.tv_sec * RG_NS_PER_S + (uint64_t) ts.tv_nsec;
 }
 
+/* Minutes by which local time is ahead of UTC at that time; negative in the west. By the TZ of this
+ * process, or /etc/localtime: not from a signal handler. */
+static inline int rg_zone_min(time_t at)
+{
+    struct tm tm = { 0 };
+
+    localtime_r(&at, &tm);
+    return (int) (tm.tm_gmtoff / 60);
+}
+
 /* Sleep for the whole time, interrupted or not. */
 static inline void rg_sleep_ms(unsigned ms)
 {

@@ -23,6 +23,7 @@
 #define RG_HOST_NAME_MAX 253
 #define RG_JOB_SLOTS_MAX 4096 /* of one host */
 #define RG_JOB_RESTARTS_MAX 1000
+#define RG_JOB_DAY_MIN (24 * 60) /* minutes of a day */
 #define RG_START_TIMEOUT_MS 300000
 #define RG_GRACE_MS 5000
 #define RG_LEASE_MS 30000
@@ -123,6 +124,8 @@ struct rg_job {
     char *output_dir;        /* NULL: none; else <dir>/rank.<r>/{stdout,stderr} */
     enum rg_tag tag;
     bool timestamps;
+    int zone_min;            /* of them, where the head is not with its user: minutes by which the
+                                user's clock is ahead of UTC, and RG_JOB_DAY_MIN more; 0: UTC */
     bool json;               /* events on stdout instead of plain output */
     struct rg_ranks show;    /* whose output reaches the terminal; files get all */
     enum rg_stdin stdin_mode;

@@ -8,6 +8,7 @@
 
 #include "base/process/self.h"
 #include "base/say.h"
+#include "base/time.h"
 #include "head/console/command.h"
 #include "head/console/exit.h"
 #include "head/console/terminal.h"
@@ -63,6 +64,8 @@ void rg_run_take(struct rg_request *request, struct rg_planned *ret_planned)
         .job = request->job, .notes = request->notes, .display_map = request->display_map,
         .report_bindings = request->report_bindings, .quiet = request->quiet,
     };
+    if (ret_planned->job.timestamps)
+        ret_planned->job.zone_min = RG_JOB_DAY_MIN + rg_zone_min(time(NULL));
     request->job = (struct rg_job){ 0 };
     request->notes = (struct rg_strv) RG_STRV_INIT;
 }

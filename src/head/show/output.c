@@ -296,39 +296,57 @@ static void note_shown(struct shown *shown, int rank, const void *data, size_t n
     shown->count += shown->count < SHOWN_LINES;
 }
 
-/* horovodrun's form of the time: asctime's. */
-static void put_horovod_time(struct rg_buf *text)
+/* The user's clock. An agent that is a head may be in another zone, and knows none. */
+static int zone_of(const struct rg_job *job, uint64_t wall_ns)
 {
-    time_t seconds = (time_t) (rg_wall_ns() / RG_NS_PER_S);
-    struct tm tm;
+#ifdef RG_AGENT
+    (void) wall_ns;
+    return job->zone_min ? job->zone_min - RG_JOB_DAY_MIN : 0;
+#else
+    (void) job;
+    return rg_zone_min((time_t) (wall_ns / RG_NS_PER_S));
+#endif
+}
 
-    localtime_r(&seconds, &tm);
-    rg_shown_printf(text, "%.3s %.3s %02d %02d:%02d:%02d %d",
+static struct tm local_time(uint64_t wall_ns, int zone_min)
+{
+    time_t seconds = (time_t) (wall_ns / RG_NS_PER_S) + 60 * zone_min;
+    struct tm tm = { 0 };
+
+    gmtime_r(&seconds, &tm);
+    return tm;
+}
+
+/* horovodrun's form of the time: asctime's. */
+static void put_horovod_time(struct rg_output *output)
+{
+    uint64_t now_ns = rg_wall_ns();
+    struct tm tm = local_time(now_ns, zone_of(output->o.job, now_ns));
+
+    rg_shown_printf(&output->text, "%.3s %.3s %02d %02d:%02d:%02d %d",
                     &"SunMonTueWedThuFriSat"[3 * tm.tm_wday],
                     &"JanFebMarAprMayJunJulAugSepOctNovDec"[3 * tm.tm_mon], tm.tm_mday, tm.tm_hour,
                     tm.tm_min, tm.tm_sec, tm.tm_year + 1900);
 }
 
 /* "2026-01-31T23:59:59.123+01:00 ", as ISO 8601 and RFC 3339 have it. */
-static void put_time(struct rg_buf *text)
+static void put_time(struct rg_output *output)
 {
-    uint64_t now = rg_wall_ns();
-    time_t seconds = (time_t) (now / RG_NS_PER_S);
-    struct tm tm;
+    uint64_t now_ns = rg_wall_ns();
+    int east_min = zone_of(output->o.job, now_ns);
+    struct tm tm = local_time(now_ns, east_min);
 
-    localtime_r(&seconds, &tm);
-    long east = labs(tm.tm_gmtoff) / 60; /* minutes */
-    rg_shown_printf(text, "%04d-%02d-%02dT%02d:%02d:%02d.%03d%c%02ld:%02ld ", tm.tm_year + 1900,
-                    tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-                    (int) (now / RG_NS_PER_MS % 1000), tm.tm_gmtoff < 0 ? '-' : '+', east / 60,
-                    east % 60);
+    rg_shown_printf(&output->text, "%04d-%02d-%02dT%02d:%02d:%02d.%03d%c%02d:%02d ",
+                    tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                    (int) (now_ns / RG_NS_PER_MS % 1000), east_min < 0 ? '-' : '+',
+                    abs(east_min) / 60, abs(east_min) % 60);
 }
 
 /* "[0]<stdout>:" without a blank: programs that read horovodrun's output cut it off. */
 static void put_horovod_tag(struct rg_output *output, const struct place *at)
 {
     if (output->o.job->timestamps)
-        put_horovod_time(&output->text);
+        put_horovod_time(output);
     rg_shown_printf(&output->text, "[%d]<%s>:", number_of(output, at->rank),
                     at->stream == 1 ? "stdout" : "stderr");
 }
@@ -358,7 +376,7 @@ static void put_line(struct rg_output *output, const struct place *at, const str
     if (horovod)
         put_horovod_tag(output, at);
     else if (output->o.job->timestamps)
-        put_time(&output->text);
+        put_time(output);
     if (output->tagged && !horovod)
         put_tag(output, at, line->continued);
     rg_buf_put(&output->text, line->data, line->nbytes);

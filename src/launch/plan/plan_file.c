@@ -139,6 +139,7 @@ static const struct entry planned_entries[] = {
     STRING(job.output_dir),
     INT(job.tag, 0, RG_TAG_HOROVOD),
     FLAG(job.timestamps),
+    INT(job.zone_min, 0, 2 * RG_JOB_DAY_MIN),
     FLAG(job.json),
     ELEMENTS(job.show.range, job.show.count, RANGE, false, RG_JOB_RANKS_MAX),
     INT(job.stdin_mode, 0, RG_STDIN_NONE),

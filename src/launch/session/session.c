@@ -211,9 +211,7 @@ static const struct session_part *const parts[] = {
     &session_ranks_part, &session_fences_part, &session_output_part, &session_input_part,
     &session_end_part, &session_setup_part, &session_network_part, &session_starting_part,
     &session_engine_part, &session_versions_part, &session_remotes_part, &limits_part,
-#ifndef RG_AGENT
     &session_elastic_part,
-#endif
 };
 
 static int prepare(struct rg_session *session, struct rg_error *err)
@@ -240,15 +238,11 @@ static int prepare(struct rg_session *session, struct rg_error *err)
     return 0;
 }
 
-/* Before anything is started: an agent that is a head has no membership, and few drivers add. */
+/* Before anything is started. */
 static int check_elastic(const struct rg_session_options *options, struct rg_error *err)
 {
-    if (!options->job->elastic.on)
+    if (!options->job->elastic.on || options->driver->add)
         return 0;
-#ifndef RG_AGENT
-    if (options->driver->add)
-        return 0;
-#endif
     return rg_error_set_exit(err, ENOTSUP, RG_EXIT_USAGE,
                              "on %s a job keeps the hosts that it begins with: leave --min-np and "
                              "--max-np out", options->driver->platform.title);
@@ -278,10 +272,8 @@ int rg_session_create(const struct rg_session_options *options, struct rg_sessio
         };
         r = options->driver->start(&driver_options, &session->driver_state, err);
     }
-#ifndef RG_AGENT
     if (r == 0 && options->job->elastic.on)
         r = session_elastic_begin(session, err);
-#endif
     if (r < 0) {
         rg_session_destroy(session);
         return r;

@@ -98,16 +98,10 @@ struct rg_session {
     struct session_limits *limits;
 };
 
-/* The job is elastic, and not over. Jobs that an agent is the head of are not elastic, as the
- * membership has no room there. */
+/* The job is elastic, and not over. */
 static inline bool session_is_open(const struct rg_session *session)
 {
-#ifdef RG_AGENT
-    (void) session;
-    return false;
-#else
     return session->open;
-#endif
 }
 
 /* A part's own state: a struct, with an array behind it of which each host, or each rank, that

@@ -55,11 +55,20 @@ static int init(struct rg_session *session)
                              : -ENOMEM;
 }
 
+static void stop_discovery(struct session_elastic *elastic)
+{
+#ifdef RG_AGENT
+    (void) elastic;
+#else
+    rg_discovery_stop(rg_steal_ptr(&elastic->discovery));
+#endif
+}
+
 static void fini(struct rg_session *session)
 {
     struct session_elastic *elastic = session->elastic;
 
-    rg_discovery_stop(elastic->discovery);
+    stop_discovery(elastic);
     rg_timer_stop(&elastic->timer);
     for (size_t i = 0; i < elastic->nmachines; i++) {
         free(elastic->machines[i].name);
@@ -305,7 +314,7 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
     char who[RG_CAUSE_MAX];
 
     session->open = false;
-    rg_discovery_stop(rg_steal_ptr(&session->elastic->discovery));
+    stop_discovery(session->elastic);
     rg_timer_stop(&session->elastic->timer);
     switch (action->cause) {
     case RG_MEMBERSHIP_ALL_DONE:
@@ -549,6 +558,14 @@ static void want(void *arg, const struct rg_job *hosts)
                                                 .nwanted = nwanted });
 }
 
+/* A job that an agent is the head of has the hosts that its platform gives it. */
+#ifdef RG_AGENT
+static int discover(struct rg_session *session)
+{
+    (void) session;
+    return 0;
+}
+#else
 static void on_failed(void *arg, const char *text)
 {
     struct rg_session *session = arg;
@@ -571,6 +588,7 @@ static int discover(struct rg_session *session)
 
     return rg_discovery_start(&options, &session->elastic->discovery);
 }
+#endif
 
 int session_elastic_begin(struct rg_session *session, struct rg_error *err)
 {
