@@ -238,8 +238,10 @@ REIGEN_API int reigen_epoch(struct reigen_epoch *ret_epoch);
 /* Say that this program goes on with other ranks in the same process; without this, the launcher of
  * an elastic job ends all its processes and starts new ones when ranks are lost or come. It holds
  * for the life of the process. failed: 1, before the reigen_shutdown of an epoch that has ended by
- * an error: what this rank goes on from is older than what others may have. A rank that has seen
- * another one die has failed without being told. 0, also in other jobs; or -ENOTCONN. */
+ * an error: what this rank goes on from is older than what others may have; 2, and this process has
+ * never had the state of the others, so it is not to be the one that gives it to them. A rank that
+ * has seen another one die has failed without being told. 0, also in other jobs; -EINVAL: another
+ * number; -ENOTCONN. */
 REIGEN_API int reigen_elastic(int failed);
 /* For a process that has come to an epoch whose other ranks are at work already, which do not know
  * what it does until it is as far as they: until this is called with 0, its operations on all ranks

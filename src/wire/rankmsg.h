@@ -79,9 +79,15 @@ struct rg_rankmsg_welcome {
     uint8_t elastic;       /* 1: size and local_size are 0, and EPOCH tells them */
 };
 
+enum rg_meet_failed { /* its last epoch */
+    RG_MEET_FINE,
+    RG_MEET_FAILED,        /* it ended by an error */
+    RG_MEET_LACKS,         /* and this process has never had the state of the others */
+};
+
 struct rg_rankmsg_meet {
     uint32_t epoch;        /* the last one that this process was in; 0: none */
-    uint8_t failed;        /* 1: that ended by an error; 0: it was left in order */
+    uint8_t failed;        /* enum rg_meet_failed */
 };
 
 struct rg_rankmsg_epoch {

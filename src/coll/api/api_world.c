@@ -484,7 +484,9 @@ REIGEN_API int reigen_elastic(int failed)
 
     if (!rt)
         return rg_api_uninitialised();
-    rg_boot_elastic(rt->boot, failed != 0);
+    if (failed < 0 || failed > 2)
+        return -EINVAL;
+    rg_boot_elastic(rt->boot, failed);
     return 0;
 }
 

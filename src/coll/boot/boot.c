@@ -131,7 +131,7 @@ void rg_boot_cut_off(struct rg_boot *boot, int rank)
     pthread_mutex_unlock(&boot->lock);
 }
 
-void rg_boot_elastic(struct rg_boot *boot, bool failed)
+void rg_boot_elastic(struct rg_boot *boot, int failed)
 {
     if (boot->below)
         rg_boot_elastic(boot->below, failed);

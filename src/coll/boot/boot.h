@@ -81,7 +81,7 @@ struct rg_boot_ops {
     void (*note)(void *state, int level, const char *text);
     void (*cut_off)(void *state, int rank);
     /* Elastic jobs: as rg_boot_elastic, rg_boot_update. */
-    void (*elastic)(void *state, bool failed);
+    void (*elastic)(void *state, int failed);
     uint64_t (*update)(void *state, int *ret_result);
     void (*close)(void *state, bool goodbye);
     void (*after_fork)(void *state);
@@ -128,7 +128,7 @@ void rg_boot_cut_off(struct rg_boot *boot, int rank);
 /* Tell the launcher of an elastic job that this program goes on with other ranks, by closing its
  * boot and opening another one; failed: the epoch ends by an error, so that its state is an older
  * one. Nothing in other jobs. Any thread. */
-void rg_boot_elastic(struct rg_boot *boot, bool failed);
+void rg_boot_elastic(struct rg_boot *boot, int failed);
 /* When the launcher said last, since the boot was opened, that hosts have come or gone: ms of the
  * wall clock, and enum reigen_update; or 0. Never blocks; any thread; boot is polled by others. */
 uint64_t rg_boot_update(struct rg_boot *boot, int *ret_result);

@@ -225,7 +225,7 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
         process_sets.end_adoption()
         _core.join_in()
         _core.go_on(failed=False)
-        skip_sync = changed = False
+        skip_sync = changed = synced = False
         try:
             while True:
                 try:
@@ -235,13 +235,14 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
                             state.on_reset()
                     if _needs_sync(skip_sync):
                         state.sync()
+                    synced = True
                     return func(state, *args, **kwargs)
                 except InvalidOperationError:
                     raise
                 except HorovodInternalError as error:
                     if _is_final(error):
                         raise
-                    _core.go_on(failed=True)
+                    _core.go_on(failed=True, lacks=not synced)
                     state.restore()
                     skip_sync = False
                 except HostsUpdatedInterrupt as change:

@@ -16,7 +16,7 @@ struct kept {
     uint32_t generation; /* of the last fence in this epoch */
     uint32_t epoch;      /* the last one that this process was in; 0: none, or the job is fixed */
     bool knows;          /* the program has said that it can go on with other ranks */
-    bool failed;         /* that epoch ended by an error */
+    int failed;          /* that epoch: enum rg_meet_failed */
 };
 
 struct agent {
@@ -90,7 +90,8 @@ static void close_agent(void *state, bool goodbye)
     struct kept *kept = agent->kept;
 
     kept->generation = agent->client.generation;
-    kept->failed = kept->failed || !goodbye || agent->client.ndeaths > 0;
+    if (!kept->failed && (!goodbye || agent->client.ndeaths > 0))
+        kept->failed = RG_MEET_FAILED;
     rg_client_fini(&agent->client, goodbye);
     free(agent);
 }
@@ -111,7 +112,7 @@ static void take_seat(struct agent *agent, struct rg_boot_identity *identity)
     identity->sync = seat->sync;
     agent->client.generation = seat->epoch == kept->epoch ? kept->generation : 0;
     kept->epoch = seat->epoch;
-    kept->failed = false;
+    kept->failed = RG_MEET_FINE;
 }
 
 /* identity: what the environment says; size 0: of an elastic job, and rank is a place. */
@@ -160,12 +161,13 @@ static int read_identity(struct rg_boot_identity *identity, struct rg_error *err
     return r < 0 ? r : 0;
 }
 
-static void say_elastic(void *state, bool failed)
+static void say_elastic(void *state, int failed)
 {
     struct agent *agent = state;
     struct kept *kept = agent->kept;
 
-    kept->failed = kept->failed || failed;
+    if (failed > kept->failed)
+        kept->failed = failed;
     if (!kept->knows)
         rg_client_elastic(&agent->client);
     kept->knows = true;

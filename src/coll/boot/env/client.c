@@ -248,10 +248,10 @@ void rg_client_elastic(struct rg_client *client)
     tell(client, RG_RANKMSG_ELASTIC);
 }
 
-int rg_client_meet(struct rg_client *client, bool knows, uint32_t epoch, bool failed,
+int rg_client_meet(struct rg_client *client, bool knows, uint32_t epoch, int failed,
                    struct rg_error *err)
 {
-    struct rg_rankmsg_meet meet = { epoch, failed };
+    struct rg_rankmsg_meet meet = { epoch, (uint8_t) failed };
     int r;
 
     if (knows)

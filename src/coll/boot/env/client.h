@@ -61,7 +61,7 @@ int rg_client_hello(struct rg_client *client, int take_fd,
 /* In an elastic job: wait, as long as it takes, until the next epoch has a seat for this rank.
  * knows: its program can go on with other ranks. epoch, failed: of MEET. 0, and who it is stands in
  * seat; -ECONNRESET: the agent went away; -EBADMSG; -ENOMEM. */
-int rg_client_meet(struct rg_client *client, bool knows, uint32_t epoch, bool failed,
+int rg_client_meet(struct rg_client *client, bool knows, uint32_t epoch, int failed,
                    struct rg_error *err);
 /* Say that this rank's program can go on with other ranks. */
 void rg_client_elastic(struct rg_client *client);

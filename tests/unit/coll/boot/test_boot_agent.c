@@ -392,13 +392,14 @@ static void who_has_lost_an_epoch_says_so_when_it_meets_again(void **state)
     assert_int_equal(rg_boot_open(&own, &config, ranks_deadline(), &boot, &err), 0);
     rg_boot_close(boot, true);
     assert_int_equal(rg_boot_open(&own, &config, ranks_deadline(), &boot, &err), 0);
-    rg_boot_elastic(boot, true); /* an operation has failed by something else */
+    rg_boot_elastic(boot, RG_MEET_LACKS); /* an operation has failed by something else */
+    rg_boot_elastic(boot, RG_MEET_FAILED);
     rg_boot_close(boot, true);
     assert_int_equal(rg_boot_open(&own, &config, ranks_deadline(), &boot, &err), 0);
     rg_boot_close(boot, true);
     stop_agent(&agent, thread);
     forget(&own);
-    static const uint32_t epochs[] = { 0, 1, 2, 3, 4 }, failed[] = { 0, 1, 1, 0, 1 };
+    static const uint32_t epochs[] = { 0, 1, 2, 3, 4 }, failed[] = { 0, 1, 1, 0, 2 };
 
     assert_int_equal(agent.nmeets, 5);
     for (int i = 0; i < agent.nmeets; i++) {
