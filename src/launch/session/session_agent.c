@@ -203,8 +203,11 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
     }
     session_host_set_phase(host, RG_PHASE_READY, "");
     if (session_is_open(host->session)) {
-        session_send_setup_to(host);
-        set_up(host);
+        struct rg_error err = RG_ERROR_INIT;
+        if (session_send_setup_to(host, &err) < 0)
+            set_lost(host, err.text);
+        else
+            set_up(host);
         return 0;
     }
     session_settle_start(host->session);

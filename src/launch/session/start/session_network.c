@@ -230,6 +230,45 @@ static void probe(struct rg_session *session)
     decide(session);
 }
 
+/* What --network-interface says of all hosts, and of this one. */
+static int list_own(const struct session_host *host, struct rg_strv *own)
+{
+    const struct rg_strv *all = &host->session->o.job->network_interfaces;
+    size_t length = strlen(session_host_name(host));
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < all->count; i++) {
+        const char *entry = all->v[i], *equals = strchr(entry, '=');
+        if (!equals || ((size_t) (equals - entry) == length &&
+                        strncmp(entry, session_host_name(host), length) == 0))
+            r = rg_strv_add(own, entry);
+    }
+    return r;
+}
+
+int session_own_network(const struct session_host *host, struct rg_network **ret_network,
+                        struct rg_error *err)
+{
+    const struct rg_msg_hello *hello = &host->hello;
+    struct rg_network_host alone = { session_host_name(host), hello->boot_id, hello->netns,
+                                     hello->instance, 0, &hello->addresses };
+    rg_autostrv struct rg_strv own = RG_STRV_INIT;
+
+    *ret_network = NULL;
+    if (list_own(host, &own) < 0)
+        return rg_error_memory(err);
+    if (!own.count)
+        return 0;
+    int r = rg_network_create(&alone, 1, &own, false, ret_network, err);
+
+    r = r < 0 ? r : rg_network_decide(*ret_network, true, err);
+    if (r >= 0 && !*rg_network_cidr(*ret_network)) /* one place can do without */
+        return rg_error_set_exit(err, ENODEV, RG_EXIT_UNAVAILABLE,
+                                 "--network-interface %s: it has no interface, and no network, "
+                                 "of this name", own.v[0]);
+    return r;
+}
+
 static void refuse_ports(struct session_host *host)
 {
     const struct rg_ports *ports = &host->session->o.job->ports;
