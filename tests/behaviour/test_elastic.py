@@ -4,11 +4,13 @@ of ssh; the ranks are real, and count steps by Reigen's own operations."""
 import os
 import re
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
 from built import PROGRAMS, ROOT, environment
-from processes import assert_gone
+from processes import assert_gone, state
 from test_hosts import FAKE
 from wait import until
 
@@ -236,3 +238,33 @@ def test_a_host_beyond_the_reset_limit_is_told(job, script):
     assert it.end() == 69, it.text()
     assert 'as often as --reset-limit permits' in it.text()
     assert 'hosts have come or gone once more' in it.text()
+
+
+def test_the_network_that_was_named_is_used_by_all_hosts(job):
+    it = job('-np 2 --min-np 2 -H a:1,b:1 --network-interface lo')
+    it.wait('step 3 size 2')
+    networks = [Path(f'/proc/{it.pid(place)}/environ').read_bytes() for place in range(2)]
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert all(b'\0REIGEN_NETWORK=127.0.0.0/8' in variables for variables in networks)
+
+
+def test_a_host_without_the_network_that_was_named_is_set_aside(job):
+    it = job('-np 1 --min-np 1 -H a:1,b:1 --network-interface a=lo --network-interface b=nosuch0')
+    it.wait('step 3 size 1')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert re.search(r'host b is set aside .*nosuch0', it.text()), it.text()
+
+
+def test_nobody_is_late_while_the_job_is_stopped(job, script):
+    it = job(f'-np 2 --min-np 2 --host-discovery-script {script("a:1")} --elastic-timeout 8')
+    until((it.folder / 'home/a').exists, 'the first host', 30)
+    it.child.send_signal(signal.SIGTSTP)
+    until(lambda: state(it.child.pid) == 'T', 'the stop', 30)
+    time.sleep(9)  # patient: longer than the time for hosts to come
+    script('a:1\nb:1')
+    it.child.send_signal(signal.SIGCONT)
+    it.wait('step 3 size 2')
+    it.stop()
+    assert it.end() == 0, it.text()

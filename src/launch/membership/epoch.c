@@ -351,7 +351,8 @@ static void run_in_place(struct rg_membership *m)
 
 static void finish(struct rg_membership *m)
 {
-    dismiss(m);
+    if (m->rules.elastic)
+        dismiss(m);
     if (m->nalive == 0)
         membership_end(m, m->last_bad ? RG_MEMBERSHIP_ALL_FAILED : RG_MEMBERSHIP_ALL_DONE, 0, 0);
 }

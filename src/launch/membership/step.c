@@ -231,8 +231,10 @@ size_t rg_membership_step(struct rg_membership *membership,
     if (m->phase != PHASE_OVER) {
         if (m->naccusers > 0)
             judge(m);
-        expire(m);
-        membership_deal(m);
+        if (m->rules.elastic)
+            expire(m);
+        if (m->rules.elastic || m->dirty)
+            membership_deal(m);
         membership_advance(m);
     }
     if (m->phase == PHASE_OVER)

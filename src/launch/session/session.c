@@ -135,8 +135,11 @@ void rg_session_signal(struct rg_session *session, int signo)
     switch (signo) {
     case SIGINT:
     case SIGTERM: end_by_user(session, signo, NULL); return;
-    case SIGTSTP:
-    case SIGCONT: session_pause(session, signo == SIGTSTP); return;
+    case SIGTSTP: session_pause(session, true); return;
+    case SIGCONT:
+        session_pause(session, false);
+        session_elastic_go_on(session);
+        return;
     default: break;
     }
     if (session->state == STATE_RUNNING)
@@ -260,6 +263,8 @@ int rg_session_create(const struct rg_session_options *options, struct rg_sessio
     int r = check_elastic(options, err);
     if (r == 0)
         r = prepare(session, err);
+    if (r == 0 && !options->job->elastic.on)
+        r = session_elastic_begin(session, err);
     if (r == 0) {
         struct rg_driver_options driver_options = {
             .loop = options->loop,

@@ -54,17 +54,12 @@ static void set_lost(struct session_host *host, const char *how)
     if (host->state > HOST_READY)
         return;
     host->state = HOST_LOST;
-    if (session_is_open(session)) {
-        session_host_set_phase(host, RG_PHASE_LOST, how);
-        session_lose_ranks(host);
-        finish(host);
-        session_elastic_lost(host);
-        return;
-    }
     session_input_go_on(session);
     if (host->gone_err.exit_code && (before || host->gone_err.exit_code == RG_EXIT_PREEMPTED))
         exit_code = host->gone_err.exit_code;
-    if (unstarted)
+    if (session_is_open(session))
+        unstarted = false; /* others may come in its place */
+    else if (unstarted)
         session_host_unstarted(host, exit_code, how);
     else
         session_set_cause(session, exit_code, "host %s: %s", session_host_name(host), how);
@@ -74,7 +69,7 @@ static void set_lost(struct session_host *host, const char *how)
     if (unstarted)
         session_settle_start(session);
     else
-        session_begin_end(session);
+        session_elastic_lost(host);
 }
 
 /* The driver has seen the agent's end. What it wrote before is still in the link, so the link's end
@@ -177,8 +172,7 @@ static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
     }
     session_lose_ranks(host); /* none, unless they were never started */
     finish(host);
-    if (session_is_open(session))
-        session_elastic_lost(host);
+    session_elastic_lost(host);
 }
 
 /* --- what agents say -------------------------------------------------------------------------- */

@@ -65,8 +65,6 @@ static enum outcome judge(struct rg_session *session, int rank)
     int index, count = 0;
     const struct rg_role *role = rg_job_role_of(session->o.job, rank, &index);
 
-    if (session_is_open(session))
-        return NOTHING;
     if (!role)
         return well ? NOTHING : FAILS;
     for (int i = 0; i < role->ntasks; i++) {
@@ -99,18 +97,12 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     session_leave_fence(session, rank, how);
     if (session->o.ops->on_rank_ended)
         session->o.ops->on_rank_ended(session->o.arg, &fact->end);
-    if (outcome == FAILS) {
-        if (fact->cut_by)
-            session_await(session, fact->cut_by - 1);
-        session_end_after_failure(session, session_have_met(session));
-    }
-    if (fact->awaited)
-        session_awaited_ended(session);
     if (outcome == ENOUGH)
         session_end_well(session);
-    if (session_is_open(session))
-        session_elastic_rank_ended(session, rank);
-    else if (session_none_runs(session))
+    session_elastic_rank_ended(session, rank, outcome == FAILS);
+    if (fact->awaited)
+        session_awaited_ended(session);
+    if (!session_is_open(session) && session_none_runs(session))
         session_release(session);
 }
 

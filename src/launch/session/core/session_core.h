@@ -12,6 +12,8 @@
  *     remote/     remote commands, and the engines that use them
  *     core/       this; how a session ends; output and input
  *
+ * When ranks start, and whether a failure ends the job, the membership says (elastic/).
+ *
  * The session's state. A cause is whatever ends the job before its ranks have ended by themselves.
  *
  *   STARTING --all hosts are fit--> RUNNING --all has ended----------------------------.
@@ -76,6 +78,7 @@ struct rg_session {
     uint8_t *key; /* rg_key_hold */
     enum session_state state;
     bool paused;  /* Ctrl-Z */
+    uint64_t paused_at_ns, paused_ns; /* the last time; and for how long before */
     bool open;    /* elastic, and not over: more hosts may come when all are gone */
     uint64_t start_ns;
     struct session_host *hosts;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "base/time.h"
 #include "launch/session/core/session_stream.h"
 #include "launch/verdict/tail.h"
 
@@ -157,6 +158,10 @@ void session_send_signal(struct rg_session *session, int signo)
 
 void session_pause(struct rg_session *session, bool pause)
 {
+    if (pause && !session->paused)
+        session->paused_at_ns = rg_now_ns();
+    else if (session->paused && !pause)
+        session->paused_ns += rg_now_ns() - session->paused_at_ns;
     session->paused = pause;
     session_broadcast(session, pause ? RG_MSG_PAUSE : RG_MSG_RESUME, NULL);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The membership decides; here its decisions become messages, agents and words for the user. What
  * is done may at once cause the next event, so events wait in a queue until the last one is done
- * with. */
+ * with.
+ *
+ * A fixed job's places are its ranks as the plan's by_host has them, and its hosts are those of the
+ * plan that have ranks: all are there from the beginning, and the driver has started them. */
 #include "launch/session/elastic/elastic.h"
 
 #include <signal.h>
@@ -27,7 +30,8 @@
 #define TRIES 1         /* failures of its ranks for which a host is set aside */
 
 struct machine {
-    char *name, *user; /* as the plan's hosts have them */
+    char *name, *user; /* as the plan's hosts have them; of a fixed job NULL, */
+    int host;          /* as each machine is one of them */
 };
 
 struct session_elastic {
@@ -38,7 +42,7 @@ struct session_elastic {
     struct machine *machines; /* by the number that the membership has for them */
     size_t nmachines;
     struct rg_buf queue;      /* struct rg_membership_event each */
-    bool stepping;
+    bool stepping, started, over; /* a rank was started; the membership has said END */
     uint64_t stamp;           /* of the last UPDATE */
     uint64_t since_ns;        /* the last epoch's, on the verdict's clock */
 };
@@ -48,11 +52,10 @@ static int init(struct rg_session *session)
     const struct rg_job *job = session->o.job;
     struct session_elastic *elastic = session->elastic;
 
-    if (!job->elastic.on)
-        return 0;
     elastic->machines = calloc((size_t) session->o.plan->room_hosts, sizeof(*elastic->machines));
-    return elastic->machines ? rg_epoch_seats_init(&elastic->seats, session->o.plan->room_ranks)
-                             : -ENOMEM;
+    if (!elastic->machines)
+        return -ENOMEM;
+    return job->elastic.on ? rg_epoch_seats_init(&elastic->seats, session->o.plan->room_ranks) : 0;
 }
 
 static void stop_discovery(struct session_elastic *elastic)
@@ -84,6 +87,52 @@ const struct session_part session_elastic_part = {
     SESSION_PART(elastic), .init = init, .fini = fini,
 };
 
+/* The membership's clock, which stands still while the job does: nobody is late for that. */
+static uint64_t clock_ns(const struct rg_session *session)
+{
+    return (session->paused ? session->paused_at_ns : rg_now_ns()) - session->paused_ns;
+}
+
+/* --- its numbers ------------------------------------------------------------------------------ */
+
+static bool is_fixed(const struct rg_session *session)
+{
+    return !session->o.job->elastic.on;
+}
+
+static int rank_at(const struct rg_session *session, int place)
+{
+    return session->o.plan->by_host[place];
+}
+
+static int place_of(const struct rg_session *session, int rank)
+{
+    const struct rg_plan *plan = session->o.plan;
+    int place = plan->hosts[plan->ranks[rank].host].first_rank_index;
+
+    while (rank_at(session, place) != rank)
+        place++;
+    return place;
+}
+
+static struct session_host *host_at(struct rg_session *session, int number)
+{
+    return &session->hosts[is_fixed(session) ? session->elastic->machines[number].host : number];
+}
+
+/* -1: it has no ranks. */
+static int number_of(const struct session_host *host)
+{
+    const struct session_elastic *elastic = host->session->elastic;
+    int i = (int) elastic->nmachines - 1;
+
+    if (!is_fixed(host->session))
+        return host->index;
+    while (i >= 0 && elastic->machines[i].host != host->index)
+        i--;
+    return i;
+}
+
 /* --- what the membership wants ---------------------------------------------------------------- */
 
 static void push(struct rg_session *session, struct rg_membership_event event);
@@ -112,6 +161,8 @@ static void miss_host(struct session_host *host, const struct rg_error *err)
 
 static void add_host(struct rg_session *session, const struct rg_membership_action *action)
 {
+    if (is_fixed(session))
+        return;
     const struct machine *machine = &session->elastic->machines[action->name];
     struct rg_plan *plan = session->o.plan;
     struct rg_error err = RG_ERROR_INIT;
@@ -145,10 +196,12 @@ static void release_host(struct session_host *host)
     host->session->o.driver->stop(host->session->driver_state, host->index);
 }
 
-static void start_ranks(struct rg_session *session, int index)
+/* Those of the host that are to run now, with what each of them is. */
+static void send_seats(struct session_host *host)
 {
+    struct rg_session *session = host->session;
     struct session_elastic *elastic = session->elastic;
-    const struct rg_plan_host *planned = &session->o.plan->hosts[index];
+    const struct rg_plan_host *planned = &session->o.plan->hosts[host->index];
     rg_autofree struct rg_plan_seat *seats = calloc((size_t) planned->nranks, sizeof(*seats));
     rg_autofree int *places = calloc((size_t) planned->nranks, sizeof(*places));
     int n = 0;
@@ -161,16 +214,37 @@ static void start_ranks(struct rg_session *session, int index)
         seats[n] = rg_epoch_seat(&elastic->seats, elastic->membership, session->o.plan, place);
         places[n++] = place;
     }
-    if (session->state == STATE_STARTING) {
-        session->state = STATE_RUNNING;
-        session_input_start(session);
-        if (session->o.ops->on_running)
-            session->o.ops->on_running(session->o.arg);
+    session_send_seats(host, places, seats, n);
+}
+
+static void start_host(struct session_host *host)
+{
+    if (is_fixed(host->session))
+        session_send(host, RG_MSG_START, NULL);
+    else
+        send_seats(host);
+    session_host_set_phase(host, RG_PHASE_RUNNING, "");
+    if (host->session->paused)
+        session_send(host, RG_MSG_PAUSE, NULL);
+}
+
+static void start_ranks(struct session_host *host)
+{
+    host->session->elastic->started = true;
+    start_host(host);
+}
+
+/* The first ranks were started. Hosts of a fixed job that have none run as well. */
+static void begin_running(struct rg_session *session)
+{
+    session->state = STATE_RUNNING;
+    for (int i = 0; is_fixed(session) && i < session->o.plan->nhosts; i++) {
+        if (number_of(&session->hosts[i]) < 0)
+            start_host(&session->hosts[i]);
     }
-    session_host_set_phase(&session->hosts[index], RG_PHASE_RUNNING, "");
-    session_send_seats(&session->hosts[index], places, seats, n);
-    if (session->paused)
-        session_send(&session->hosts[index], RG_MSG_PAUSE, NULL);
+    session_input_start(session);
+    if (session->o.ops->on_running)
+        session->o.ops->on_running(session->o.arg);
 }
 
 /* MASTER_PORT is to be free on the host of rank 0. */
@@ -254,7 +328,7 @@ static void tell_aside(struct rg_session *session, const struct rg_membership_ac
 {
     const char *name = session->elastic->machines[action->name].name;
     char who[RG_CAUSE_MAX], text[RG_CAUSE_MAX + 512], until[64] = "for the rest of the job";
-    uint64_t now_ns = rg_now_ns();
+    uint64_t now_ns = clock_ns(session);
 
     describe(session, action->place, action->host, who, sizeof(who));
     if (action->until_ns != RG_NEVER_NS)
@@ -281,6 +355,14 @@ static void tell_restart(struct rg_session *session, const struct rg_membership_
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
+
+/* A rank's failure is the job's. */
+static void fail(struct rg_session *session, int rank)
+{
+    if (session->facts[rank].cut_by)
+        session_await(session, session->facts[rank].cut_by - 1);
+    session_end_after_failure(session, session_have_met(session));
+}
 
 /* What failed in the last epoch is the job's failure, as nobody made up for it. */
 static void accuse(struct rg_session *session, int place)
@@ -314,6 +396,7 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
     char who[RG_CAUSE_MAX];
 
     session->open = false;
+    session->elastic->over = true;
     stop_discovery(session->elastic);
     rg_timer_stop(&session->elastic->timer);
     switch (action->cause) {
@@ -336,8 +419,12 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
     default: break;
     }
     if (action->place >= 0) {
-        accuse(session, action->place);
-        session_end_after_failure(session, session_have_met(session));
+        int rank = rank_at(session, action->place);
+        if (!is_fixed(session))
+            accuse(session, rank);
+        fail(session, rank);
+    } else if (is_fixed(session)) {
+        session_begin_end(session); /* the cause was kept when the host was lost */
     } else if (action->host >= 0) {
         describe(session, -1, action->host, who, sizeof(who));
         session_set_cause(session, RG_EXIT_HOST_LOST, "%s", who);
@@ -357,7 +444,7 @@ static void perform(struct rg_session *session, const struct rg_membership_actio
 
     switch (action->type) {
     case RG_MEMBERSHIP_ADD_HOST: add_host(session, action); return;
-    case RG_MEMBERSHIP_START_RANKS: start_ranks(session, action->host); return;
+    case RG_MEMBERSHIP_START_RANKS: start_ranks(host_at(session, action->host)); return;
     case RG_MEMBERSHIP_END_RANK: end_rank(session, action->place, action->hard); return;
     case RG_MEMBERSHIP_RELEASE:
         release_host(&session->hosts[action->host]);
@@ -376,15 +463,23 @@ static void perform(struct rg_session *session, const struct rg_membership_actio
     }
 }
 
+/* Its word counts: the job is not being ended, by its own word or for a cause of the session's. */
+static bool decides(const struct rg_session *session)
+{
+    return session->elastic->membership && !session->elastic->over &&
+           session->state < STATE_ENDING;
+}
+
 static void tick(void *arg);
 
 static void arm(struct rg_session *session)
 {
     struct session_elastic *elastic = session->elastic;
-    uint64_t deadline_ns = rg_membership_deadline_ns(elastic->membership), now_ns = rg_now_ns();
+    uint64_t deadline_ns = rg_membership_deadline_ns(elastic->membership);
+    uint64_t now_ns = clock_ns(session);
 
     rg_timer_stop(&elastic->timer);
-    if (deadline_ns == RG_NEVER_NS || !session->open)
+    if (deadline_ns == RG_NEVER_NS || !decides(session) || session->paused)
         return;
     rg_timer_start(&elastic->timer, session->o.loop,
                    deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS + 1 : 0, 0, tick,
@@ -395,11 +490,13 @@ static void step(struct rg_session *session, struct rg_membership_event event)
 {
     const struct rg_membership_action *actions;
 
-    event.now_ns = rg_now_ns();
+    event.now_ns = clock_ns(session);
     size_t n = rg_membership_step(session->elastic->membership, &event, &actions);
 
-    for (size_t i = 0; i < n && session->open; i++)
+    for (size_t i = 0; i < n && decides(session); i++)
         perform(session, &actions[i]);
+    if (session->elastic->started && session->state == STATE_STARTING)
+        begin_running(session);
 }
 
 static void push(struct rg_session *session, struct rg_membership_event event)
@@ -407,11 +504,13 @@ static void push(struct rg_session *session, struct rg_membership_event event)
     struct session_elastic *elastic = session->elastic;
     size_t done = 0;
 
+    if (!decides(session))
+        return;
     rg_buf_put(&elastic->queue, &event, sizeof(event));
     if (elastic->stepping)
         return;
     elastic->stepping = true;
-    while (session->open && done < rg_buf_nbytes(&elastic->queue)) {
+    while (decides(session) && done < rg_buf_nbytes(&elastic->queue)) {
         memcpy(&event, (const uint8_t *) rg_buf_bytes(&elastic->queue) + done, sizeof(event));
         done += sizeof(event);
         step(session, event);
@@ -430,19 +529,34 @@ static void tick(void *arg)
     push(arg, (struct rg_membership_event){ .type = RG_MEMBERSHIP_TICK });
 }
 
+void session_elastic_go_on(struct rg_session *session)
+{
+    tick(session);
+}
+
 /* --- what happens ----------------------------------------------------------------------------- */
 
 void session_elastic_ready(struct session_host *host)
 {
     push(host->session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_HOST_READY,
-                                                      .host = host->index });
+                                                      .host = number_of(host) });
+}
+
+void session_elastic_all_ready(struct rg_session *session)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        session_elastic_ready(&session->hosts[i]);
 }
 
 void session_elastic_lost(struct session_host *host)
 {
+    bool failed = host->state == HOST_LOST;
+    int number = number_of(host);
+
     push(host->session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_HOST_LOST,
-                                                      .host = host->index,
-                                                      .failed = host->state == HOST_LOST });
+                                                      .host = number, .failed = failed });
+    if (failed && is_fixed(host->session))
+        session_begin_end(host->session); /* also where it has no ranks, or the end is on its way */
 }
 
 void session_elastic_drain(struct session_host *host)
@@ -456,16 +570,20 @@ void session_elastic_drain(struct session_host *host)
     }
 }
 
-void session_elastic_rank_ended(struct rg_session *session, int place)
+void session_elastic_rank_ended(struct rg_session *session, int rank, bool failed)
 {
-    struct rg_fact *fact = &session->facts[place];
-    bool ok = rg_end_is_good(&fact->end);
+    struct rg_fact *fact = &session->facts[rank];
 
-    /* Others may make up for it. */
-    fact->excused = !ok;
+    if (!decides(session)) { /* another one has failed while the job ends */
+        if (failed)
+            fail(session, rank);
+        return;
+    }
+    if (!is_fixed(session)) /* others may make up for it */
+        fact->excused = failed;
     push(session, (struct rg_membership_event){
-                      .type = RG_MEMBERSHIP_RANK_ENDED, .place = place, .ok = ok,
-                      .asked = fact->signalled != 0, .cut_by = fact->cut_by - 1 });
+                      .type = RG_MEMBERSHIP_RANK_ENDED, .place = place_of(session, rank),
+                      .ok = !failed, .asked = fact->signalled != 0, .cut_by = fact->cut_by - 1 });
 }
 
 void session_elastic_on_meet(struct session_host *host, const struct rg_msg_meet *msg)
@@ -476,7 +594,8 @@ void session_elastic_on_meet(struct session_host *host, const struct rg_msg_meet
         session_leave_fence(session, (int) msg->rank, "it has left this epoch");
     push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_RANK_MEETS,
                                                 .place = (int) msg->rank, .epoch = msg->epoch,
-                                                .failed = msg->failed });
+                                                .failed = msg->failed != RG_MEET_FINE,
+                                                .lacks = msg->failed == RG_MEET_LACKS });
 }
 
 void session_elastic_on_word(struct session_host *host, int place)
@@ -513,8 +632,19 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
     };
 }
 
+/* All ranks, once. */
+static struct rg_membership_rules fixed_rules(const struct rg_session *session)
+{
+    const struct rg_plan *plan = session->o.plan;
+
+    return (struct rg_membership_rules){
+        .wanted_once = true, .np = plan->nranks, .min_np = plan->nranks, .max_np = plan->nranks,
+        .room_hosts = plan->nhosts, .room_places = plan->nranks, .reset_limit = -1, .tries = 1,
+    };
+}
+
 /* The number that the membership has for a machine; -1: there is no room for one more. */
-static int number_of(struct rg_session *session, const struct rg_host *host)
+static int name_of(struct rg_session *session, const struct rg_host *host)
 {
     struct session_elastic *elastic = session->elastic;
     const char *user = host->user ? host->user : "";
@@ -525,7 +655,7 @@ static int number_of(struct rg_session *session, const struct rg_host *host)
             strcmp(machine->user ? machine->user : "", user) == 0)
             return (int) i;
     }
-    struct machine fresh = { strdup(host->name), *user ? strdup(user) : NULL };
+    struct machine fresh = { .name = strdup(host->name), .user = *user ? strdup(user) : NULL };
     bool fits = elastic->nmachines < (size_t) session->o.plan->room_hosts;
 
     if (!fits || !fresh.name || (*user && !fresh.user)) {
@@ -548,7 +678,7 @@ static void want(void *arg, const struct rg_job *hosts)
         return;
     }
     for (size_t i = 0; i < hosts->nhosts; i++) {
-        int name = number_of(session, &hosts->hosts[i]);
+        int name = name_of(session, &hosts->hosts[i]);
         if (name >= 0)
             wanted[nwanted++] = (struct rg_membership_machine){ name, hosts->hosts[i].nslots };
     }
@@ -590,14 +720,44 @@ static int discover(struct rg_session *session)
 }
 #endif
 
+/* All hosts of the plan that have ranks. */
+static void want_fixed(struct rg_session *session)
+{
+    const struct rg_plan *plan = session->o.plan;
+    struct session_elastic *elastic = session->elastic;
+    rg_autofree struct rg_membership_machine *wanted =
+        calloc((size_t) plan->nhosts, sizeof(*wanted));
+
+    if (!wanted) {
+        give_up(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+        return;
+    }
+    for (int i = 0; i < plan->nhosts; i++) {
+        int n = (int) elastic->nmachines;
+        if (plan->hosts[i].nranks == 0)
+            continue;
+        wanted[n] = (struct rg_membership_machine){ n, plan->hosts[i].nranks };
+        elastic->machines[elastic->nmachines++].host = i;
+    }
+    push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_WANTED, .wanted = wanted,
+                                                .nwanted = elastic->nmachines });
+}
+
 int session_elastic_begin(struct rg_session *session, struct rg_error *err)
 {
     const struct rg_job *job = session->o.job;
-    struct rg_membership_rules rules = rules_of(session);
+    struct rg_membership_rules rules = is_fixed(session) ? fixed_rules(session)
+                                                         : rules_of(session);
 
-    int r = rg_membership_create(&rules, rg_now_ns(), &session->elastic->membership);
+    if (session->o.doctor) /* it starts no ranks */
+        return 0;
+    int r = rg_membership_create(&rules, clock_ns(session), &session->elastic->membership);
     if (r < 0)
-        return rg_error_set(err, -r, "an elastic job of %d ranks: %s", rules.np, strerror(-r));
+        return rg_error_set(err, -r, "a job of %d ranks: %s", rules.np, strerror(-r));
+    if (is_fixed(session)) {
+        want_fixed(session);
+        return 0;
+    }
     session->open = true;
     want(session, job);
     if (job->elastic.discovery && session->open && discover(session) < 0)

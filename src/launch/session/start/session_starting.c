@@ -9,6 +9,7 @@
 #include "launch/doctor/doctor.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_stream.h"
+#include "launch/session/elastic/elastic.h"
 #include "launch/session/start/start.h"
 
 #define INSPECT_LIMIT_MS 30000 /* python and nvidia-smi from a slow file system */
@@ -186,22 +187,6 @@ void session_host_unstarted(struct session_host *host, int exit_code, const char
 
 /* --- the last look, and START -----------------------------------------------------------------*/
 
-/* All agents are ready and fit. */
-static void start_ranks(struct rg_session *session)
-{
-    const struct rg_session_options *o = &session->o;
-
-    session->state = STATE_RUNNING;
-    session_broadcast(session, RG_MSG_START, NULL);
-    for (int i = 0; i < o->plan->nhosts; i++)
-        session_host_set_phase(&session->hosts[i], RG_PHASE_RUNNING, "");
-    if (session->paused)
-        session_pause(session, true);
-    session_input_start(session);
-    if (o->ops->on_running)
-        o->ops->on_running(o->arg);
-}
-
 static void judge(struct rg_session *session)
 {
     const struct session_starting *starting = session->starting;
@@ -234,7 +219,7 @@ static void judge(struct rg_session *session)
     } else if (rg_doctor_require(&input, &err) < 0) {
         session_end_by_error(session, &err);
     } else {
-        start_ranks(session);
+        session_elastic_all_ready(session);
     }
 }
 
@@ -244,7 +229,7 @@ void session_examine(struct rg_session *session, const struct rg_network *networ
     struct session_starting *starting = session->starting;
 
     if (!session->o.doctor && !session->o.job->require.count) {
-        start_ranks(session);
+        session_elastic_all_ready(session);
         return;
     }
     starting->network = network;
