@@ -130,8 +130,8 @@ def epoch() -> Epoch:
 
 def go_on(failed: bool, lacks: bool = False) -> None:
     """Tell the launcher of an elastic job that this program goes on with other ranks in the same
-    process, by shutdown() and init(). failed: from an older state than the present one; lacks: which
-    has nothing of the others' state."""
+    process, by shutdown() and init(). failed: from an older state than the present one; lacks:
+    which has nothing of the others' state."""
     lib.reigen_elastic(2 if failed and lacks else int(failed))
 
 

@@ -259,6 +259,7 @@ int rg_session_create(const struct rg_session_options *options, struct rg_sessio
     if (!session)
         return rg_error_set(err, ENOMEM, "no memory for the session");
     session->o = *options;
+    session->on_fit = session_elastic_all_ready;
     session->start_ns = rg_now_ns();
     int r = check_elastic(options, err);
     if (r == 0)

@@ -13,6 +13,7 @@
 #include "launch/session/meet/meet.h"
 #include "launch/session/session_internal.h"
 #include "launch/session/start/start.h"
+#include "launch/net/network.h"
 
 #define PATIENCE_MS 1000 /* between one half of an agent's end and the other */
 #define CAUSE_MS 3000    /* for the driver to tell how an agent died whose link is closed */
@@ -184,6 +185,20 @@ static void set_up(struct session_host *host)
         session_elastic_ready(host);
 }
 
+static void join(struct session_host *host)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_network *network;
+
+    if (session_own_network(host, &network, &err) < 0) {
+        set_lost(host, err.text);
+    } else {
+        session_send_setup_to(host, network);
+        set_up(host);
+    }
+    rg_network_destroy(network);
+}
+
 static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
 {
     if (host->state != HOST_AWAITED)
@@ -197,11 +212,7 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
     }
     session_host_set_phase(host, RG_PHASE_READY, "");
     if (session_is_open(host->session)) {
-        struct rg_error err = RG_ERROR_INIT;
-        if (session_send_setup_to(host, &err) < 0)
-            set_lost(host, err.text);
-        else
-            set_up(host);
+        join(host);
         return 0;
     }
     session_settle_start(host->session);

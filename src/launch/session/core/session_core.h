@@ -80,6 +80,7 @@ struct rg_session {
     bool paused;  /* Ctrl-Z */
     uint64_t paused_at_ns, paused_ns; /* the last time; and for how long before */
     bool open;    /* elastic, and not over: more hosts may come when all are gone */
+    void (*on_fit)(struct rg_session *session); /* all hosts of a fixed job can start its ranks */
     uint64_t start_ns;
     struct session_host *hosts;
     struct rg_fact *facts; /* by rank */

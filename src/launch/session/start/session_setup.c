@@ -272,23 +272,16 @@ void session_send_seats(struct session_host *host, const int *places,
     check_sent(host, r);
 }
 
-int session_send_setup_to(struct session_host *host, struct rg_error *err)
+void session_send_setup_to(struct session_host *host, const struct rg_network *network)
 {
     struct session_setup *setup = host->session->setup;
-    struct rg_network *network;
 
-    if (session_own_network(host, &network, err) < 0) {
-        rg_network_destroy(network);
-        return -err->errnum;
-    }
     if (rg_place_sends_bundle(host->session->o.job)) {
         setup->bundle[host->index].wanted = true;
         setup->nwanted++;
     }
     send_to_host(host, network ? rg_network_cidr(network) : "",
                  network ? rg_network_interface(network, 0) : "");
-    rg_network_destroy(network);
-    return 0;
 }
 
 void session_send_setup(struct rg_session *session, const struct rg_network *network)

@@ -9,7 +9,6 @@
 #include "launch/doctor/doctor.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_stream.h"
-#include "launch/session/elastic/elastic.h"
 #include "launch/session/start/start.h"
 
 #define INSPECT_LIMIT_MS 30000 /* python and nvidia-smi from a slow file system */
@@ -219,7 +218,7 @@ static void judge(struct rg_session *session)
     } else if (rg_doctor_require(&input, &err) < 0) {
         session_end_by_error(session, &err);
     } else {
-        session_elastic_all_ready(session);
+        session->on_fit(session);
     }
 }
 
@@ -229,7 +228,7 @@ void session_examine(struct rg_session *session, const struct rg_network *networ
     struct session_starting *starting = session->starting;
 
     if (!session->o.doctor && !session->o.job->require.count) {
-        session_elastic_all_ready(session);
+        session->on_fit(session);
         return;
     }
     starting->network = network;

@@ -28,8 +28,8 @@ void session_ping(struct session_host *host);
 void session_on_pong(struct session_host *host);
 /* All hosts have SETUP, and the bundle where they want it: go on. Else nothing happens. */
 void session_set_up(struct rg_session *session);
-/* Of a host of an elastic job, which may be alone so far: the network that --network-interface names
- * there, the caller's to destroy, or NULL where that is not said. 0 or more; -ENODEV with err: it
+/* Of a host of an elastic job, which may be alone so far: the network that --network-interface
+ * names there, the caller's to destroy, or NULL where that is not said. 0 or more; -ENODEV with err: it
  * has none of that name; -ENOMEM. */
 int session_own_network(const struct session_host *host, struct rg_network **ret_network,
                         struct rg_error *err);
@@ -46,9 +46,8 @@ int session_collect_env(struct rg_session *session, struct rg_error *err);
 /* SETUP and RANKs for all hosts, which have said HELLO; from here on they are waited for where they
  * may want the bundle. The network that all reach each other by is decided. */
 void session_send_setup(struct rg_session *session, const struct rg_network *network);
-/* SETUP for one host of an elastic job, which has said HELLO. 0, or as session_own_network: then
- * nothing was sent. */
-int session_send_setup_to(struct session_host *host, struct rg_error *err);
+/* SETUP for one host of an elastic job, which has said HELLO; its own network, or NULL. */
+void session_send_setup_to(struct session_host *host, const struct rg_network *network);
 /* RANK for these n places of it, each with its seat, and START. */
 void session_send_seats(struct session_host *host, const int *places,
                         const struct rg_plan_seat *seats, int n);
