@@ -29,8 +29,8 @@ void session_on_pong(struct session_host *host);
 /* All hosts have SETUP, and the bundle where they want it: go on. Else nothing happens. */
 void session_set_up(struct rg_session *session);
 /* Of a host of an elastic job, which may be alone so far: the network that --network-interface
- * names there, the caller's to destroy, or NULL where that is not said. 0 or more; -ENODEV with err: it
- * has none of that name; -ENOMEM. */
+ * names there, the caller's to destroy, or NULL where that is not said. 0 or more; -ENODEV with
+ * err: it has none of that name; -ENOMEM. */
 int session_own_network(const struct session_host *host, struct rg_network **ret_network,
                         struct rg_error *err);
 /* SETUP was sent to all. */
