@@ -225,14 +225,13 @@ static bool take(struct rg_progress *progress, struct rg_record *record, struct 
                    : rg_record_take(progress, record, op);
 }
 
-static int claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op,
-                 bool follows)
+/* Out of line, as names are free as a rule. */
+static __attribute__((noinline)) int claim_used(struct rg_progress *progress,
+                                                struct rg_record *record, struct rg_op *op,
+                                                bool follows)
 {
-    struct rg_op *other;
+    struct rg_op *other = atomic_load(&record->op);
 
-    if (take(progress, record, op, follows))
-        return 0;
-    other = atomic_load(&record->op);
     if (!other || (!follows && rg_record_is_held(record)))
         return -EEXIST;
     /* Perhaps it has arrived and nobody has looked. Finishing takes the lock, unless it is a
@@ -253,6 +252,12 @@ static int claim(struct rg_progress *progress, struct rg_record *record, struct 
     if (follows && other)
         rg_polled_add(&progress->polled, other);
     return -EEXIST;
+}
+
+static inline int claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op,
+                        bool follows)
+{
+    return take(progress, record, op, follows) ? 0 : claim_used(progress, record, op, follows);
 }
 
 static void take_over(struct rg_record *record)
