@@ -60,14 +60,26 @@ int rg_request_settle_shared(struct rg_request *request, struct rg_error *err)
     int r = 0;
 
     for (; r == 0 && row && row->name; row++) {
-        const char *kept = row->apply && is_shared(row->name)
+        const char *kept = row->judge && is_shared(row->name)
                                ? rg_env_get(&request->job.settings, row->name) : NULL;
-        rg_autofree char *value = kept ? strdup(kept) : NULL,
-                         *what = kept ? rg_strf("--%s", row->name) : NULL;
+        rg_autofree char *what = kept ? rg_strf("--%s", row->name) : NULL;
         if (kept)
-            r = value && what ? row->apply(request, what, value, err) : rg_error_memory(err);
+            r = what ? row->judge(what, kept, err) : rg_error_memory(err);
     }
     return r;
+}
+
+/* Keep what an option of a platform was given. */
+static int keep(struct rg_request *request, const struct rg_option *option, const char *what,
+                const char *value, struct rg_error *err)
+{
+    struct rg_strv *settings = &request->job.settings;
+
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    int r = option->file == RG_FILE_LIST ? rg_strv_addf(settings, "%s=%s", option->name, value)
+                                         : rg_env_set(settings, option->name, value);
+    return r < 0 ? rg_error_memory(err) : 0;
 }
 
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
@@ -76,28 +88,15 @@ int rg_option_apply(const struct rg_option *option, struct rg_request *request, 
     if (is_shared(option->name)) {
         const struct rg_option *row = rg_option_of(rg_platform_of(&request->job), option->name);
         if (!row) /* the platform is not known yet, or has no such option: judged later */
-            return rg_request_set(request, option->name, what, value, err);
+            return keep(request, option, what, value, err);
         option = row;
     }
     if (option->apply)
         return option->apply(request, what, value, err);
-    return option->member.kind ? rg_member_set(&option->member, request, what, value, err)
-                               : rg_request_set(request, option->name, what, value, err);
-}
-
-int rg_request_set(struct rg_request *request, const char *name, const char *what,
-                   const char *value, struct rg_error *err)
-{
-    struct rg_strv *settings = &request->job.settings;
-    const struct rg_option *option = NULL;
-
-    for (const struct rg_platform *const *p = rg_platforms(); !option && *p; p++)
-        option = rg_option_of(*p, name);
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    int r = option && option->file == RG_FILE_LIST ? rg_strv_addf(settings, "%s=%s", name, value)
-                                                   : rg_env_set(settings, name, value);
-    return r < 0 ? rg_error_memory(err) : 0;
+    if (option->member.kind)
+        return rg_member_set(&option->member, request, what, value, err);
+    int r = option->judge ? option->judge(what, value, err) : 0;
+    return r < 0 ? r : keep(request, option, what, value, err);
 }
 
 int rg_apply_choice(const char *what, const char *value, const char *const *words,

@@ -118,10 +118,14 @@ struct rg_option {
     const char *help;       /* one or more sentences */
     /* Judge the value and put it into the request. what names it in errors ("--np"). Without arg,
      * value is "true" (or "false" from a job file). 0 or -errno with err. NULL: member says where
-     * it goes; or, of an option of a platform, rg_request_set keeps it. */
+     * it goes. */
     int (*apply)(struct rg_request *request, const char *what, const char *value,
                  struct rg_error *err);
     struct rg_member member; /* of the request */
+    /* Of an option of a platform, which has neither: judge the value, which is then kept for the
+     * driver (job->settings), one that is not empty. A list's option adds, another one replaces.
+     * The same; NULL: any will do. */
+    int (*judge)(const char *what, const char *value, struct rg_error *err);
 };
 
 /* The table, in the order of --help, with the options of all platforms (job/platform.h). */
@@ -132,13 +136,9 @@ const struct rg_option *rg_option_find(const char *name);
 const struct rg_option *rg_option_find_key(const char *key);
 /* The row that a platform has for an option of this name, or NULL. */
 const struct rg_option *rg_option_of(const struct rg_platform *platform, const char *name);
-/* Do as its apply and member say. */
+/* Do as its apply, member and judge say. */
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
                     const char *value, struct rg_error *err);
-/* Keep what an option of a platform was given, for its driver: job->settings. A list's option adds,
- * another one replaces. 0; -EINVAL: the value is empty; -ENOMEM. */
-int rg_request_set(struct rg_request *request, const char *name, const char *what,
-                   const char *value, struct rg_error *err);
 /* Judge what options were given that several platforms have, and each understands in its own way:
  * only now it is sure which platform it is. 0 or -errno. */
 int rg_request_settle_shared(struct rg_request *request, struct rg_error *err);

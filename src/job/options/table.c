@@ -15,13 +15,13 @@
 #define SHARED_HELP_MAX 512
 
 /* The end of a row: who judges the value, or which member of the request takes it. */
-#define BY(name) rg_apply_##name, { .kind = RG_MEMBER_NONE }
-#define FLAG(name) NULL, RG_MEMBER(FLAG, struct rg_request, name, 0, 0)
-#define INT(name, min, max) NULL, RG_MEMBER(INT, struct rg_request, name, min, max)
-#define TEXT(name) NULL, RG_MEMBER(TEXT, struct rg_request, name, 0, 0)
-#define TIME(name) NULL, RG_MEMBER(TIME, struct rg_request, name, 0, 0)
-#define SIZE(name) NULL, RG_MEMBER(SIZE, struct rg_request, name, 0, 0)
-#define LIST(name, max) NULL, RG_MEMBER(LIST, struct rg_request, name, 0, max)
+#define BY(name) .apply = rg_apply_##name
+#define FLAG(name) .member = RG_MEMBER(FLAG, struct rg_request, name, 0, 0)
+#define INT(name, min, max) .member = RG_MEMBER(INT, struct rg_request, name, min, max)
+#define TEXT(name) .member = RG_MEMBER(TEXT, struct rg_request, name, 0, 0)
+#define TIME(name) .member = RG_MEMBER(TIME, struct rg_request, name, 0, 0)
+#define SIZE(name) .member = RG_MEMBER(SIZE, struct rg_request, name, 0, 0)
+#define LIST(name, max) .member = RG_MEMBER(LIST, struct rg_request, name, 0, max)
 
 /* Those of platforms (--on) come from their drivers: see all_options. */
 static const struct rg_option options[] = {

@@ -6,66 +6,49 @@
 #include "job/slurm.h"
 #include "job/options/options.h"
 
-static int apply_nodes(struct rg_request *request, const char *what, const char *value,
-                       struct rg_error *err)
+static int judge_nodes(const char *what, const char *value, struct rg_error *err)
 {
     int64_t n;
-    int r = rg_parse_int(what, value, 1, RG_JOB_HOSTS_MAX, &n, err);
 
-    return r < 0 ? r : rg_request_set(request, "nodes", what, value, err);
+    return rg_parse_int(what, value, 1, RG_JOB_HOSTS_MAX, &n, err);
 }
 
-static int apply_list(struct rg_request *request, const char *name, const char *what,
-                      const char *value, struct rg_error *err)
+static int judge_list(const char *what, const char *value, struct rg_error *err)
 {
     rg_autostrv struct rg_strv names = RG_STRV_INIT;
-    int r = rg_slurm_nodes(what, value, &names, err);
 
-    return r < 0 ? r : rg_request_set(request, name, what, value, err);
+    return rg_slurm_nodes(what, value, &names, err);
 }
 
-static int apply_nodelist(struct rg_request *request, const char *what, const char *value,
-                          struct rg_error *err)
-{
-    return apply_list(request, "nodelist", what, value, err);
-}
-
-static int apply_exclude(struct rg_request *request, const char *what, const char *value,
-                         struct rg_error *err)
-{
-    return apply_list(request, "exclude", what, value, err);
-}
-
-static int apply_option(struct rg_request *request, const char *what, const char *value,
-                        struct rg_error *err)
+static int judge_option(const char *what, const char *value, struct rg_error *err)
 {
     if (*value != '-')
         return rg_error_set(err, EINVAL, "%s %s: it must begin with a dash, such as "
                             "--slurm-option=--constraint=ib", what, value);
-    return rg_request_set(request, "slurm-option", what, value, err);
+    return 0;
 }
 
 const struct rg_option slurm_options[] = {
     {"nodes", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
      "With --on slurm: use N nodes of the allocation, or ask for N where there is none.",
-     .apply = apply_nodes},
+     .judge = judge_nodes},
     {"nodelist", "w", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
-     "With --on slurm: use these nodes, such as node[1-3,7].", .apply = apply_nodelist},
+     "With --on slurm: use these nodes, such as node[1-3,7].", .judge = judge_list},
     {"exclude", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
-     "With --on slurm: leave these nodes out.", .apply = apply_exclude},
+     "With --on slurm: leave these nodes out.", .judge = judge_list},
     {"partition", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
-     "With --on slurm: ask for an allocation in this partition.", .apply = NULL},
+     "With --on slurm: ask for an allocation in this partition.", .judge = NULL},
     {"gres", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIST", NULL, NULL,
-     "With --on slurm: ask for these on each node, such as gpu:2.", .apply = NULL},
+     "With --on slurm: ask for these on each node, such as gpu:2.", .judge = NULL},
     {"time", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIMIT", NULL, NULL,
      "With --on slurm: ask for so much time, as Slurm writes it: minutes, or "
      "hours:minutes:seconds.",
-     .apply = NULL},
+     .judge = NULL},
     {"account", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
-     "With --on slurm: charge this account.", .apply = NULL},
+     "With --on slurm: charge this account.", .judge = NULL},
     {"slurm-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
      "Hand ARG to salloc or sbatch, such as --constraint=ib. May be repeated.",
-     .apply = apply_option},
+     .judge = judge_option},
     {NULL}
 };
 

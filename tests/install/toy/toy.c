@@ -41,21 +41,19 @@ struct toy {
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-static int apply_start(struct rg_request *request, const char *what, const char *value,
-                       struct rg_error *err)
+static int judge_start(const char *what, const char *value, struct rg_error *err)
 {
     rg_autostrv struct rg_strv words = RG_STRV_INIT;
-    int r = rg_shell_split(what, value, WORDS_MAX, &words, err);
 
-    return r < 0 ? r : rg_request_set(request, START, what, value, err);
+    return rg_shell_split(what, value, WORDS_MAX, &words, err);
 }
 
 static const struct rg_option options[] = {
     {HOSTS, NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FILE", NULL, "@file",
-     "With --on toy: a file of hosts, as that of --hostfile.", .apply = NULL},
+     "With --on toy: a file of hosts, as that of --hostfile.", .judge = NULL},
     {START, NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "COMMAND", NULL, NULL,
      "With --on toy: what starts the agent on a host, such as 'ip netns exec {host} {agent...}'.",
-     .apply = apply_start},
+     .judge = judge_start},
     {NULL},
 };
 

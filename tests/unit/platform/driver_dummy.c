@@ -22,20 +22,18 @@
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-static int apply_slots(struct rg_request *request, const char *what, const char *value,
-                       struct rg_error *err)
+static int judge_slots(const char *what, const char *value, struct rg_error *err)
 {
     int64_t n;
-    int r = rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, err);
 
-    return r < 0 ? r : rg_request_set(request, "dummy-slots", what, value, err);
+    return rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, err);
 }
 
 static const struct rg_option options[] = {
     {"dummy-greeting", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "TEXT", NULL, NULL,
-     "With --on dummy: what ranks find in DUMMY_GREETING.", .apply = NULL},
+     "With --on dummy: what ranks find in DUMMY_GREETING.", .judge = NULL},
     {"dummy-slots", "ds", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
-     "With --on dummy: how many slots there are. The default is 2.", .apply = apply_slots},
+     "With --on dummy: how many slots there are. The default is 2.", .judge = judge_slots},
     {NULL},
 };
 

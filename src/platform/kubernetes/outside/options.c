@@ -23,9 +23,8 @@ struct kube_place kube_place_of(const struct rg_job *job)
 
 /* --- one value each --------------------------------------------------------------------------- */
 
-#define APPLY(name)                                                                              \
-    static int apply_##name(struct rg_request *request, const char *what, const char *value,     \
-                            struct rg_error *err)
+#define JUDGE(name) \
+    static int judge_##name(const char *what, const char *value, struct rg_error *err)
 
 static bool is_name(const char *value, size_t max)
 {
@@ -60,48 +59,24 @@ bool kube_is_object_name(const char *name)
     return n && n <= 253 && !name[strspn(name, all)] && *name != '-' && *name != '.';
 }
 
-static int set_name(struct rg_request *request, const char *option, const char *what,
-                    const char *value, struct rg_error *err)
+JUDGE(object)
 {
-    if (!kube_is_object_name(value))
-        return rg_error_set(err, EINVAL, "%s %.80s: Kubernetes has no such names; write lower-case "
-                            "letters, digits, - and .", what, value);
-    return rg_request_set(request, option, what, value, err);
+    if (kube_is_object_name(value))
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %.80s: Kubernetes has no such names; write lower-case "
+                        "letters, digits, - and .", what, value);
 }
 
-APPLY(namespace)
+JUDGE(namespace)
 {
-    if (!is_name(value, 63))
-        return rg_error_set(err, EINVAL, "%s %.80s: no namespace can have this name; write "
-                            "lower-case letters, digits and -", what, value);
-    return rg_request_set(request, "namespace", what, value, err);
-}
-
-/* The Service has the same name, and that must begin with a letter. */
-APPLY(name)
-{
-    int r = rg_submitted_name_check(what, value, err);
-
-    return r < 0 ? r : rg_request_set(request, "name", what, value, err);
-}
-
-APPLY(cpu)
-{
-    int r = rg_manifest_quantity(what, value, err);
-
-    return r < 0 ? r : rg_request_set(request, "cpu", what, value, err);
-}
-
-APPLY(memory)
-{
-    int r = rg_manifest_quantity(what, value, err);
-
-    return r < 0 ? r : rg_request_set(request, "memory", what, value, err);
+    if (is_name(value, 63))
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %.80s: no namespace can have this name; write "
+                        "lower-case letters, digits and -", what, value);
 }
 
 /* A name has a number behind it, "nvidia.com/gpu=2", which may be left out where `one` is said. */
-static int set_resource(struct rg_request *request, const char *option, const char *what,
-                        const char *value, bool one, struct rg_error *err)
+static int check_resource(const char *what, const char *value, bool one, struct rg_error *err)
 {
     size_t n = strcspn(value, "=");
 
@@ -112,27 +87,25 @@ static int set_resource(struct rg_request *request, const char *option, const ch
         return rg_error_set(err, EINVAL, "%s %.80s: \"%.40s\" is no quantity; write a number "
                             "behind the name, such as example.com/device=1", what, value,
                             value + n + 1);
-    return rg_request_set(request, option, what, value, err);
+    return 0;
 }
 
-APPLY(resource)
+JUDGE(resource)
 {
-    return set_resource(request, "resource", what, value, false, err);
+    return check_resource(what, value, false, err);
 }
 
-APPLY(rdma)
+JUDGE(rdma)
 {
-    return set_resource(request, "rdma", what, value, true, err);
+    return check_resource(what, value, true, err);
 }
 
-APPLY(node_selector)
+JUDGE(node_selector)
 {
-    const char *equals = strchr(value, '=');
-
-    if (!equals || equals == value)
-        return rg_error_set(err, EINVAL, "%s %.80s: write LABEL=VALUE, as kubectl get nodes "
-                            "--show-labels has them", what, value);
-    return rg_request_set(request, "node-selector", what, value, err);
+    if (strchr(value, '=') && *value != '=')
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %.80s: write LABEL=VALUE, as kubectl get nodes "
+                        "--show-labels has them", what, value);
 }
 
 json_t *kube_toleration(const char *what, const char *value, struct rg_error *err)
@@ -162,127 +135,97 @@ json_t *kube_toleration(const char *what, const char *value, struct rg_error *er
     return object;
 }
 
-APPLY(toleration)
+JUDGE(toleration)
 {
     KUBE_AUTO_JSON json_t *object = kube_toleration(what, value, err);
 
-    return object ? rg_request_set(request, "toleration", what, value, err) : -EINVAL;
+    return object ? 0 : -EINVAL;
 }
 
 /* The files are read now, so that what is wrong in them is told before anything else is done. */
-static int set_file(struct rg_request *request, const char *option, const char *what,
-                    const char *value, struct rg_error *err)
+JUDGE(file)
 {
     KUBE_AUTO_JSON json_t *object = kube_read_yaml(what, value, err);
 
-    return object ? rg_request_set(request, option, what, value, err) : -EINVAL;
+    return object ? 0 : -EINVAL;
 }
 
-APPLY(affinity)
+JUDGE(affinity)
 {
     if (rg_str_has_word("spread pack", value))
-        return rg_request_set(request, "affinity", what, value, err);
+        return 0;
     if (access(value, F_OK) < 0)
         return rg_error_set(err, EINVAL, "%s %.200s: give spread, pack, or a YAML file; there is "
                             "no such file", what, value);
-    return set_file(request, "affinity", what, value, err);
+    return judge_file(what, value, err);
 }
 
-APPLY(pod_template)
+JUDGE(gang)
 {
-    return set_file(request, "pod-template", what, value, err);
+    if (rg_str_has_word(KUBE_GANGS, value))
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %.80s: give kubernetes, volcano or scheduler-plugins",
+                        what, value);
 }
 
-APPLY(service_account)
-{
-    return set_name(request, "service-account", what, value, err);
-}
-
-APPLY(image_pull_secret)
-{
-    return set_name(request, "image-pull-secret", what, value, err);
-}
-
-APPLY(scheduler)
-{
-    return set_name(request, "scheduler", what, value, err);
-}
-
-APPLY(priority_class)
-{
-    return set_name(request, "priority-class", what, value, err);
-}
-
-APPLY(queue)
-{
-    return set_name(request, "queue", what, value, err);
-}
-
-APPLY(gang)
-{
-    if (!rg_str_has_word(KUBE_GANGS, value))
-        return rg_error_set(err, EINVAL, "%s %.80s: give kubernetes, volcano or scheduler-plugins",
-                            what, value);
-    return rg_request_set(request, "gang", what, value, err);
-}
-
-APPLY(ttl)
+JUDGE(ttl)
 {
     uint64_t ms;
-    int r = rg_parse_duration_ms(what, value, &ms, err);
 
-    return r < 0 ? r : rg_request_set(request, "ttl", what, value, err);
+    return rg_parse_duration_ms(what, value, &ms, err);
 }
 
 #define KUBE "With --on kubernetes: "
-#define ROW(name, arg, file, judge, help)                                                        \
-    { name, NULL, NULL, RG_GROUP_WHERE, file, arg, NULL, NULL, KUBE help, .apply = judge }
+#define ROW(name, arg, file, by, help)                                                           \
+    { name, NULL, NULL, RG_GROUP_WHERE, file, arg, NULL, NULL, KUBE help, .judge = by }
 #define FLAG_ROW(name, help)                                                                     \
-    { name, NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL, KUBE help, .apply = NULL }
+    { name, NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL, KUBE help, .judge = NULL }
 
 const struct rg_option kube_options[] = {
-    ROW("namespace", "NAME", RG_FILE_SCALAR, apply_namespace,
+    ROW("namespace", "NAME", RG_FILE_SCALAR, judge_namespace,
         "the namespace; the default is the context's."),
     ROW("context", "NAME", RG_FILE_SCALAR, NULL,
         "the context of kubectl's configuration; the default is its current one."),
-    ROW("name", "NAME", RG_FILE_SCALAR, apply_name,
+    /* The Service has the same name, and that must begin with a letter. */
+    ROW("name", "NAME", RG_FILE_SCALAR, rg_submitted_name_check,
         "the name of the Job and of all that belongs to it; the default is reigen- and some "
         "letters."),
-    ROW("cpu", "QUANTITY", RG_FILE_SCALAR, apply_cpu, "the cpus of each pod, such as 2 or 500m."),
-    ROW("memory", "QUANTITY", RG_FILE_SCALAR, apply_memory,
+    ROW("cpu", "QUANTITY", RG_FILE_SCALAR, rg_manifest_quantity,
+        "the cpus of each pod, such as 2 or 500m."),
+    ROW("memory", "QUANTITY", RG_FILE_SCALAR, rg_manifest_quantity,
         "the memory of each pod, such as 8Gi."),
-    ROW("resource", "NAME=QUANTITY", RG_FILE_LIST, apply_resource,
+    ROW("resource", "NAME=QUANTITY", RG_FILE_LIST, judge_resource,
         "what else each pod is to have, such as amd.com/gpu=1. May be repeated."),
-    ROW("rdma", "RESOURCE[=N]", RG_FILE_SCALAR, apply_rdma,
+    ROW("rdma", "RESOURCE[=N]", RG_FILE_SCALAR, judge_rdma,
         "give each pod N of this RDMA resource, 1 if not said, and the right to lock memory."),
-    ROW("node-selector", "LABEL=VALUE", RG_FILE_LIST, apply_node_selector,
+    ROW("node-selector", "LABEL=VALUE", RG_FILE_LIST, judge_node_selector,
         "use nodes with this label only. May be repeated."),
-    ROW("toleration", "KEY[=VALUE][:EFFECT]", RG_FILE_LIST, apply_toleration,
+    ROW("toleration", "KEY[=VALUE][:EFFECT]", RG_FILE_LIST, judge_toleration,
         "use nodes with this taint, too; * is for all taints. May be repeated."),
     { "affinity", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "spread|pack|FILE", NULL,
       "spread pack",
       KUBE "put pods on different nodes (spread) or on the same ones (pack) where possible; or the "
-      "pods' affinity, from a YAML file.", .apply = apply_affinity },
-    ROW("service-account", "NAME", RG_FILE_SCALAR, apply_service_account,
+      "pods' affinity, from a YAML file.", .judge = judge_affinity },
+    ROW("service-account", "NAME", RG_FILE_SCALAR, judge_object,
         "the pods' service account. Without it they get no token."),
-    ROW("image-pull-secret", "NAME", RG_FILE_LIST, apply_image_pull_secret,
+    ROW("image-pull-secret", "NAME", RG_FILE_LIST, judge_object,
         "a Secret to pull the image with. May be repeated."),
     FLAG_ROW("host-network", "use the nodes' own network."),
     { "pod-template", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FILE", NULL, "@file",
       KUBE "a pod, or a pod's template, as YAML, to which everything else is added.",
-      .apply = apply_pod_template },
-    ROW("scheduler", "NAME", RG_FILE_SCALAR, apply_scheduler, "the scheduler of the pods."),
-    ROW("priority-class", "NAME", RG_FILE_SCALAR, apply_priority_class,
+      .judge = judge_file },
+    ROW("scheduler", "NAME", RG_FILE_SCALAR, judge_object, "the scheduler of the pods."),
+    ROW("priority-class", "NAME", RG_FILE_SCALAR, judge_object,
         "the priority of the pods."),
-    ROW("queue", "NAME", RG_FILE_SCALAR, apply_queue,
+    ROW("queue", "NAME", RG_FILE_SCALAR, judge_object,
         "hand the Job to this local queue of Kueue, which starts it; with --gang volcano it is a "
         "queue of Volcano's."),
     { "gang", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "HOW", NULL, KUBE_GANGS,
       KUBE "start all pods or none, by a pod group of Kubernetes itself, where the cluster has "
-      "such, of Volcano or of scheduler-plugins.", .apply = apply_gang },
+      "such, of Volcano or of scheduler-plugins.", .judge = judge_gang },
     ROW("agent-image", "IMAGE", RG_FILE_SCALAR, NULL,
         "take /reigen-agent from this image, as an image volume, and not from a ConfigMap."),
-    ROW("ttl", "TIME", RG_FILE_SCALAR, apply_ttl,
+    ROW("ttl", "TIME", RG_FILE_SCALAR, judge_ttl,
         "keep the Job for TIME after its end. The default is 1h; where reigen run was there to "
         "the end, and the job went well, it is removed at once, if no TIME is said."),
     { NULL },

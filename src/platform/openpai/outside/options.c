@@ -15,25 +15,17 @@
 
 /* --- one value each --------------------------------------------------------------------------- */
 
-#define APPLY(name)                                                                              \
-    static int apply_##name(struct rg_request *request, const char *what, const char *value,     \
-                            struct rg_error *err)
+#define JUDGE(name) \
+    static int judge_##name(const char *what, const char *value, struct rg_error *err)
 
-APPLY(name)
-{
-    int r = rg_submitted_name_check(what, value, err);
-
-    return r < 0 ? r : rg_request_set(request, "name", what, value, err);
-}
-
-APPLY(cpu)
+JUDGE(cpu)
 {
     int64_t n;
 
-    if (rg_parse_int(what, value, 1, CPU_MAX, &n, NULL) < 0)
-        return rg_error_set(err, EINVAL, "%s %.80s: on OpenPAI give the number of cpus of each "
-                            "task, 1 to %d", what, value, CPU_MAX);
-    return rg_request_set(request, "cpu", what, value, err);
+    if (rg_parse_int(what, value, 1, CPU_MAX, &n, NULL) == 0)
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %.80s: on OpenPAI give the number of cpus of each task, "
+                        "1 to %d", what, value, CPU_MAX);
 }
 
 /* "8g", and as Kubernetes writes it: "8Gi". */
@@ -54,47 +46,44 @@ static int parse_memory(const char *what, const char *value, uint64_t *ret_mb,
     return 0;
 }
 
-APPLY(memory)
+JUDGE(memory)
 {
     uint64_t mb;
-    int r = parse_memory(what, value, &mb, err);
 
-    return r < 0 ? r : rg_request_set(request, "memory", what, value, err);
+    return parse_memory(what, value, &mb, err);
 }
 
-APPLY(rdma)
+JUDGE(rdma)
 {
-    if (!rg_str_has_word(RDMA_V1 " " RDMA_V2, value))
-        return rg_error_set(err, EINVAL, "%s %.80s: OpenPAI knows %s (protocol v2) and %s (API "
-                            "v1); --ibdevices is the one that the server has", what, value,
-                            RDMA_V2, RDMA_V1);
-    return rg_request_set(request, "rdma", what, value, err);
+    if (rg_str_has_word(RDMA_V1 " " RDMA_V2, value))
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %.80s: OpenPAI knows %s (protocol v2) and %s (API v1); "
+                        "--ibdevices is the one that the server has", what, value, RDMA_V2,
+                        RDMA_V1);
 }
 
-APPLY(pai_version)
+JUDGE(pai_version)
 {
-    if (!rg_str_has_word("v1 v2", value))
-        return rg_error_set(err, EINVAL, "%s %.80s: give v1 or v2", what, value);
-    return rg_request_set(request, "pai-version", what, value, err);
+    if (rg_str_has_word("v1 v2", value))
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %.80s: give v1 or v2", what, value);
 }
 
-APPLY(agent_url)
+JUDGE(agent_url)
 {
-    int r = rg_pai_agent_source_check(&(struct rg_pai_agent_source){ .url = value }, err);
-
-    return r < 0 ? r : rg_request_set(request, "agent-url", what, value, err);
+    (void) what;
+    return rg_pai_agent_source_check(&(struct rg_pai_agent_source){ .url = value }, err);
 }
 
-APPLY(agent_path)
+JUDGE(agent_path)
 {
-    int r = rg_pai_agent_source_check(&(struct rg_pai_agent_source){ .path = value }, err);
-
-    return r < 0 ? r : rg_request_set(request, "agent-path", what, value, err);
+    (void) what;
+    return rg_pai_agent_source_check(&(struct rg_pai_agent_source){ .path = value }, err);
 }
 
 #define PAI "With --on openpai: "
-#define ROW(name, arg, judge, help)                                                              \
-    { name, NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, arg, NULL, NULL, PAI help, .apply = judge }
+#define ROW(name, arg, by, help)                                                                 \
+    { name, NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, arg, NULL, NULL, PAI help, .judge = by }
 
 const struct rg_option pai_options[] = {
     ROW("pai-server", "URL", NULL,
@@ -103,18 +92,18 @@ const struct rg_option pai_options[] = {
     ROW("pai-user", "NAME", NULL, "who you are there; the default is REIGEN_PAI_USER."),
     { "pai-version", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "VERSION", NULL, "v1 v2",
       PAI "write a job of API v1 or of protocol v2. The default is what the server takes.",
-      .apply = apply_pai_version },
+      .judge = judge_pai_version },
     ROW("virtual-cluster", "NAME", NULL,
         "the virtual cluster to run in; the default is the server's."),
-    ROW("name", "NAME", apply_name, "the name of the job."),
-    ROW("cpu", "N", apply_cpu, "the cpus of each task; the default is one for each rank."),
-    ROW("memory", "SIZE", apply_memory,
+    ROW("name", "NAME", rg_submitted_name_check, "the name of the job."),
+    ROW("cpu", "N", judge_cpu, "the cpus of each task; the default is one for each rank."),
+    ROW("memory", "SIZE", judge_memory,
         "the memory of each task, such as 16Gi; the default is 4 GiB for each rank."),
-    ROW("rdma", "RESOURCE", apply_rdma,
+    ROW("rdma", "RESOURCE", judge_rdma,
         "infiniband, or paiAzRDMA with API v1: the same as --ibdevices."),
-    ROW("agent-url", "URL#sha256=DIGEST", apply_agent_url,
+    ROW("agent-url", "URL#sha256=DIGEST", judge_agent_url,
         "tasks fetch reigen-agent from there, and check it. The default is the image's."),
-    ROW("agent-path", "PATH", apply_agent_path,
+    ROW("agent-path", "PATH", judge_agent_path,
         "tasks find reigen-agent at this path, as on a storage that OpenPAI mounts."),
     { NULL },
 };
