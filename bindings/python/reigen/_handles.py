@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handles: operations that have been submitted, and how they are waited for.
 
-A handle is an int. The table holds for each (request, result, keep):
+A handle is an int. The table holds for each [request, result, keep]:
     request  the persistent request that was started, for a plain allreduce: the fast path
     result   what synchronize() gives back
     keep     what must stay alive until then, as C borrows its memory
-or (None, pending, None) for all other operations, whose `Pending` knows what to do.
+or [None, pending, None] for all other operations, whose `Pending` knows what to do. What is settled
+becomes the latter in its place.
 
 Names: C says when one may be used again, and starts what stands in line for it (reigen.h, "Names").
 Who comes first keeps its handle, and its outcome is there for whoever asks for it later.
@@ -31,7 +32,7 @@ ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER = 0, 1, 2, 5, 7
 #: are taken out of C, but for the newest, whose names C may still have to refuse.
 TIDY_AFTER, TIDY_BUT = 1 << 16, 1 << 12
 
-table: Dict[int, Tuple[Any, Any, Any]] = {}
+table: Dict[int, List[Any]] = {}
 #: The next handle.
 numbers = itertools.count(1)
 #: Buffers of operations whose waiter was interrupted: C may still write to them.
@@ -147,7 +148,7 @@ def submit(pending: Pending) -> int:
     if rc < 0:
         raise _core.submission_error(rc)
     handle = next(numbers)
-    table[handle] = (None, pending, None)
+    table[handle] = [None, pending, None]
     if forgotten or len(table) > _crowd:
         _tidy()
     return handle
@@ -183,19 +184,20 @@ def settle(handle: int, last: bool = False) -> None:
     """Where the operation has ended, put its outcome in its place, for whoever asks for it later.
     last: also one whose outcome stays in C, which will have it no longer."""
     with settling:
-        request, pending, _ = table.get(handle) or (None, None, None)
+        entry = table.get(handle) or [None, None, None]
+        request, pending, _ = entry
         if request is not None:
             rc = request.wait(0)
             if rc != AGAIN:
                 text = request.error() if rc < 0 else ''
-                table[handle] = (None, Finished(rc, text, pending), None)
+                entry[:] = None, Finished(rc, text, pending), None
                 # Last, as other threads start a request that has none.
                 if request.handle == handle:
                     request.handle = 0
         elif pending is not None and (last or not pending.stays):
             rc = pending.wait(0)
             if rc != AGAIN:
-                table[handle] = (None, _outcome(pending, rc), None)
+                entry[:] = None, _outcome(pending, rc), None
 
 
 def _outcome(pending: Pending, rc: int) -> Pending:
@@ -258,22 +260,27 @@ def synchronize(handle: int) -> Any:
     wait, what = (_request_wait, request.ptr) if request is not None else (_wait, result)
     try:
         rc = wait(what, SLICE_MS)
-        while rc == AGAIN and table.get(handle) is entry:
+        while rc == AGAIN and handle in table and entry[1] is result:
             help_others()
             rc = wait(what, SLICE_MS)
     except BaseException:
         waited()  # perhaps nobody will ask for it again
         raise
-    with settling:
-        if table.get(handle) is not entry:  # another thread has settled it, or given its result
-            return synchronize(handle)
-        del table[handle]
-        if request is not None:
-            text = request.error() if rc < 0 else ''
-            if request.handle == handle:
-                request.handle = 0
     if request is None:
+        with settling:
+            if handle in table and entry[1] is not result:  # another thread has settled it,
+                return synchronize(handle)
+            if table.pop(handle, None) is None:             # or given its result
+                return None
         return _result(result, rc)
+    text = request.error() if rc < 0 else ''
+    # No lock, which takes a tenth of all this: who takes the entry out has it.
+    if table.pop(handle, None) is None:
+        return None
+    if entry[0] is None:
+        return _result(entry[1], entry[1].wait(0))
+    if request.handle == handle:
+        request.handle = 0
     if rc < 0:
         raise _core.operation_error(rc, text)
     return result
@@ -301,9 +308,9 @@ def _before_shutdown() -> None:
 def _after_shutdown() -> None:
     """Nothing is in flight any more; who asks for an outcome later is told why there is none."""
     ended = Finished(-errno.ECANCELED, _core.SHUT_DOWN, None)
-    for handle, (_, pending, _) in list(table.items()):
-        if handle in table and not isinstance(pending, Finished):
-            table[handle] = (None, ended, None)
+    for entry in list(table.values()):
+        if not isinstance(entry[1], Finished):
+            entry[:] = None, ended, None
     orphans.clear()
     forgotten.clear()
 

@@ -245,7 +245,7 @@ def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Opt
             return _submit(key, tensor, out)
         raise _core.submission_error(rc)
     handle = next(_numbers)
-    _table[handle] = (request, out, tensor)
+    _table[handle] = [request, out, tensor]
     request.handle = handle
     return handle
 
