@@ -204,6 +204,17 @@ def test_all_ranks_that_fail_end_the_job_with_the_first(job):
     assert 'exit code 3' in it.text()
 
 
+def test_ranks_that_are_ended_with_their_host_are_not_who_is_to_blame(job, script):
+    """Nor has the user sent them the signal by which they end."""
+    hosts = script('a:2\nb:2')
+    it = job(f'-np 2 --min-np 2 --host-discovery-script {hosts}', fail=True)
+    it.wait('step 3 size 4')
+    for place in (0, 2):
+        (it.folder / f'fail-{place}').touch()
+    assert it.end() == 3, it.text()
+    assert 'was sent signal' not in it.text()
+
+
 def test_a_lost_agent_costs_its_host(job, tmp_path):
     it = job('-np 2 --min-np 2 -H a:2,b:2')
     it.wait('step 3 size 4')

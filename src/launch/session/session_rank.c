@@ -115,6 +115,9 @@ static void check_forwarded(struct rg_session *session, const struct rg_fact *fa
     if (session->state != STATE_RUNNING || fact->end.end != RG_END_SIGNAL ||
         fact->signalled != (uint32_t) signo || signo == SIGKILL)
         return;
+    /* So ends a rank that has no place any more in an elastic job; we were sent nothing. */
+    if (session_is_open(session) && signo == SIGTERM)
+        return;
     if (session_set_cause(session, RG_EXIT_SIGNAL + signo,
                           "reigen was sent signal %d (%s) and handed it on", signo,
                           strsignal(signo)))
