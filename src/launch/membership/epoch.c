@@ -178,7 +178,7 @@ static void start_joiners(struct rg_membership *m)
     m->nforecast = choose(m, WANT_ALL);
     for (int i = 0; i < m->nforecast; i++)
         m->next[i]->forecast = i + 1;
-    start_ranks(m, membership_after(m->now_ns, m->rules.leave_ns));
+    start_ranks(m, membership_after(m->now_ns, m->rules.join_ns));
 }
 
 /* --- waiting for ranks ------------------------------------------------------------------------ */

@@ -54,7 +54,8 @@ struct rg_membership_rules {
                               * ELASTIC; new machines wait for it (failures do not) */
     uint64_t grace_ns;       /* between the soft and the hard END_RANK; 0: at the next TICK */
     uint64_t leave_ns;       /* for each member to meet, from the loss of one or the first that
-                              * meets; and for a joiner, from its start. Then it has failed */
+                              * meets. Then it has failed */
+    uint64_t join_ns;        /* the same for a joiner, from its start: it loads what it needs */
     int reset_limit;         /* changes of epoch; -1: any number. One more ends the job as soon as
                               * it begins. With way RESTART only those by failures count */
     int tries;               /* a machine is set aside at so many failures of its ranks (1: at the

@@ -25,6 +25,7 @@
 
 #define GATHER_MS 5000  /* for hosts that are on their way, once enough are there */
 #define SETTLE_MS 30000 /* for a program to say that it can go on with other ranks */
+#define JOIN_MS 600000  /* for a joiner to load what it needs, however short the time-out is */
 #define DISCOVERY_MS 1000       /* between two runs of the script */
 #define DISCOVERY_LIMIT_MS 30000 /* of one */
 #define TRIES 1         /* failures of its ranks for which a host is set aside */
@@ -610,6 +611,7 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
 {
     const struct rg_job *job = session->o.job;
     const struct rg_elastic *asked = &job->elastic;
+    bool hasty = asked->timeout_ms > 0 && asked->timeout_ms < JOIN_MS;
 
     return (struct rg_membership_rules){
         .elastic = true,
@@ -625,6 +627,7 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
         .settle_ns = SETTLE_MS * RG_NS_PER_MS,
         .grace_ns = job->grace_ms * RG_NS_PER_MS,
         .leave_ns = asked->timeout_ms * RG_NS_PER_MS,
+        .join_ns = (hasty ? JOIN_MS : asked->timeout_ms) * RG_NS_PER_MS,
         .reset_limit = asked->reset_limit == RG_ELASTIC_NO_LIMIT ? -1 : asked->reset_limit,
         .tries = TRIES,
         .cooldown_min_ns = asked->cooldown_min_ms * RG_NS_PER_MS,

@@ -19,7 +19,8 @@ static int begin(void **state)
     rules = (struct rg_membership_rules){
         .elastic = true, .way = RG_MEMBERSHIP_BY_RANKS, .np = 2, .min_np = 1, .room_hosts = 32,
         .room_places = 64, .timeout_ns = 600 * S, .gather_ns = 5 * S, .settle_ns = 30 * S,
-        .grace_ns = 10 * S, .leave_ns = 600 * S, .reset_limit = -1, .tries = 1,
+        .grace_ns = 10 * S, .leave_ns = 600 * S, .join_ns = 700 * S, .reset_limit = -1,
+        .tries = 1,
     };
     return 0;
 }
@@ -437,7 +438,7 @@ RULE(joiner_that_never_comes_is_ended)
     run_two_by_two();
     WANTED(2, 2, 1);
     ready(2);
-    assert_string_equal(after(600 * S), "term 4, aside 2");
+    assert_string_equal(after(700 * S), "term 4, aside 2");
 }
 
 RULE(who_could_still_compute_alone_is_waited_for)

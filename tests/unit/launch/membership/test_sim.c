@@ -37,7 +37,7 @@ static struct habits random_habits(void)
     r->max_np = rng() % 2 ? 0 : r->np + upto(3);
     r->room_hosts = HOSTS;
     r->room_places = PLACES;
-    r->timeout_ns = r->leave_ns = 600 * SECOND;
+    r->timeout_ns = r->leave_ns = r->join_ns = 600 * SECOND;
     r->gather_ns = 5 * SECOND;
     r->settle_ns = 30 * SECOND;
     r->grace_ns = 5 * SECOND;

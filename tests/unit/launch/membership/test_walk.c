@@ -147,8 +147,8 @@ static struct habits habits_of(enum rg_membership_way way)
 {
     return (struct habits){
         .rules = { .elastic = true, .way = way, .np = 2, .min_np = 1, .room_hosts = 6,
-                   .room_places = 6, .timeout_ns = 600, .leave_ns = 600, .reset_limit = -1,
-                   .tries = 1 },
+                   .room_places = 6, .timeout_ns = 600, .leave_ns = 600, .join_ns = 600,
+                   .reset_limit = -1, .tries = 1 },
         .eager = true,
         .nnames = 4, .changes = 3, .lists = LISTS, .target = 1,
         .knows = way != RG_MEMBERSHIP_RESTART,
