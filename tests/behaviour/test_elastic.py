@@ -246,7 +246,7 @@ def test_a_host_beyond_the_reset_limit_is_told(job, script):
     it = job(f'-np 1 --min-np 1 --reset-limit 0 --host-discovery-script {script("a:1")}')
     it.wait('step 3 size 1')
     script('a:1\nb:1')
-    assert it.end() == 69, it.text()
+    assert it.end() == 78, it.text()
     assert 'as often as --reset-limit permits' in it.text()
     assert 'hosts have come or gone once more' in it.text()
 

@@ -431,7 +431,7 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
         session_set_cause(session, RG_EXIT_HOST_LOST, "%s", who);
         session_begin_end(session);
     } else {
-        session_set_cause(session, RG_EXIT_UNAVAILABLE, "hosts have come or gone once more");
+        session_set_cause(session, RG_EXIT_RESET_LIMIT, "hosts have come or gone once more");
         session_begin_end(session);
     }
     let_go(session);
