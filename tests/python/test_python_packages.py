@@ -82,10 +82,10 @@ ABSENT = ['horovod.mxnet', 'horovod.ray', 'horovod.runner.common.service',
           'horovod.runner.common.service.driver_service',
           'horovod.runner.common.service.task_service', 'horovod.runner.common.util.network',
           'horovod.runner.driver', 'horovod.runner.driver.driver_service',
-          'horovod.runner.elastic.driver', 'horovod.runner.elastic.registration',
-          'horovod.runner.elastic.rendezvous', 'horovod.runner.http',
-          'horovod.runner.http.http_client', 'horovod.runner.http.http_server',
-          'horovod.runner.task', 'horovod.runner.task.task_service', 'horovod.runner.task_fn',
+          'horovod.runner.elastic.registration', 'horovod.runner.elastic.rendezvous',
+          'horovod.runner.http', 'horovod.runner.http.http_client',
+          'horovod.runner.http.http_server', 'horovod.runner.task',
+          'horovod.runner.task.task_service', 'horovod.runner.task_fn',
           'horovod.runner.util.cache', 'horovod.spark']
 
 

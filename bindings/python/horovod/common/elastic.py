@@ -18,7 +18,7 @@ import errno
 import functools
 import pickle
 import queue
-from typing import Any, Callable, Dict, Iterable, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Set
 
 from horovod.common import process_sets
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
@@ -73,6 +73,15 @@ class WorkerNotificationManager:
 notification_manager = WorkerNotificationManager()
 
 
+class _Messages(queue.Queue):
+    """(timestamp, update) of each message to a state. Whoever asks whether there is one hears of
+    what the launcher has said by now: scripts wait so for a change of hosts, between commits."""
+
+    def empty(self) -> bool:
+        notification_manager.look()
+        return super().empty()
+
+
 class State:
     """What a rank must keep over a change of ranks. Subclasses say how it is saved and sent.
 
@@ -83,7 +92,7 @@ class State:
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]):
         self._bcast_object = bcast_object
         self._rank = get_rank
-        self._host_messages: 'queue.Queue[Tuple[float, int]]' = queue.Queue()
+        self._host_messages = _Messages()
         self._last_updated_timestamp = 0
         self._reset_callbacks = []
 
@@ -94,7 +103,7 @@ class State:
 
     def on_reset(self) -> None:
         """There are other ranks now; run_fn calls it after init()."""
-        self._host_messages = queue.Queue()
+        self._host_messages = _Messages()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -113,14 +122,10 @@ class State:
 
         Sends something between the ranks: all of them must call it.
         """
-        notification_manager.look()
         before = latest = self._last_updated_timestamp
         result = HostUpdateResult.no_update
-        while True:
-            try:
-                timestamp, update = self._host_messages.get_nowait()
-            except queue.Empty:
-                break
+        while not self._host_messages.empty():
+            timestamp, update = self._host_messages.get()
             if timestamp > latest:
                 latest = timestamp
                 result |= update

@@ -2,8 +2,6 @@
 """Running a Python function on several ranks: `horovod.run(train, args=(3,), np=2)`."""
 from typing import Any, Callable, List, Optional, Sequence
 
-from horovod.runner._call import launch_function
-
 
 def run(func: Callable, args: Sequence = (), kwargs: Optional[dict] = None,
         num_proc: int = 1, min_num_proc: Optional[int] = None,
@@ -25,9 +23,19 @@ def run(func: Callable, args: Sequence = (), kwargs: Optional[dict] = None,
     hvd.init() itself. The other arguments mean what horovodrun's flags of the same names mean. np,
     min_np, max_np and network_interface are old names.
 
+    With min_num_proc, max_num_proc or host_discovery_script the job is elastic. The list has the
+    results of min_num_proc ranks then (of num_proc, if it is not given): the first of those that
+    there are in the end.
+
     Raises RuntimeError with the traceback of the first rank that failed; ValueError for arguments
     that exclude each other; what pickling raises when func cannot travel.
     """
+    # Whoever imports horovod for a rank needs none of this.
+    import argparse
+    import functools
+
+    from horovod.runner.launch import _run
+
     num_proc = num_proc if np is None else np
     min_num_proc = min_num_proc if min_num_proc is not None else min_np
     max_num_proc = max_num_proc if max_num_proc is not None else max_np
@@ -35,26 +43,16 @@ def run(func: Callable, args: Sequence = (), kwargs: Optional[dict] = None,
         raise ValueError('Argument hosts and hostfile only allow one provided.')
     if use_gloo and use_mpi:
         raise ValueError('Argument use_gloo and use_mpi only allow one set True.')
-    if network_interfaces is None and network_interface is not None:
-        network_interfaces = network_interface
-    if isinstance(network_interfaces, (list, tuple, set)):
-        network_interfaces = ','.join(network_interfaces)
-    values = {
-        '--min-num-proc': min_num_proc, '--max-num-proc': max_num_proc, '--slots-per-host': slots,
-        '--reset-limit': reset_limit, '-H': hosts, '--hostfile': hostfile,
-        '--host-discovery-script': host_discovery_script, '--start-timeout': start_timeout,
-        '--ssh-port': ssh_port, '--ssh-identity-file': ssh_identity_file,
-        '--output-filename': output_filename, '--mpi-args': mpi_args,
-        '--network-interfaces': network_interfaces,
-    }
-    flags = ['-np', str(num_proc)]
-    flags += [f'{name}={value}' if name != '-H' else f'-H{value}'
-              for name, value in values.items() if value is not None]
-    if cooldown_range is not None:
-        flags += ['--blacklist-cooldown-range', *(str(s) for s in cooldown_range)]
-    flags += [name for name, given in (('--disable-cache', disable_cache), ('--verbose', verbose),
-                                       ('--gloo', use_gloo), ('--mpi', use_mpi)) if given]
-    return launch_function(func, tuple(args), dict(kwargs or {}), flags, executable)
+    nics = network_interface if network_interfaces is None else network_interfaces
+    nics = nics.split(',') if isinstance(nics, str) else nics
+    return _run(argparse.Namespace(
+        num_proc=num_proc, min_num_proc=min_num_proc, max_num_proc=max_num_proc, slots=slots,
+        reset_limit=reset_limit, cooldown_range=cooldown_range, hosts=hosts, hostfile=hostfile,
+        host_discovery_script=host_discovery_script, start_timeout=start_timeout,
+        ssh_port=ssh_port, ssh_identity_file=ssh_identity_file, disable_cache=disable_cache,
+        output_filename=output_filename, verbose=verbose, use_gloo=use_gloo, use_mpi=use_mpi,
+        mpi_args=mpi_args, nics=nics, executable=executable,
+        run_func=functools.partial(func, *args, **(kwargs or {}))))
 
 
 __all__ = ['run']

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting a job without mpirun: by Reigen's launcher."""
-import os
+import argparse
 import shlex
 import signal
-import subprocess
 import threading
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 from horovod.runner.common.util.hosts import SlotInfo
-from horovod.runner.launch import command_line
-
-_ELASTIC = ('Elastic jobs come with a later version of Reigen; this one runs a fixed number of '
-            'ranks (gloo_run, horovod.run).')
+from horovod.runner.elastic import discovery
+from horovod.runner.launch import start, start_elastic
 
 
 class MultiFile:
@@ -79,24 +76,30 @@ def register_shutdown_event() -> threading.Event:
     return event
 
 
-def flags_of(settings: Any, nics: Optional[Iterable[str]]) -> List[str]:
-    """horovodrun's flags for settings (horovod.runner.common.util.settings)."""
-    flags = ['--verbose'] if settings.verbose and settings.verbose >= 2 else []
-    named = {'--output-filename': settings.output_filename, '--ssh-port': settings.ssh_port,
-             '--ssh-identity-file': settings.ssh_identity_file,
-             '--network-interfaces': ','.join(sorted(nics)) if nics else None}
-    flags += [f'{name}={value}' for name, value in named.items() if value]
-    if settings.prefix_output_with_timestamp:
-        flags.append('--prefix-output-with-timestamp')
+def _args_of(settings: Any, nics: Optional[Iterable[str]], command: Any,
+             **more: Any) -> argparse.Namespace:
+    """What parse_args() would give for these settings (horovod.runner.common.util.settings)."""
+    same = ('num_proc', 'ssh_port', 'ssh_identity_file', 'output_filename',
+            'prefix_output_with_timestamp')
     timeout = settings.start_timeout
     if timeout is not None:
         seconds = timeout.remaining() if hasattr(timeout, 'remaining') else timeout
-        flags.append(f'--start-timeout={max(1, int(seconds))}')
-    return flags
+        more['start_timeout'] = max(1, int(seconds))
+    return argparse.Namespace(
+        **{name: getattr(settings, name) for name in same}, nics=nics,
+        verbose=settings.verbose and settings.verbose >= 2,
+        run_func=command if callable(command) else None, command=_words(command), **more)
 
 
-def _words(command: Union[str, Sequence[str]]) -> List[str]:
+def _words(command: Any) -> List[str]:
+    if callable(command):
+        return []
     return ['sh', '-c', command] if isinstance(command, str) else [str(w) for w in command]
+
+
+def _get_min_start_hosts(settings: Any) -> int:
+    """So many hosts of an elastic job are waited for: it begins with the ranks that it has."""
+    return 1
 
 
 def gloo_run(settings: Any, nics: Optional[Iterable[str]], env: Optional[Dict[str, str]],
@@ -105,13 +108,7 @@ def gloo_run(settings: Any, nics: Optional[Iterable[str]], env: Optional[Dict[st
 
     server_ip is Horovod's and means nothing here.
     """
-    argv = command_line(_words(command), settings.num_proc, getattr(settings, 'hosts', None),
-                        flags_of(settings, nics))
-    status = subprocess.call(argv, env=os.environ if env is None else env)
-    if status:
-        raise RuntimeError('Horovod detected that one or more processes exited with non-zero '
-                           'status, thus causing the job to be terminated. Exit code: '
-                           f'{status}')
+    start(_args_of(settings, nics, command, hosts=getattr(settings, 'hosts', None)), env)
 
 
 def launch_gloo(command: Union[str, Sequence[str]], exec_command: Any, settings: Any,
@@ -124,10 +121,18 @@ def launch_gloo(command: Union[str, Sequence[str]], exec_command: Any, settings:
 def launch_gloo_elastic(command_or_func: Any, exec_command: Any, settings: Any, env: Any,
                         get_common_interfaces: Callable, rendezvous: Any,
                         executable: Any = None) -> Any:
-    """Refused with a RuntimeError by this version."""
-    raise RuntimeError(_ELASTIC)
+    """As gloo_run_elastic; what starts one rank of Horovod's, and its server, are not needed."""
+    return gloo_run_elastic(settings, env, command_or_func, executable)
 
 
-def gloo_run_elastic(settings: Any, env: Any, command_or_func: Any, executable: Any = None) -> Any:
-    """Refused with a RuntimeError by this version."""
-    raise RuntimeError(_ELASTIC)
+def gloo_run_elastic(settings: Any, env: Optional[Dict[str, str]], command_or_func: Any,
+                     executable: Optional[str] = None) -> Optional[List[Any]]:
+    """Run a command, or a function, whose results are returned, on the hosts that
+    settings.discovery finds. settings: horovod.runner.elastic.settings.ElasticSettings.
+    RuntimeError when it fails."""
+    with discovery.as_script(settings.discovery) as (script, slots):
+        return start_elastic(_args_of(
+            settings, settings.nics, command_or_func, executable=executable,
+            host_discovery_script=script, slots=slots, min_num_proc=settings.min_num_proc,
+            max_num_proc=settings.max_num_proc, elastic_timeout=settings.elastic_timeout,
+            reset_limit=settings.reset_limit, cooldown_range=settings.cooldown_range), env)

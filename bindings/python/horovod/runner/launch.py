@@ -5,10 +5,13 @@ import argparse
 import os
 import subprocess
 import sys
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import horovod
+from horovod.runner import _call
 from horovod.runner.common.util import config_parser
+from horovod.runner.elastic import driver
+from horovod.runner.elastic.constants import RESET_LIMIT_EXCEEDED_MESSAGE
 from reigen import _launcher
 
 CACHE_FOLDER = os.path.join(os.path.expanduser('~'), '.horovod')
@@ -215,10 +218,72 @@ def run_controller(use_gloo: bool, gloo_run: Callable, use_mpi: bool, mpi_run: C
         gloo_run()
 
 
-def command_line(command: Sequence[str], np: Optional[int], hosts: Optional[str],
-                 flags: Sequence[str] = ()) -> List[str]:
-    """The program and arguments that run command (a list) on np ranks of hosts."""
-    argv = [_launcher.find(), 'horovodrun']
-    argv += ['-np', str(np)] if np else []
-    argv += [f'-H{hosts}'] if hosts else []
-    return [*argv, *flags, '--', *command]
+# ------------------------------------------------------------------------------ jobs
+
+#: What the program is told by flags of these names; the rest are variables of the ranks.
+_TOLD = ('num_proc', 'min_num_proc', 'max_num_proc', 'slots', 'elastic_timeout', 'reset_limit',
+         'hosts', 'hostfile', 'host_discovery_script', 'start_timeout', 'ssh_port',
+         'ssh_identity_file', 'output_filename', 'mpi_args', 'binding_args', 'env_file',
+         'port_range', 'connect_timeout')
+_TOLD_SWITCHES = {'verbose': '--verbose', 'disable_cache': '--disable-cache', 'use_gloo': '--gloo',
+                  'use_mpi': '--mpi', 'use_jsrun': '--jsrun',
+                  'prefix_output_with_timestamp': '--prefix-output-with-timestamp'}
+
+
+def flags_of(args: Any) -> List[str]:
+    """horovodrun's flags for arguments as parse_args() gives them; those that are missing are as
+    None. Those of set_env_from_args() are left out."""
+    given = {name: getattr(args, name, None) for name in _TOLD}
+    flags = [f'--{name.replace("_", "-")}={value}' for name, value in given.items()
+             if value is not None]
+    flags += [flag for name, flag in _TOLD_SWITCHES.items() if getattr(args, name, None)]
+    if getattr(args, 'nics', None):
+        flags.append(f'--network-interfaces={",".join(sorted(args.nics))}')
+    if getattr(args, 'cooldown_range', None):
+        flags += ['--blacklist-cooldown-range', *map(str, args.cooldown_range)]
+    return flags
+
+
+def _is_elastic(args: Any) -> bool:
+    return any(getattr(args, name, None) is not None
+               for name in ('host_discovery_script', 'min_num_proc', 'max_num_proc'))
+
+
+def start(args: Any, env: Optional[Dict[str, str]] = None) -> Optional[List[Any]]:
+    """Run args.command, or args.run_func, whose results are returned by rank. RuntimeError, with
+    Horovod's sentences, when that fails.
+
+    env: the variables of the job, to which those of args come; None: this process's.
+    """
+    env = config_parser.set_env_from_args(dict(os.environ if env is None else env), args)
+    try:
+        if not args.run_func:
+            _call.launch_command(args.command, flags_of(args), env)
+            return None
+        wanted = (getattr(args, 'min_num_proc', None) or args.num_proc) if _is_elastic(args) else 0
+        return _call.launch_function(args.run_func, flags_of(args), env, args.executable, wanted)
+    except _call.JobFailed as failed:
+        if failed.status != _call.EXIT_RESET_LIMIT:
+            raise
+        raise RuntimeError(RESET_LIMIT_EXCEEDED_MESSAGE.format(args.reset_limit)) from failed
+
+
+def start_elastic(args: Any, env: Optional[Dict[str, str]] = None) -> Optional[List[Any]]:
+    """The same, as patient as horovod.runner.elastic.driver says."""
+    env = dict(os.environ if env is None else env)
+    env.setdefault('REIGEN_DISCOVERY_MS', str(round(driver.DISCOVER_HOSTS_FREQUENCY_SECS * 1000)))
+    env.setdefault('HOROVOD_ELASTIC_TIMEOUT', str(driver.ELASTIC_TIMEOUT_SECS))
+    return start(args, env)
+
+
+def _run_static(args: Any) -> Optional[List[Any]]:
+    return start(args)
+
+
+def _run_elastic(args: Any) -> Optional[List[Any]]:
+    return start_elastic(args)
+
+
+def _run(args: Any) -> Optional[List[Any]]:
+    """The job of parse_args(), to its end."""
+    return _run_elastic(args) if _is_elastic(args) else _run_static(args)

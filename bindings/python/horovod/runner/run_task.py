@@ -12,19 +12,22 @@ from reigen import _core
 
 def call(directory: str) -> bool:
     """Call the function that lies in the directory and write the result there. False: it failed."""
-    rank, size = int(os.environ['HOROVOD_RANK']), int(os.environ['HOROVOD_SIZE'])
     with open(os.path.join(directory, PATH_FILE), 'rb') as stream:
         sys.path += [entry for entry in pickle.load(stream) if entry not in sys.path]
     try:
         with open(os.path.join(directory, FUNCTION), 'rb') as stream:
-            func, args, kwargs = pickle.load(stream)
-        outcome = (True, time.time(), size, dumps(func(*args, **kwargs)))
+            func = pickle.load(stream)
+        well, result = True, dumps(func())
     except BaseException:
         # sys.exit(), too: it brings no result.
         traceback.print_exc()
-        outcome = (False, time.time(), size, traceback.format_exc())
-    write_private(result_file(directory, rank), pickle.dumps(outcome))
-    return outcome[0]
+        well, result = False, traceback.format_exc()
+    # An elastic job may have given it other numbers meanwhile.
+    rank, size = int(os.environ['HOROVOD_RANK']), int(os.environ['HOROVOD_SIZE'])
+    place = os.environ.get('REIGEN_PLACE', str(rank))
+    outcome = (well, time.time(), rank, size, result)
+    write_private(result_file(directory, place), pickle.dumps(outcome))
+    return well
 
 
 def main(directory: str) -> None:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """What elastic jobs share."""
 
-RESET_LIMIT_EXCEEDED_MESSAGE = 'the elastic job was reset more often than its limit allows: {}'
+RESET_LIMIT_EXCEEDED_MESSAGE = ('Horovod was shutdown because number of resets during elastic job '
+                                'exceeded limit: {}')

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which hosts there are now, for jobs whose hosts come and go."""
+import contextlib
 import os
 import random
+import shlex
 import subprocess
+import sys
+import tempfile
 import threading
 import time
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from horovod.common.elastic import HostUpdateResult
+from horovod.runner.elastic import driver
 
 DEFAULT_COOLDOWN_LOWER_LIMIT_SECONDS = 1
 DEFAULT_COOLDOWN_UPPER_LIMIT_SECONDS = 1 * 60 * 60
@@ -202,3 +207,38 @@ class HostManager:
         """Hosts that were there before keep their order; new ones follow."""
         kept = [host for host in prev_host_assignment_order if host in available_hosts]
         return kept + sorted(set(available_hosts) - set(kept))
+
+
+@contextlib.contextmanager
+def as_script(found: HostDiscovery) -> Iterator[Tuple[str, Optional[int]]]:
+    """(command, slots or None): what to give to the launcher while the context lasts, so that it
+    learns of hosts what this object knows. What the first question raises is raised."""
+    if type(found) is HostDiscoveryScript:
+        yield found._script, found._slots
+        return
+    with tempfile.TemporaryDirectory(prefix='reigen-hosts-') as folder:
+        path, over = os.path.join(folder, 'hosts'), threading.Event()
+        _write_hosts(found, path)
+        thread = threading.Thread(target=_keep_written, args=(found, path, over), daemon=True)
+        thread.start()
+        try:
+            yield 'cat ' + shlex.quote(path), None
+        finally:
+            over.set()
+            thread.join()
+
+
+def _write_hosts(found: HostDiscovery, path: str) -> None:
+    hosts = found.find_available_hosts_and_slots()
+    with open(path + '.new', 'w') as out:
+        out.writelines(f'{host}:{slots}\n' for host, slots in hosts.items())
+    os.replace(path + '.new', path)
+
+
+def _keep_written(found: HostDiscovery, path: str, over: threading.Event) -> None:
+    while not over.wait(driver.DISCOVER_HOSTS_FREQUENCY_SECS):
+        try:
+            _write_hosts(found, path)
+        except Exception as error:
+            # As with a script: the hosts stay as they were.
+            print(f'{type(found).__name__}: {error}; the hosts stay as they are', file=sys.stderr)

@@ -1,4 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-raise ImportError('horovod.runner.elastic.rendezvous comes with elastic jobs in a later version'
-                  ' of Reigen. Until then hvd.elastic.run restarts a training function after an'
-                  ' error, on the ranks that the job has.')
+raise ImportError('horovod.runner.elastic.rendezvous is not offered by Reigen: its launcher '
+                  'decides who is which rank. horovod.run() and horovodrun start elastic jobs.')
