@@ -60,6 +60,8 @@ struct rg_ranks {
 /* A job whose hosts may come and go. */
 struct rg_elastic {
     bool on;
+    bool restarts;             /* as torchrun: on each change all ranks are ended and started again,
+                                * on the same hosts; reset_limit counts failures alone */
     int min_np, max_np;        /* ranks that it can go on with; at most so many, 0: all there are */
     char *discovery;           /* the command that lists the hosts, for the shell; NULL: those of
                                 * the job are all there are */

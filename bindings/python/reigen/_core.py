@@ -172,7 +172,8 @@ def _renumber() -> None:
         os.environ.update({f'{prefix}_{name}': str(value) for name, value in places.items()})
     os.environ.update(REIGEN_EPOCH=str(number), RANK=str(rank()), WORLD_SIZE=str(size()),
                       LOCAL_RANK=str(local_rank()), LOCAL_WORLD_SIZE=str(local_size()),
-                      GROUP_RANK=str(cross_rank()))
+                      GROUP_RANK=str(cross_rank()), ROLE_RANK=str(rank()),
+                      ROLE_WORLD_SIZE=str(size()))
 
 
 def _join_by(call: Callable[[], int]) -> None:

@@ -42,7 +42,8 @@ static int add_coordinates(const struct rg_plan *plan, const struct rg_plan_rank
         { "HOROVOD_CROSS_RANK", seat->cross_rank }, { "HOROVOD_CROSS_SIZE", seat->cross_size },
         { "RANK", seat->rank }, { "WORLD_SIZE", seat->size },
         { "LOCAL_RANK", seat->local_rank }, { "LOCAL_WORLD_SIZE", seat->local_size },
-        { "GROUP_RANK", seat->group },
+        { "GROUP_RANK", seat->group }, { "ROLE_RANK", seat->rank },
+        { "ROLE_WORLD_SIZE", seat->size },
     };
 
     for (size_t i = 0; i < rg_array_len(numbers); i++) {

@@ -88,6 +88,7 @@ static const struct entry planned_entries[] = {
     WORDS(job.settings),
     FLAG(job.submit),
     FLAG(job.elastic.on),
+    FLAG(job.elastic.restarts),
     INT(job.elastic.min_np, 0, RG_JOB_RANKS_MAX),
     INT(job.elastic.max_np, 0, RG_JOB_RANKS_MAX),
     STRING(job.elastic.discovery),

@@ -107,13 +107,14 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
 }
 
 /* A signal that reigen handed on and that a rank did not survive: the sender's wish, not the rank's
- * fault. */
+ * fault. In an elastic job SIGTERM is the membership's word. */
 static void check_forwarded(struct rg_session *session, const struct rg_fact *fact)
 {
     int signo = fact->end.value;
 
     if (session->state != STATE_RUNNING || fact->end.end != RG_END_SIGNAL ||
-        fact->signalled != (uint32_t) signo || signo == SIGKILL)
+        fact->signalled != (uint32_t) signo || signo == SIGKILL ||
+        (signo == SIGTERM && session_is_open(session)))
         return;
     /* So ends a rank that has no place any more in an elastic job; we were sent nothing. */
     if (session_is_open(session) && signo == SIGTERM)

@@ -411,7 +411,9 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
     case RG_MEMBERSHIP_TOO_FEW:
     case RG_MEMBERSHIP_NO_ROOM: end_short(session, action); break;
     case RG_MEMBERSHIP_RESET_LIMIT:
-        session_remark(session, -1, "the ranks have changed as often as --reset-limit permits");
+        session_remark(session, -1, session->o.job->elastic.restarts
+                       ? "the ranks were started again as often as --max-restarts permits"
+                       : "the ranks have changed as often as --reset-limit permits");
         break;
     case RG_MEMBERSHIP_ALL_ASIDE:
         if (action->host < 0)
@@ -616,7 +618,7 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
     return (struct rg_membership_rules){
         .elastic = true,
         .wanted_once = !asked->discovery,
-        .way = RG_MEMBERSHIP_BY_RANKS,
+        .way = asked->restarts ? RG_MEMBERSHIP_RESTART : RG_MEMBERSHIP_BY_RANKS,
         .np = job->np ? job->np : asked->min_np,
         .min_np = asked->min_np,
         .max_np = asked->max_np,
@@ -629,7 +631,7 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
         .leave_ns = asked->timeout_ms * RG_NS_PER_MS,
         .join_ns = (hasty ? JOIN_MS : asked->timeout_ms) * RG_NS_PER_MS,
         .reset_limit = asked->reset_limit == RG_ELASTIC_NO_LIMIT ? -1 : asked->reset_limit,
-        .tries = TRIES,
+        .tries = asked->restarts ? 0 : TRIES,
         .cooldown_min_ns = asked->cooldown_min_ms * RG_NS_PER_MS,
         .cooldown_max_ns = asked->cooldown_max_ms * RG_NS_PER_MS,
     };
@@ -674,6 +676,7 @@ static void want(void *arg, const struct rg_job *hosts)
 {
     struct rg_session *session = arg;
     rg_autofree struct rg_membership_machine *wanted = calloc(hosts->nhosts + 1, sizeof(*wanted));
+    int each = session->o.job->ranks_per_host;
     size_t nwanted = 0;
 
     if (!wanted) {
@@ -683,7 +686,8 @@ static void want(void *arg, const struct rg_job *hosts)
     for (size_t i = 0; i < hosts->nhosts; i++) {
         int name = name_of(session, &hosts->hosts[i]);
         if (name >= 0)
-            wanted[nwanted++] = (struct rg_membership_machine){ name, hosts->hosts[i].nslots };
+            wanted[nwanted++] = (struct rg_membership_machine){
+                name, each ? each : hosts->hosts[i].nslots };
     }
     if (nwanted < hosts->nhosts)
         session_remark(session, -1, "more hosts were listed than there is room for in one job");

@@ -157,7 +157,8 @@ static void ranks_find_every_variable_of_the_contract(void **state)
         { "HOROVOD_LOCAL_SIZE", "4" }, { "HOROVOD_CROSS_RANK", "0" }, { "HOROVOD_CROSS_SIZE", "1" },
         { "HOROVOD_HOSTNAME", "localhost" }, { "REIGEN_HOSTNAME", "localhost" }, { "RANK", "2" },
         { "WORLD_SIZE", "4" }, { "LOCAL_RANK", "2" }, { "LOCAL_WORLD_SIZE", "4" },
-        { "GROUP_RANK", "0" }, { "MASTER_ADDR", "127.0.0.1" }, { "PYTHONUNBUFFERED", "1" },
+        { "GROUP_RANK", "0" }, { "ROLE_RANK", "2" }, { "ROLE_WORLD_SIZE", "4" },
+        { "MASTER_ADDR", "127.0.0.1" }, { "PYTHONUNBUFFERED", "1" },
     };
     struct rg_job job;
     struct rg_plan plan;
