@@ -34,13 +34,14 @@ def program(path, text):
 class ElasticJob:
     """A running job. Its ranks say 'place P on HOST pid N' when they begin."""
 
-    def __init__(self, folder, options, command, **env):
+    def __init__(self, folder, options, command, launcher=('horovodrun',), **env):
         self.folder, self.out = folder, folder / 'out'
         env = {**os.environ, 'OMP_NUM_THREADS': '1', 'HOME': str(folder),
                'REIGEN_SSH': str(program(folder / 'ssh', SSH.format(folder=folder))),
                'REIGEN_DISCOVERY_MS': '100', **env}
         with self.out.open('w') as file:
-            self.child = subprocess.Popen([ROOT / '.venv/bin/horovodrun', *options, *command],
+            self.child = subprocess.Popen([ROOT / '.venv/bin' / launcher[0], *launcher[1:], *options,
+                                           *command],
                                           stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                                           env=env)
 

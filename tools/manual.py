@@ -227,6 +227,7 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
 
 #: What the pages of commands with a table of their own lead to, but for those that replace scripts.
 SEE = {'bench': ('reigen-run', 'reigen-doctor', 'reigen-simulate'),
+       'torchrun': ('reigen-run', 'horovodrun'),
        'simulate': ('reigen-bench',)}
 
 

@@ -54,6 +54,10 @@ const struct rg_command rg_commands[] = {
     { "horovodrun", "-np N [FLAG...] COMMAND [ARGUMENT...]", NULL,
       "The same with horovodrun's flags. `horovodrun --help` lists them.",
       rg_cmd_horovodrun, NULL },
+    { "torchrun", "[OPTION...] SCRIPT [ARGUMENT...]", NULL,
+      "The same with the flags of PyTorch's torchrun, from one command for all hosts. `reigen "
+      "torchrun --help` lists them.",
+      rg_cmd_torchrun, &rg_script_torchrun },
     { "srun-docker", "--container=IMAGE --script=FILE [OPTION...]", NULL,
       "Under srun: run a script in containers on the nodes of a Slurm job, with srun_docker.sh's "
       "options. `reigen srun-docker --help` lists them.",
@@ -125,10 +129,9 @@ const struct rg_command rg_commands[] = {
     { "explain", "[CODE]", "2 69 70 74 75 76 77 124 125 126 127 130 137 139 143",
       "Say what an exit code means, and what to do.", rg_cmd_explain, NULL },
     { "man", "[--roff] [PAGE]",
-      "--roff reigen run plan head horovodrun srun-docker rsh doctor bench simulate jobs stop logs "
-      "attach status render pai wait-workers explain man completion sshd sshconfig run-dock-asuser "
-      "install-scripts version "
-      "help job",
+      "--roff reigen run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs "
+      "stop logs attach status render pai wait-workers explain man completion sshd sshconfig "
+      "run-dock-asuser install-scripts version help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
       "--roff: its source, for man -l.",
       rg_cmd_man, NULL },

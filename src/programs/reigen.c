@@ -40,7 +40,7 @@ static const struct rg_command *find_link(const char *program)
 {
     const char *slash = strrchr(program, '/'), *name = slash ? slash + 1 : program;
 
-    if (strcmp(name, "horovodrun") == 0)
+    if (rg_str_has_word("horovodrun torchrun", name))
         return find(name);
     for (const struct rg_command *c = rg_commands; c->name; c++)
         if (c->script && c->script->name && strcmp(c->script->name, name) == 0)

@@ -138,6 +138,9 @@ def dry(place, words):
 def run_reigen(place, words):
     if words[1] == 'run' and words[-3:-1] == ['sh', '-c'] and '-H' not in words:
         return True, place(*words)
+    if words[1] == 'torchrun' and 'train.py' in words:
+        done = place(*words[:words.index('train.py')], '--dry-run', '--no-python', 'true')
+        return done.returncode == 0, done
     if words[1] in ('run', 'plan'):
         return dry(place, words[2:])
     if words[1] == 'doctor' and {'-H', '--on', '--config', '--image'} & set(words):

@@ -54,8 +54,8 @@ HANDLER(nnodes)
 {
     UNUSED(flag), UNUSED(second);
     if (strchr(value, ':'))
-        return rg_error_set(err, EINVAL, "%s %s: the number of hosts does not change while a job "
-                            "runs; give one number", what, value);
+        return rg_error_set(err, EINVAL, "%s %s: reigen torchrun takes it; or use --min-np and "
+                            "--max-np, which count ranks", what, value);
     return keep_count(&request->nnodes, RG_JOB_HOSTS_MAX, what, value, err);
 }
 
