@@ -40,10 +40,9 @@ class ElasticJob:
                'REIGEN_SSH': str(program(folder / 'ssh', SSH.format(folder=folder))),
                'REIGEN_DISCOVERY_MS': '100', **env}
         with self.out.open('w') as file:
-            self.child = subprocess.Popen([ROOT / '.venv/bin' / launcher[0], *launcher[1:], *options,
-                                           *command],
-                                          stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                                          env=env)
+            self.child = subprocess.Popen(
+                [ROOT / '.venv/bin' / launcher[0], *launcher[1:], *options, *command],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env)
 
     def wait(self, pattern, count=1):
         """The last of at least so many matches in the output."""

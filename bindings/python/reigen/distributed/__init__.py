@@ -5,7 +5,8 @@
 
 and an unchanged DDP or FSDP script trains over Reigen. PyTorch finds the backend by itself
 where Reigen is installed; elsewhere (as with PYTHONPATH alone) this package has to be imported.
-Also "cpu:reigen,cuda:nccl". docs/distributed.md tells what there is.
+Also "cpu:reigen,cuda:nccl". In an elastic job in_place() says that the script makes a new group in
+the same process when ranks are lost. docs/distributed.md tells what there is.
 """
 from reigen import _backend
 
@@ -14,7 +15,9 @@ if _reason is not None:
     raise ImportError(_reason)
 _backend.register()
 
-__all__ = ['is_registered']
+from reigen.distributed._elastic import hosts_changed, in_place  # noqa: E402
+
+__all__ = ['hosts_changed', 'in_place', 'is_registered']
 
 
 def is_registered() -> bool:

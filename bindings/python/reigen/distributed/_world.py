@@ -23,6 +23,8 @@ _lock = threading.RLock()
 _members: Tuple[int, ...] = ()
 #: Reigen was joined for a group, and is left with the last one.
 _ours = False
+#: It was joined before the first group was made, by join().
+_joined = False
 #: By global ranks in the group's order: the process set, and the groups that use it.
 _sets: Dict[Tuple[int, ...], '_Entry'] = {}
 #: All that groups use.
@@ -35,8 +37,8 @@ class _Entry:
 
 
 def _forget() -> None:
-    global _members, _ours
-    _members, _ours = (), False
+    global _members, _ours, _joined
+    _members, _ours, _joined = (), False, False
     _sets.clear()
     _used.clear()
     _p2p.close()
@@ -44,9 +46,9 @@ def _forget() -> None:
 
 def _forked() -> None:
     """In the child of a fork, whose parent goes on."""
-    global _lock, _members, _ours
+    global _lock, _members, _ours, _joined
     _lock = threading.RLock()
-    _members, _ours = (), False
+    _members, _ours, _joined = (), False, False
     _sets.clear()
     _used.clear()
     _p2p.forked()
@@ -86,6 +88,17 @@ def _join_runtime(words: List[Dict[str, Any]], exchanges: Exchanges, timeout: fl
         raise failure(str(gathering.failed or error)) from error
 
 
+def join(timeout: float) -> bool:
+    """Join the runtime for the group that comes next, unless it is joined. Whether it is left with
+    the last group."""
+    global _joined
+    with _lock:
+        if not _core.is_initialized():
+            _core.init(timeout)
+            _joined = True
+        return _joined
+
+
 def _attach(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exchanges,
             timeout: float) -> None:
     """The first group: the runtime's ranks get their global ranks."""
@@ -108,6 +121,7 @@ def _attach(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exch
         raise failure(f'Reigen was initialised before with {size} ranks, and the first process '
                       f'group has {len(ranks)} of them: begin with a group of all ranks.')
     _members = tuple(ranks[numbers.index(i)] for i in range(size))
+    _ours = _joined
 
 
 def _meet(ranks: Tuple[int, ...], exchanges: Exchanges, timeout: float) -> int:
