@@ -15,6 +15,7 @@ one process per rank, one device each.
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,
                                          remove_process_set)
+from horovod.jax import elastic
 from horovod.jax.compression import Compression
 from horovod.jax.functions import (allgather_object, average_metrics, broadcast_object,
                                    broadcast_optimizer_state, broadcast_parameters)

@@ -70,16 +70,24 @@ NAME_MAX = 450
 
 def ready() -> None:
     """To be called after reigen.init(). Forgets programs that were compiled for another job."""
-    global _traced
     if not _in_order and _backends_exist():
         warnings.warn(
             'JAX was in use before horovod.jax was imported, so its CPU may run compiled programs '
             'in another order than they are called in. Import horovod.jax before the first array '
             "is made, or set JAX_CPU_ENABLE_ASYNC_DISPATCH=false.", RuntimeWarning, stacklevel=3)
+    _begin_anew()
+
+
+def _begin_anew() -> None:
+    """All ranks trace the same operations from here on."""
+    global _traced
     if _traced:
         jax.clear_caches()
         _traced = False
     _primitive.forget_names()
+
+
+_core.after_apart.append(_begin_anew)
 
 
 # ---------------------------------------------------------------------------- errors
