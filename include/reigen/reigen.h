@@ -252,8 +252,8 @@ REIGEN_API int reigen_apart(int process_set);
 /* ------------------------------------------------------------------ operations
  * Each returns 0 and *ret_handle, or a negative errno with nothing submitted. All ranks must submit
  * the same name with matching arguments; until the last has, the operation waits (and is reported
- * as stalled after REIGEN_STALL_SECONDS, 10 s by default). When a rank dies all others get
- * -ECONNRESET within 5 s; when its host or the network to it goes silent, after
+ * as stalled after REIGEN_STALL_SECONDS, by default what steps let expect). When a rank dies all
+ * others get -ECONNRESET within 5 s; when its host or the network to it goes silent, after
  * REIGEN_SILENCE_SECONDS, 30 s by default. */
 
 /* Reduce element by element over all ranks; every rank gets the same bits. out has in's shape; out
@@ -556,6 +556,29 @@ REIGEN_API int reigen_timeline_stop(void);
  * -ENOMEM; -ENOTSUP. Any thread.
  */
 REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json);
+/*
+ * Have reports of stalls say where this program is in its own language. That language's runtime has
+ * a function that writes down the stacks of all threads when a signal comes, in the form of
+ * Python's faulthandler, takes no lock for it, and may be called by any thread. The signal is never
+ * sent: its number stands for the function, which a process that shares this one's memory for a
+ * moment calls.
+ *
+ *      int signum = 0, fd = reigen_stacks_file(&signum);
+ *      (the language's way to have stacks written to fd when signum comes)
+ *      reigen_stacks_use(signum, "", "");
+ *
+ * reigen_stacks_file: *signum is the signal, or 0, and then becomes a real-time one that is at its
+ * default, the highest but four first. Gives the descriptor to write to, which stays the runtime's;
+ * -EBUSY when the program handles that signal; -errno; -ENOTSUP where Reigen was built with
+ * -Dobserve=disabled. Neither takes a tensor's time, and both may be called before reigen_init.
+ *
+ * reigen_stacks_use: what handles signum now is the function. own, others: directories, with colons
+ * between, of code that reports leave out before the program's first line, and of libraries, which
+ * stand behind that line. signum 0: use it no more. 0; -EINVAL: nothing handles the signal;
+ * -ENOMEM; -ENOTSUP. Blocks for a stack that is being read, a second at most. Any thread.
+ */
+REIGEN_API int reigen_stacks_file(int *signum);
+REIGEN_API int reigen_stacks_use(int signum, const char *own, const char *others);
 /* Which data plane serves which operation, by group, type, memory and size: a table of lines for
  * people, the same on all ranks of a host. *ret_text is the caller's, to be given to reigen_free.
  * 0; -ENOTCONN; -ENOMEM. Any thread. */

@@ -18,6 +18,7 @@ FOREIGN = {
     'src/agent/engine/engine.c': 'MPI',
     'src/agent/look/doctor.c': "the kernel's files, and tools",
     'src/cmd/compat/sshconfig_make.c': 'key files',
+    'src/coll/observe/stacks.c': "what Python's faulthandler writes",
     'src/coll/observe/stall.c': 'a table that ranks exchange',
     'src/coll/observe/stall_facts.c': 'a table that ranks exchange',
     'src/launch/doctor/doctor_gpus.c': 'nvidia-smi',

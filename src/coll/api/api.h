@@ -120,13 +120,13 @@ int rg_api_device_copy(const struct rg_op *op, void *to, const void *from, size_
 
 /* ---- who looks on while ranks work: the timeline and the observers of coll/observe
  * (api_observe.c), or nobody where these are left out of the build (api_unobserved.c). Called by
- * init and shutdown; rg_api_timeline_after_fork in a child. */
+ * init and shutdown; rg_api_observe_after_fork in a child. */
 /* For rg_progress_options.observe. */
 extern rg_observe_fn *const rg_api_observe;
 /* The timeline that the configuration asks for: a path that cannot be written is an error here, and
  * not after a night of training. */
 int rg_api_timeline_open(const struct rg_config *config, int rank, struct rg_error *err);
 void rg_api_timeline_close(void);
-void rg_api_timeline_after_fork(void);
+void rg_api_observe_after_fork(void);
 
 #endif

@@ -2,6 +2,7 @@
 /* The timeline and the diagnosis, as users see them. */
 #include "coll/api/api.h"
 #include "coll/observe/observe.h"
+#include "coll/observe/stacks.h"
 #include "coll/observe/timeline.h"
 
 rg_observe_fn *const rg_api_observe = rg_observe;
@@ -21,9 +22,10 @@ void rg_api_timeline_close(void)
     rg_timeline_stop();
 }
 
-void rg_api_timeline_after_fork(void)
+void rg_api_observe_after_fork(void)
 {
     rg_timeline_after_fork();
+    rg_stacks_after_fork();
 }
 
 REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles)
@@ -60,4 +62,18 @@ REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json)
         return rg_api_uninitialised();
     r = rg_observe_diagnosis(rt->progress, rg_api_deadline(timeout_ms), ret_json);
     return r < 0 ? rg_api_failf(-r, "out of memory") : 0;
+}
+
+REIGEN_API int reigen_stacks_file(int *signum)
+{
+    int fd = rg_stacks_file(signum);
+
+    return fd < 0 ? rg_api_failf(-fd, "no signal is free for the stacks of this program") : fd;
+}
+
+REIGEN_API int reigen_stacks_use(int signum, const char *own, const char *others)
+{
+    int r = rg_stacks_use(signum, own, others);
+
+    return r < 0 ? rg_api_failf(-r, "signal %d has no function that writes stacks", signum) : 0;
 }

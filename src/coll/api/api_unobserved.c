@@ -4,7 +4,7 @@
 
 #include "coll/api/api.h"
 
-#define TEXT "this build of Reigen has no timeline and no diagnosis"
+#define TEXT "this build of Reigen has no timeline, no diagnosis and no stacks"
 
 rg_observe_fn *const rg_api_observe = NULL;
 
@@ -16,7 +16,7 @@ int rg_api_timeline_open(const struct rg_config *config, int rank, struct rg_err
 
 void rg_api_timeline_close(void) {}
 
-void rg_api_timeline_after_fork(void) {}
+void rg_api_observe_after_fork(void) {}
 
 REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles)
 {
@@ -34,5 +34,19 @@ REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json)
 {
     (void) timeout_ms;
     (void) ret_json;
+    return rg_api_failf(ENOTSUP, TEXT);
+}
+
+REIGEN_API int reigen_stacks_file(int *signum)
+{
+    (void) signum;
+    return rg_api_failf(ENOTSUP, TEXT);
+}
+
+REIGEN_API int reigen_stacks_use(int signum, const char *own, const char *others)
+{
+    (void) signum;
+    (void) own;
+    (void) others;
     return rg_api_failf(ENOTSUP, TEXT);
 }

@@ -97,7 +97,7 @@ static void after_fork(void)
     pthread_mutex_init(&life, NULL);
     spare = NULL;
     atomic_store(&ending, false);
-    rg_api_timeline_after_fork();
+    rg_api_observe_after_fork();
     if (!rt)
         return;
     rg_sets_after_fork(&rt->sets);
@@ -285,8 +285,8 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     /* Those of an elastic job may have waited long for a host. */
     if (rg_boot_identity(rt->boot)->epoch)
         deadline = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
-    rg_report_open(rg_boot_identity(rt->boot)->rank, (enum rg_log_level) rt->config.log_level,
-                   rt->config.log_time);
+    rg_report_open(rg_boot_identity(rt->boot)->rank, (enum rg_log_level) rt->config.log.level,
+                   rt->config.log.time);
     if (rg_boot_identity(rt->boot)->warning[0])
         rg_report(RG_LOG_WARN, "%s", rg_boot_identity(rt->boot)->warning);
     if (rt->config.stall_shutdown_ignored)

@@ -13,6 +13,7 @@
 #define CACHE_MAX 8192
 #define SPIN_MAX_US 1000000
 #define TREE_DEGREE_MAX 4096
+#define STALL_MS 10000
 
 /* The first of the names that is set to something; its value, or NULL. */
 static const char *get(const char *reigen, const char *horovod, const char **ret_name)
@@ -60,7 +61,7 @@ static const struct knob {
     { "REIGEN_SPIN_US", NULL, INT, AT(config.spin_us), -1, SPIN_MAX_US },
     { "REIGEN_MASTER_PORT", NULL, INT, AT(config.master_port), 0, 65535 },
     { "REIGEN_PLANES", NULL, TEXT, AT(config.planes), 0, ROOM(planes) },
-    { "REIGEN_LOG_TIMESTAMP", "HOROVOD_LOG_TIMESTAMP", SWITCH, AT(config.log_time), 0, 0 },
+    { "REIGEN_LOG_TIMESTAMP", "HOROVOD_LOG_TIMESTAMP", SWITCH, AT(config.log.time), 0, 0 },
     { "HOROVOD_LOG_HIDE_TIME", NULL, SWITCH, AT(hide_time), 0, 0 },
     { "REIGEN_TIMELINE", "HOROVOD_TIMELINE", TEXT, AT(config.timeline.path), 0,
       ROOM(timeline.path) },
@@ -208,14 +209,21 @@ static int settle(struct reading *reading, struct rg_error *err)
         return rg_error_set(err, EINVAL, "REIGEN_SILENCE_SECONDS=%s: heartbeats come every second; "
                             "give at least %d", getenv("REIGEN_SILENCE_SECONDS"),
                             RG_SILENCE_MIN_MS / 1000);
+    config->log.asked = config->log.level >= 0;
+    if (!config->log.asked)
+        config->log.level = RG_LOG_WARN;
+    config->stall_learns = config->stall_ms == UINT64_MAX && !reading->stall_disabled;
+    if (config->stall_ms == UINT64_MAX)
+        config->stall_ms = STALL_MS;
     if (reading->stall_disabled)
         config->stall_ms = 0;
     config->stall_shutdown_ignored = config->stall_shutdown_ms > 0 && config->stall_ms > 0 &&
+                                     !config->stall_learns &&
                                      config->stall_shutdown_ms < config->stall_ms;
     if (config->stall_shutdown_ignored)
         config->stall_shutdown_ms = 0;
     /* Horovod's HIDE_TIME is the wrong way round, and unset means hidden here. */
-    config->log_time = config->log_time || !reading->hide_time;
+    config->log.time = config->log.time || !reading->hide_time;
     /* Horovod wants this before it allows start_timeline, which is always allowed here. */
     if (strcmp(config->timeline.path, "DYNAMIC") == 0)
         config->timeline.path[0] = '\0';
@@ -225,9 +233,9 @@ static int settle(struct reading *reading, struct rg_error *err)
 int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
 {
     struct reading reading = {
-        .config = { .start_timeout_ms = 300000, .stall_ms = 10000, .silence_ms = 30000,
+        .config = { .start_timeout_ms = 300000, .stall_ms = UINT64_MAX, .silence_ms = 30000,
                     .fusion_nbytes = 128u << 20, .cache_capacity = 4096, .spin_us = -1,
-                    .log_level = RG_LOG_WARN, .huge_pages = true, .model = rg_model_assumed },
+                    .log = { .level = -1 }, .huge_pages = true, .model = rg_model_assumed },
         .hide_time = true,
     };
     const char *ports = getenv("REIGEN_PORT_RANGE");
@@ -236,7 +244,7 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
     for (size_t i = 0; i < rg_array_len(knobs) && r == 0; i++)
         r = read_knob(&knobs[i], (char *) &reading + knobs[i].at, err);
     if (r == 0)
-        r = get_level(&reading.config.log_level, err);
+        r = get_level(&reading.config.log.level, err);
     if (r == 0)
         r = get_affinity(&reading.config, err);
     if (r == 0)

@@ -27,10 +27,17 @@ struct rg_config_timeline {
     bool marks_cycles, all_ranks;
 };
 
+struct rg_config_log {
+    int level;  /* enum rg_log_level */
+    bool asked; /* it was set */
+    bool time;  /* the time of day in front of records */
+};
+
 /* Which variables they are, the table in config.c says. */
 struct rg_config {
     uint64_t start_timeout_ms;   /* 300 s */
     uint64_t stall_ms;           /* 10 s; 0: no check */
+    bool stall_learns;           /* nobody has set it: it is for jobs without a step so far */
     uint64_t stall_shutdown_ms;  /* 0: never */
     bool stall_shutdown_ignored; /* it was given, and less than stall_ms */
     uint64_t silence_ms;         /* 30 s: a leader of another host that says nothing is dead */
@@ -43,8 +50,7 @@ struct rg_config {
     bool autotune_ignored;       /* it is asked for: nothing is tuned while a job runs */
     char planes[64];             /* names of planes, with commas; "": not set */
     int spin_us;                 /* how long a waiter stays awake; -1: chosen by cores and ranks */
-    int log_level;               /* enum rg_log_level */
-    bool log_time;               /* the time of day in front of records */
+    struct rg_config_log log;
     bool insecure;
     struct rg_config_timeline timeline;
     int affinity[RG_AFFINITY_MAX]; /* cores by local rank, or one for all */

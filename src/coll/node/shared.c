@@ -17,7 +17,8 @@ static size_t pages(size_t nbytes)
 
 /* Offsets of the parts, in order; the last is the whole. */
 enum {
-    SHARED, ROWS, PLACES, BELLS, LOG, READY, ABORTS, ERRORS, ENTRIES, BLOCKS, ARENAS, END, NPARTS
+    SHARED, ROWS, PLACES, BELLS, LOG, READY, ABORTS, WHERES, ERRORS, ENTRIES, BLOCKS, ARENAS, END,
+    NPARTS
 };
 
 static void layout(int n, size_t offsets[NPARTS])
@@ -31,6 +32,7 @@ static void layout(int n, size_t offsets[NPARTS])
         [LOG] = rg_runlog_nbytes(),
         [READY] = rg_runlog_nbytes(),
         [ABORTS] = r * RG_ERROR_TEXT_MAX,
+        [WHERES] = r * sizeof(struct rg_where),
         [ERRORS] = (size_t) RG_ENTRIES_MAX * 2 * RG_ERROR_TEXT_MAX,
         [ENTRIES] = (size_t) RG_ENTRIES_MAX * sizeof(struct rg_entry),
         [BLOCKS] = RG_BLOCKS_NBYTES,
@@ -101,6 +103,7 @@ int rg_view_open(struct rg_view *ret_view, void *memory, const struct rg_team *t
         .places = (struct rg_epochs *) (base + at[PLACES]),
         .comm_bells = (struct rg_bell *) (base + at[BELLS]),
         .abort_texts = (char(*)[RG_ERROR_TEXT_MAX]) (base + at[ABORTS]),
+        .wheres = (struct rg_where *) (base + at[WHERES]),
         .errors = (char(*)[2][RG_ERROR_TEXT_MAX]) (base + at[ERRORS]),
         .entries = (struct rg_entry *) (base + at[ENTRIES]),
         .blocks = base + at[BLOCKS],

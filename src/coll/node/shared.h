@@ -3,8 +3,8 @@
  * The progress engine's part of a node's segment: what the ranks of a node know in common. No
  * pointers in here; struct rg_view holds this process's addresses of it.
  *
- *     [rg_shared][rows][places][comm bells][log][ready ring][abort texts][error texts][entries]
- *     [block arena][inline arenas]
+ *     [rg_shared][rows][places][comm bells][log][ready ring][abort texts][wheres][error texts]
+ *     [entries][block arena][inline arenas]
  *
  * Most of it is address space only: the kernel gives memory to what is touched.
  *
@@ -108,6 +108,13 @@ struct rg_epochs {
     _Atomic uint64_t posted_ns[2]; /* by parity: when, while shared->timed */
 };
 
+/* Where a rank's program is, for people; written by the rank when it is asked (where_asked). */
+struct rg_where {
+    _Alignas(64) _Atomic uint64_t told; /* the question that this answers */
+    char place[768]; /* in its own language, "train.py:41 in load_batch"; or "" */
+    char call[248];  /* in C, "read(/data/part-3)"; or "" */
+};
+
 enum { RG_ATTENTION_ABORTED = 1, RG_ATTENTION_CLOSED = 2, RG_ATTENTION_JOINED = 4 };
 
 struct rg_shared {
@@ -117,6 +124,7 @@ struct rg_shared {
     _Atomic uint32_t attention; /* RG_ATTENTION_*: look closer */
     _Atomic uint64_t fusion_nbytes; /* rank 0's, for all: small allreduces go together up to it */
     _Atomic uint32_t timed;     /* ranks that write a timeline */
+    _Atomic uint64_t where_asked; /* how often ranks were asked where they are */
     /* 0, or why everything in flight ends, in one word: the errno, << 16 the member whose text says
      * so, << 32 1 + the rank that died (0: nobody in particular). */
     _Atomic uint64_t aborted;
@@ -139,6 +147,7 @@ struct rg_view {
     struct rg_bell *comm_bells; /* by node rank: where communication threads sleep */
     struct rg_runlog log, ready;
     char (*abort_texts)[RG_ERROR_TEXT_MAX]; /* by node rank: what each would have all end with */
+    struct rg_where *wheres;    /* by node rank */
     char (*errors)[2][RG_ERROR_TEXT_MAX]; /* by entry and parity */
     struct rg_entry *entries;
     char *blocks;

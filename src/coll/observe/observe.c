@@ -299,21 +299,33 @@ static void tick(struct rg_progress *progress, uint64_t now_ns, uint64_t longest
     rg_stall_tick(progress, observed_of(progress)->stall, now_ns, longest_ms, reporter);
 }
 
-static void drive(struct rg_progress *progress)
+static void glance(struct rg_progress *progress)
 {
-    struct observed *observed = observed_of(progress);
-
-    rg_diagnose_drive(progress, &observed->diagnoses);
-    rg_stall_drive(progress, observed->stall);
+    rg_stall_glance(progress, observed_of(progress)->stall);
 }
 
-static void asked(struct rg_progress *progress)
+static void answer(struct rg_progress *progress)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
 
     rg_stall_answer(progress, observed_of(progress)->stall, &out);
     rg_diagnose_answer(progress, &out);
     rg_order_stall_reply(rg_multi_order(progress), rg_buf_text(&out));
+}
+
+static void drive(struct rg_progress *progress)
+{
+    struct observed *observed = observed_of(progress);
+
+    rg_diagnose_drive(progress, &observed->diagnoses);
+    rg_stall_drive(progress, observed->stall);
+    if (rg_stall_can_answer(progress, observed->stall))
+        answer(progress);
+}
+
+static void asked(struct rg_progress *progress)
+{
+    rg_stall_ask(progress, observed_of(progress)->stall);
 }
 
 static void heard(struct rg_progress *progress, int node, const char *text)
@@ -346,6 +358,7 @@ static const struct rg_observer_ops ops = {
     .on_device = on_device,
     .device = device,
     .offered = offered,
+    .glance = glance,
     .tick = tick,
     .drive = drive,
     .asked = asked,

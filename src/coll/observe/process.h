@@ -2,11 +2,12 @@
 /*
  * What the kernel says of a process, for reports.
  *
- * Thread rule: any thread; reads two files of /proc.
+ * Thread rule: any thread; reads two files of /proc, or three.
  */
 #ifndef RG_COLL_OBSERVE_PROCESS_H
 #define RG_COLL_OBSERVE_PROCESS_H
 
+#include <stddef.h>
 #include <sys/types.h>
 
 struct rg_proc_state {
@@ -15,5 +16,9 @@ struct rg_proc_state {
     char where[64];   /* in the kernel, or "" */
 };
 void rg_proc_state_read(pid_t pid, struct rg_proc_state *ret_process);
+
+/* The system call that this process's main thread waits in, as C has it: "read(/data/part-3)",
+ * "futex()". "" when it computes, or the kernel does not say. */
+void rg_proc_call_read(char *ret_text, size_t nbytes);
 
 #endif

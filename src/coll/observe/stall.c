@@ -15,11 +15,14 @@
 #include "coll/negotiate/order.h"
 #include "coll/observe/process.h"
 #include "coll/observe/stall_facts.h"
+#include "coll/observe/where.h"
 #include "coll/progress/progress.h"
 
 #define OPS_MAX 256
 #define BLOCKED_NS (4 * RG_NS_PER_S)
-#define GATHER_NS RG_NS_PER_S /* for other leaders to answer */
+#define GATHER_NS (700 * RG_NS_PER_MS) /* for other leaders to answer */
+#define LEARNT_MIN_MS 3000  /* a wait is first seen up to a second late */
+#define LEARNT_MAX_MS 30000 /* the same, where steps are long */
 #define TOLD_SLACK_MS 3000
 #define LEADER_MS 4000 /* for the coordinator to end the job */
 #define OFFERED_MS 60000 /* a time after which people may want such a job to end */
@@ -38,6 +41,12 @@ struct rg_stall {
     uint64_t next_ms; /* report when the oldest has waited so long; 0: not yet set */
     _Atomic uint64_t asked_ms; /* leader: the driver is to see to a wait so long; 0: nothing */
     struct gathering gathering;
+    uint64_t due_ms; /* a report of a wait so long is due, when ranks have said where they are */
+    struct rg_where_question question, asked_by_others;
+    _Atomic uint64_t due_since_ns; /* leader: when the wait began that the driver has told of */
+    _Atomic bool over;      /* leader: it has ended, which the driver is to tell */
+    char *told_mark;        /* what was reported last, as long as it goes on; owned */
+    uint64_t told_since_ns; /* when that wait began */
     bool told_end; /* of all ranks: how the wait may end has been said */
     uint64_t told_ms, told_ns; /* coordinator: how long a wait was reported last, and when */
 };
@@ -68,7 +77,35 @@ void rg_stall_destroy(struct rg_stall *stall)
         return;
     pthread_mutex_destroy(&stall->lock);
     drop_gathered(&stall->gathering);
+    free(stall->told_mark);
     free(stall);
+}
+
+/* What is waited for so long may be reported, whatever steps have taken. */
+static uint64_t least_ms(const struct rg_config *config)
+{
+    uint64_t ms = config->stall_learns ? LEARNT_MIN_MS : config->stall_ms;
+
+    return config->stall_learns && config->stall_shutdown_ms && config->stall_shutdown_ms < ms
+               ? config->stall_shutdown_ms
+               : ms;
+}
+
+/* What is waited for so long is reported. Ranks that wait for each other in each step do so for a
+ * part of it. */
+static uint64_t limit_ms(const struct rg_progress *progress)
+{
+    const struct rg_config *config = progress->config;
+    uint64_t step_ms = rg_waits_step_ns(progress) / RG_NS_PER_MS, ms = config->stall_ms;
+
+    if (!config->stall_learns)
+        return ms;
+    if (rg_waits_step_ns(progress))
+        ms = step_ms / 2 < LEARNT_MIN_MS   ? LEARNT_MIN_MS
+             : step_ms / 2 > LEARNT_MAX_MS ? LEARNT_MAX_MS
+                                           : step_ms / 2;
+    return config->stall_shutdown_ms && config->stall_shutdown_ms < ms ? config->stall_shutdown_ms
+                                                                       : ms;
 }
 
 static void tell_process(struct rg_buf *out, const struct rg_team_peer *peer)
@@ -107,7 +144,7 @@ static char *describe_rank(struct rg_progress *progress, int r, uint64_t now)
 /* A thread of the rank waits, and it calls nothing. */
 static bool is_blocked(struct rg_progress *progress, int r, uint64_t now)
 {
-    uint64_t limit = progress->config->stall_ms * RG_NS_PER_MS / 2;
+    uint64_t limit = least_ms(progress->config) * RG_NS_PER_MS / 2;
 
     return rg_waits_blocked(progress, r, now, limit > BLOCKED_NS ? BLOCKED_NS : limit);
 }
@@ -143,7 +180,7 @@ static void note_op(struct rg_progress *progress, struct rg_stall_facts *facts,
 static void note_ops(struct rg_progress *progress, struct rg_stall_facts *facts, uint64_t now,
                      bool old)
 {
-    uint64_t than_ms = progress->config->stall_ms / 2;
+    uint64_t than_ms = least_ms(progress->config) / 2;
     struct rg_wait wait = { .id = 0 };
 
     for (; facts->nops < OPS_MAX && rg_waits_next(progress, &wait); wait.id++) {
@@ -159,10 +196,13 @@ static void collect(struct rg_progress *progress, struct rg_stall_facts *facts, 
 
     for (int r = 0; r < view->n; r++) {
         struct rg_stall_who *who = &facts->who[view->ranks[r]];
+        const struct rg_where *where = rg_where_of(progress, r);
 
         who->blocked = is_blocked(progress, r, now);
         free(who->detail);
         who->detail = describe_rank(progress, r, now);
+        if (where)
+            rg_stall_facts_place(facts, view->ranks[r], where->place, where->call);
     }
     note_ops(progress, facts, now, true);
     note_ops(progress, facts, now, false);
@@ -299,7 +339,8 @@ static bool has_launcher(const struct rg_progress *progress)
 static void put_end(const struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out)
 {
     const struct rg_config *config = progress->config;
-    uint64_t least_ms = 2 * config->stall_ms;
+    uint64_t offered_ms = 2 * config->stall_ms;
+    uint64_t seconds = (offered_ms > OFFERED_MS ? offered_ms : OFFERED_MS) / 1000;
 
     if (stall->world)
         stall = stall->world;
@@ -314,7 +355,73 @@ static void put_end(const struct rg_progress *progress, struct rg_stall *stall, 
         rg_buf_printf(out, "The job waits for ever by default.%s "
                       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%llu ends it by itself.\n",
                       has_launcher(progress) ? " Ctrl-C ends it and shows each rank's line;" : "",
-                      (unsigned long long) (least_ms > OFFERED_MS ? least_ms : OFFERED_MS) / 1000);
+                      (unsigned long long) seconds);
+}
+
+/* Horovod's own words, for who asks for its log: programs look for them. */
+static void put_words(const struct rg_progress *progress, const struct rg_stall_facts *facts,
+                      uint64_t longest_ms, struct rg_buf *out)
+{
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
+
+    if (!progress->config->log.asked || progress->config->log.level < RG_LOG_WARN)
+        return;
+    rg_stall_facts_list(facts, least_ms(progress->config) / 2, &list);
+    rg_buf_printf(out,
+                  "In Horovod's words: One or more tensors were submitted to be reduced, "
+                  "gathered or broadcasted by subset of ranks and are waiting for remainder "
+                  "of ranks for more than %llu seconds.\nMissing ranks:%s",
+                  (unsigned long long) longest_ms / 1000, rg_buf_text(&list));
+}
+
+/* The report that ends the job. */
+static void put_last(const struct rg_progress *progress, const struct rg_stall_facts *facts,
+                     const char *set, uint64_t longest_ms, bool all, struct rg_buf *out)
+{
+    uint64_t than_ms = least_ms(progress->config) / 2;
+    rg_autobuf struct rg_buf told = RG_BUF_INIT, names = RG_BUF_INIT;
+
+    rg_stall_facts_name(facts, than_ms, &names);
+    rg_buf_printf(out, "One or more rank is stalled for longer than %llu seconds. Will "
+                  "shutdown.%s%s%s%s\n", (unsigned long long) longest_ms / 1000, set,
+                  rg_buf_nbytes(&names) ? " It is stalled in " : "", rg_buf_text(&names),
+                  rg_buf_nbytes(&names) ? "." : "");
+    rg_stall_facts_tell(facts, than_ms, &told);
+    if (rg_buf_nbytes(&told) == 0 && !all && progress->team->nnodes > 1)
+        rg_buf_printf(&told, "Ranks of other hosts are waited for; the host of rank %d, which "
+                      "could say more, does not answer.\n", rg_team_world_rank(progress->team, 0));
+    rg_buf_printf(out, "%s", rg_buf_text(&told));
+}
+
+/* Told once, and then in one line, as long as nothing has changed. */
+static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
+                       const struct rg_stall_facts *facts, const char *set, uint64_t longest_ms,
+                       struct rg_buf *out)
+{
+    uint64_t than_ms = least_ms(progress->config) / 2;
+    rg_autobuf struct rg_buf mark = RG_BUF_INIT, told = RG_BUF_INIT;
+    unsigned long long seconds = longest_ms / 1000;
+
+    rg_stall_facts_mark(facts, than_ms, &mark);
+    if (stall->told_mark && strcmp(stall->told_mark, rg_buf_text(&mark)) == 0) {
+        rg_buf_printf(out, "still, %llu s%s: ", seconds, set);
+        rg_stall_facts_sum_up(facts, than_ms, out);
+        return;
+    }
+    free(stall->told_mark);
+    stall->told_mark = strdup(rg_buf_text(&mark));
+    rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
+    rg_stall_facts_tell(facts, than_ms, out);
+    put_end(progress, stall, out);
+    put_words(progress, facts, longest_ms, out);
+}
+
+/* " (process set 3)", or "" for all ranks. */
+static void print_set(const struct rg_progress *progress, char *ret_text, size_t nbytes)
+{
+    ret_text[0] = '\0';
+    if (progress->process_set)
+        snprintf(ret_text, nbytes, " (process set %d)", progress->process_set);
 }
 
 /* What is to be said. all: of the other nodes too, as far as they have answered. False: nothing, as
@@ -323,43 +430,33 @@ static bool put_report(struct rg_progress *progress, struct rg_stall *stall, str
                        uint64_t now, uint64_t longest_ms, bool all)
 {
     struct rg_stall_facts facts;
-    bool last = ends_job(progress, longest_ms);
-    uint64_t than_ms = progress->config->stall_ms / 2;
-    unsigned long long seconds = longest_ms / 1000;
-    rg_autobuf struct rg_buf told = RG_BUF_INIT, list = RG_BUF_INIT, names = RG_BUF_INIT;
-    char set[40] = "";
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+    bool some;
+    char set[40];
 
-    if (progress->process_set)
-        snprintf(set, sizeof(set), " (process set %d)", progress->process_set);
+    print_set(progress, set, sizeof(set));
     if (rg_stall_facts_init(&facts, progress->team->size, progress->team->world_ranks) == 0) {
         collect(progress, &facts, now);
         if (all)
             collect_nodes(progress, &stall->gathering, &facts);
     }
-    rg_stall_facts_name(&facts, than_ms, &names);
-    if (last)
-        rg_buf_printf(out, "One or more rank is stalled for longer than %llu seconds. Will "
-                      "shutdown.%s%s%s%s\n", seconds, set,
-                      rg_buf_nbytes(&names) ? " It is stalled in " : "", rg_buf_text(&names),
-                      rg_buf_nbytes(&names) ? "." : "");
-    else
-        rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
-    rg_stall_facts_tell(&facts, than_ms, &told);
-    rg_stall_facts_list(&facts, than_ms, &list);
+    rg_stall_facts_name(&facts, least_ms(progress->config) / 2, &names);
+    some = rg_buf_nbytes(&names) > 0;
+    if (ends_job(progress, longest_ms))
+        put_last(progress, &facts, set, longest_ms, all, out);
+    else if (some)
+        put_remark(progress, stall, &facts, set, longest_ms, out);
     rg_stall_facts_fini(&facts);
-    if (rg_buf_nbytes(&told) == 0 && last && !all && progress->team->nnodes > 1)
-        rg_buf_printf(&told, "Ranks of other hosts are waited for; the host of rank %d, which "
-                      "could say more, does not answer.\n", rg_team_world_rank(progress->team, 0));
-    rg_buf_printf(out, "%s", rg_buf_text(&told));
-    if (!last && rg_buf_nbytes(&told))
-        put_end(progress, stall, out);
-    if (!last)
-        rg_buf_printf(out,
-                      "In Horovod's words: One or more tensors were submitted to be reduced, "
-                      "gathered or broadcasted by subset of ranks and are waiting for remainder "
-                      "of ranks for more than %llu seconds.\nMissing ranks:%s",
-                      seconds, rg_buf_text(&list));
-    return rg_buf_nbytes(&told) > 0;
+    return rg_buf_nbytes(out) > 0;
+}
+
+/* To the launcher, which shows it; or to standard error where there is none. */
+static void say(struct rg_progress *progress, const char *text)
+{
+    if (!has_launcher(progress))
+        rg_report(RG_LOG_WARN, "%s", text);
+    if (progress->boot)
+        rg_boot_note(progress->boot, 2, text);
 }
 
 /* One report for the job; the last one ends it. */
@@ -375,21 +472,36 @@ static void report(struct rg_progress *progress, struct rg_stall *stall, uint64_
         return;
     for (size_t length = strlen(text); length && text[length - 1] == '\n'; length--)
         text[length - 1] = '\0';
-    /* The launcher shows notes; saying it on standard error too would show it twice. */
-    if (!has_launcher(progress))
-        rg_report(RG_LOG_WARN, "%s", text);
     if (ends_job(progress, longest_ms)) {
+        /* The launcher shows what it ends with. */
+        if (!has_launcher(progress))
+            rg_report(RG_LOG_WARN, "%s", text);
         rg_progress_abort(progress, ETIMEDOUT, text);
         return;
     }
-    if (progress->boot)
-        rg_boot_note(progress->boot, 2, text);
+    stall->told_since_ns = now - longest_ms * RG_NS_PER_MS;
+    say(progress, text);
+}
+
+/* What was reported has ended, and nothing was lost. */
+static void tell_end(struct rg_progress *progress, struct rg_stall *stall, uint64_t now)
+{
+    char text[100], set[40];
+
+    if (!stall->told_mark)
+        return;
+    print_set(progress, set, sizeof(set));
+    snprintf(text, sizeof(text), "the job goes on after %llu s%s",
+             (unsigned long long) (rg_wait_age_ns(now, stall->told_since_ns) / RG_NS_PER_S), set);
+    free(stall->told_mark);
+    stall->told_mark = NULL;
+    say(progress, text);
 }
 
 /* A rank that speaks for a leader which is stopped speaks for its own node only. */
 static bool owes_anything(struct rg_progress *progress, uint64_t now)
 {
-    uint64_t limit_ns = progress->config->stall_ms * RG_NS_PER_MS;
+    uint64_t limit_ns = least_ms(progress->config) * RG_NS_PER_MS;
     struct rg_wait wait = { .id = 0 };
 
     for (; rg_waits_next(progress, &wait); wait.id++) {
@@ -399,8 +511,8 @@ static bool owes_anything(struct rg_progress *progress, uint64_t now)
     return false;
 }
 
-/* Something has waited for too long: at a leader its driver goes on, so that the job hears of it
- * once. Under the lock. */
+/* Ranks are asked where they are; then the report is written, at a leader by its driver, so that
+ * the job hears of it once. Under the lock. */
 static void act(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
                 uint64_t longest_ms)
 {
@@ -413,24 +525,51 @@ static void act(struct rg_progress *progress, struct rg_stall *stall, uint64_t n
     }
     if (!ends_job(progress, longest_ms) && longest_ms < stall->next_ms)
         return;
-    if (progress->multi)
+    if (progress->multi) {
+        atomic_store(&stall->due_since_ns, now - longest_ms * RG_NS_PER_MS);
         atomic_store(&stall->asked_ms, longest_ms);
-    else if (owes_anything(progress, now))
-        report(progress, stall, now, longest_ms, false);
+    } else if (owes_anything(progress, now)) {
+        stall->due_ms = longest_ms;
+        rg_where_ask(progress, &stall->question);
+    }
     while (stall->next_ms && stall->next_ms <= longest_ms)
         stall->next_ms *= 2;
+}
+
+/* Nothing waits for long. */
+static void rest(struct rg_progress *progress, struct rg_stall *stall, uint64_t now)
+{
+    stall->due_ms = 0;
+    if (!progress->multi)
+        tell_end(progress, stall, now);
+    else if (atomic_exchange(&stall->due_since_ns, 0))
+        atomic_store(&stall->over, true);
 }
 
 void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
                    uint64_t longest_ms, bool reporter)
 {
-    uint64_t limit_ms = progress->config->stall_ms;
+    uint64_t limit = limit_ms(progress);
 
     pthread_mutex_lock(&stall->lock);
-    if (limit_ms == 0 || longest_ms < limit_ms || !reporter)
-        stall->next_ms = limit_ms;
-    else
+    if (limit == 0 || longest_ms < limit || !reporter) {
+        stall->next_ms = limit;
+        if (reporter)
+            rest(progress, stall, now);
+    } else {
         act(progress, stall, now, longest_ms);
+    }
+    pthread_mutex_unlock(&stall->lock);
+}
+
+void rg_stall_glance(struct rg_progress *progress, struct rg_stall *stall)
+{
+    rg_where_answer(progress);
+    pthread_mutex_lock(&stall->lock);
+    if (stall->due_ms && rg_where_is_over(progress, &stall->question)) {
+        report(progress, stall, rg_now_ns(), stall->due_ms, false);
+        stall->due_ms = 0;
+    }
     pthread_mutex_unlock(&stall->lock);
 }
 
@@ -467,6 +606,7 @@ static void gather(struct rg_progress *progress, struct rg_stall *stall, uint64_
     if (!answers)
         return;
     stall->gathering = (struct gathering){ now + GATHER_NS, longest_ms, answers, nnodes, 0 };
+    rg_where_ask(progress, &stall->question);
     rg_order_stall_query(rg_multi_order(progress));
 }
 
@@ -474,8 +614,11 @@ static void tell_gathered(struct rg_progress *progress, struct rg_stall *stall, 
 {
     struct gathering *gathering = &stall->gathering;
 
-    if (!gathering->deadline_ns ||
-        (gathering->nanswers < progress->team->nnodes - 1 && now < gathering->deadline_ns))
+    if (!gathering->deadline_ns)
+        return;
+    if (gathering->nanswers < progress->team->nnodes - 1 && now < gathering->deadline_ns)
+        return;
+    if (stall->question.deadline_ns && !rg_where_is_over(progress, &stall->question))
         return;
     pthread_mutex_lock(&stall->lock);
     if (!rg_view_aborted(&progress->view))
@@ -486,23 +629,51 @@ static void tell_gathered(struct rg_progress *progress, struct rg_stall *stall, 
     drop_gathered(gathering);
 }
 
-void rg_stall_drive(struct rg_progress *progress, struct rg_stall *stall)
+/* To the coordinator, unasked; or by itself, at the coordinator. */
+static void tell_due(struct rg_progress *progress, struct rg_stall *stall, uint64_t longest_ms)
 {
-    uint64_t longest_ms;
     char text[40];
 
-    if (stall->gathering.deadline_ns)
-        tell_gathered(progress, stall, rg_now_ns());
-    if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed) == 0)
-        return;
-    longest_ms = atomic_exchange(&stall->asked_ms, 0);
     if (rg_order_decides(rg_multi_order(progress))) {
         gather(progress, stall, rg_now_ns(), longest_ms);
         return;
     }
-    /* To the coordinator, unasked. */
     snprintf(text, sizeof(text), "due %llu\n", (unsigned long long) longest_ms);
     rg_order_stall_reply(rg_multi_order(progress), text);
+}
+
+static void tell_over(struct rg_progress *progress, struct rg_stall *stall)
+{
+    if (!rg_order_decides(rg_multi_order(progress))) {
+        rg_order_stall_reply(rg_multi_order(progress), "over\n");
+        return;
+    }
+    pthread_mutex_lock(&stall->lock);
+    tell_end(progress, stall, rg_now_ns());
+    pthread_mutex_unlock(&stall->lock);
+    stall->told_ms = 0;
+}
+
+void rg_stall_drive(struct rg_progress *progress, struct rg_stall *stall)
+{
+    if (stall->gathering.deadline_ns)
+        tell_gathered(progress, stall, rg_now_ns());
+    if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed))
+        tell_due(progress, stall, atomic_exchange(&stall->asked_ms, 0));
+    if (atomic_load_explicit(&stall->over, memory_order_relaxed) &&
+        atomic_exchange(&stall->over, false))
+        tell_over(progress, stall);
+}
+
+void rg_stall_ask(struct rg_progress *progress, struct rg_stall *stall)
+{
+    rg_where_ask(progress, &stall->asked_by_others);
+}
+
+bool rg_stall_can_answer(struct rg_progress *progress, struct rg_stall *stall)
+{
+    return stall->asked_by_others.deadline_ns &&
+           rg_where_is_over(progress, &stall->asked_by_others);
 }
 
 /* "due 12000", from who was not asked. */
@@ -512,7 +683,7 @@ static bool take_due(struct rg_progress *progress, struct rg_stall *stall, const
 
     if (sscanf(text, "due %llu\n", &longest_ms) != 1)
         return false;
-    if (longest_ms >= progress->config->stall_ms)
+    if (longest_ms >= least_ms(progress->config))
         gather(progress, stall, rg_now_ns(), longest_ms);
     return true;
 }
@@ -522,6 +693,10 @@ void rg_stall_heard(struct rg_progress *progress, struct rg_stall *stall, int no
 {
     struct gathering *gathering = &stall->gathering;
 
+    if (strcmp(text, "over\n") == 0) {
+        tell_over(progress, stall);
+        return;
+    }
     if (take_due(progress, stall, text) || !gathering->deadline_ns || gathering->answers[node])
         return;
     gathering->answers[node] = strndup(text, nbytes);

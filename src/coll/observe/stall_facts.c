@@ -13,6 +13,7 @@
 #define NAMES_SHOWN 6
 #define SETS_SHOWN 8    /* lines of ranks that owe, and wait in, different operations */
 #define DETAILS_SHOWN 4
+#define PLACES_SHOWN 8 /* lines of ranks that are at one place */
 #define LISTED 16       /* ranks of Horovod's list */
 #define DETAILS_NBYTES 8000 /* of a node's answer that speak of its ranks' processes */
 #define NBYTES_MAX 24000    /* of that answer; a frame's text must hold it, and what is behind it */
@@ -32,8 +33,11 @@ void rg_stall_facts_fini(struct rg_stall_facts *facts)
         free(facts->ops[i].name);
         free(facts->ops[i].states);
     }
-    for (int r = 0; facts->who && r < facts->nranks; r++)
+    for (int r = 0; facts->who && r < facts->nranks; r++) {
         free(facts->who[r].detail);
+        free(facts->who[r].place);
+        free(facts->who[r].call);
+    }
     free(facts->ops);
     free(facts->who);
     *facts = (struct rg_stall_facts){ 0 };
@@ -46,6 +50,21 @@ static void clean(char *name)
         if ((unsigned char) *name < ' ')
             *name = REPLACED;
     }
+}
+
+void rg_stall_facts_place(struct rg_stall_facts *facts, int rank, const char *place,
+                          const char *call)
+{
+    struct rg_stall_who *who = &facts->who[rank];
+
+    free(who->place);
+    free(who->call);
+    who->place = place[0] ? strdup(place) : NULL;
+    who->call = call[0] ? strdup(call) : NULL;
+    if (who->place)
+        clean(who->place);
+    if (who->call)
+        clean(who->call);
 }
 
 static struct rg_stall_op *add_op(struct rg_stall_facts *facts, char *name)
@@ -97,8 +116,13 @@ void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, in
     for (int k = 0; k < n; k++) {
         const struct rg_stall_who *who = &facts->who[ranks[k]];
 
+        bool room = rg_buf_nbytes(out) < DETAILS_NBYTES;
+
         rg_buf_printf(out, "rank %c %s\n", who->blocked ? 'b' : '-',
-                      who->detail && rg_buf_nbytes(out) < DETAILS_NBYTES ? who->detail : "");
+                      who->detail && room ? who->detail : "");
+        if (room && (who->place || who->call))
+            rg_buf_printf(out, "at %s\t%s\n", who->place ? who->place : "",
+                          who->call ? who->call : "");
     }
     for (int i = 0; i < facts->nops && rg_buf_nbytes(out) < NBYTES_MAX; i++) {
         rg_buf_printf(out, "op %llu ", (unsigned long long) facts->ops[i].age_ms);
@@ -142,6 +166,11 @@ void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, 
             who->blocked = line[5] == 'b';
             free(who->detail);
             who->detail = line[7] ? strdup(line + 7) : NULL;
+        } else if (strncmp(line, "at ", 3) == 0 && k > 0 && strchr(line, '\t')) {
+            char *call = strchr(line, '\t');
+
+            *call = '\0';
+            rg_stall_facts_place(facts, ranks[k - 1], line + 3, call + 1);
         }
     }
 }
@@ -348,6 +377,66 @@ static void tell_details(const struct rg_stall_facts *facts, uint64_t than_ms, s
     }
 }
 
+static bool is_known(const struct rg_stall_who *who)
+{
+    return who->place || who->call;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+static bool at_one_place(const struct rg_stall_facts *facts, int a, int b, uint64_t than_ms)
+{
+    const struct rg_stall_who *x = &facts->who[a], *y = &facts->who[b];
+
+    return alike(facts, a, b, than_ms) && same_text(x->place, y->place) &&
+           same_text(x->call, y->call);
+}
+
+/* "Ranks 0-2 wait in allreduce.grad, at train.py:57 in step."; "Rank 3 is at train.py:41 in
+ * load_batch, in read(/data/part-3)." */
+static void tell_place(const struct rg_stall_facts *facts, int r, const bool *in, uint64_t than_ms,
+                       struct rg_buf *out)
+{
+    const struct rg_stall_who *who = &facts->who[r];
+    rg_autobuf struct rg_buf called = RG_BUF_INIT;
+    bool one = put_ranks(facts, in, true, out) == 1;
+
+    if (who->blocked &&
+        put_names(facts, r, RG_STALL_CALLED, than_ms, rg_stall_key_print, &called))
+        rg_buf_printf(out, "%s %s%s", one ? " waits in" : " wait in", rg_buf_text(&called),
+                      who->place ? ", at " : "");
+    else
+        rg_buf_printf(out, "%s%s", one ? " is" : " are", who->place ? " at " : "");
+    rg_buf_printf(out, "%s", who->place ? who->place : "");
+    if (who->call && !who->blocked)
+        rg_buf_printf(out, "%s in %s", who->place ? "," : "", who->call);
+    rg_buf_printf(out, ".\n");
+}
+
+static void tell_places(const struct rg_stall_facts *facts, bool *in, bool *done, uint64_t than_ms,
+                        struct rg_buf *out)
+{
+    int nplaces = 0;
+
+    memset(done, 0, (size_t) facts->nranks * sizeof(*done));
+    for (int r = 0; r < facts->nranks; r++) {
+        if (done[r] || !is_known(&facts->who[r]))
+            continue;
+        if (++nplaces > PLACES_SHOWN) {
+            rg_buf_printf(out, "Other ranks are at other places.\n");
+            return;
+        }
+        for (int k = 0; k < facts->nranks; k++) {
+            in[k] = k >= r && !done[k] && at_one_place(facts, r, k, than_ms);
+            done[k] |= in[k];
+        }
+        tell_place(facts, r, in, than_ms, out);
+    }
+}
+
 void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
 {
     rg_autofree bool *in = calloc((size_t) facts->nranks + 1, sizeof(bool));
@@ -356,8 +445,42 @@ void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, s
     if (!in || !done)
         return;
     tell_sets(facts, in, done, than_ms, out);
+    if (rg_buf_nbytes(out) == 0)
+        return;
     tell_deadlock(facts, in, than_ms, out);
     tell_details(facts, than_ms, out);
+    tell_places(facts, in, done, than_ms, out);
+}
+
+void rg_stall_facts_mark(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
+{
+    rg_autofree bool *in = calloc((size_t) facts->nranks + 1, sizeof(bool));
+    rg_autofree bool *done = calloc((size_t) facts->nranks + 1, sizeof(bool));
+
+    if (!in || !done)
+        return;
+    tell_sets(facts, in, done, than_ms, out);
+    tell_deadlock(facts, in, than_ms, out);
+}
+
+void rg_stall_facts_sum_up(const struct rg_stall_facts *facts, uint64_t than_ms,
+                           struct rg_buf *out)
+{
+    rg_autobuf struct rg_buf all = RG_BUF_INIT;
+    const char *text;
+
+    rg_stall_facts_mark(facts, than_ms, &all);
+    text = rg_buf_text(&all);
+    rg_buf_printf(out, "%.*s", (int) strcspn(text, "\n"), text);
+    for (int r = 0; r < facts->nranks; r++) {
+        const struct rg_stall_who *who = &facts->who[r];
+
+        if (!is_missing(facts, r, than_ms))
+            continue;
+        if (who->place && !who->blocked)
+            rg_buf_printf(out, " Rank %d is at %s.", shown(facts, r), who->place);
+        return;
+    }
 }
 
 void rg_stall_facts_list(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)

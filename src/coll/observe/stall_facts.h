@@ -7,7 +7,8 @@
  *
  * The text has a line for each operation, "op AGE STATES NAME" (milliseconds; one letter of enum
  * rg_stall_state for each rank of the node, in order), and one for each rank of the node, "rank
- * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; '-': else).
+ * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; '-': else). Behind that one may
+ * stand "at PLACE<tab>CALL": where the rank is in its own language, and in C.
  *
  * Thread rule: pure functions over the caller's data; nothing blocks.
  */
@@ -35,6 +36,8 @@ struct rg_stall_op {
 struct rg_stall_who {
     bool blocked;
     char *detail; /* where the rank is and what its process does; NULL: not known */
+    char *place;  /* "train.py:41 in load_batch"; NULL: not known */
+    char *call;   /* "read(/data/part-3)"; NULL: not known, or it waits for others */
 };
 
 /* All owned, but world_ranks. */
@@ -66,9 +69,17 @@ bool rg_stall_op_is_over(const struct rg_stall_op *op, int here, int nmissing);
 
 /* For people, of operations that have waited so long: "Rank 0 has not called allgather.acc; it
  * waits in allreduce.loss.", a line for each kind of rank; a line that says "deadlock" where ranks
- * wait for each other; and lines about the processes of missing ranks that do not wait. Nothing:
- * nobody is missing. */
+ * wait for each other; lines about the processes of missing ranks that do not wait; and where ranks
+ * are, those of one place in one line. Nothing: nobody is missing. */
 void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* The first of these lines, who is missing, and where the first of them is. */
+void rg_stall_facts_sum_up(const struct rg_stall_facts *facts, uint64_t than_ms,
+                           struct rg_buf *out);
+/* What is the same as long as nothing has changed: those lines, but what they say of processes. */
+void rg_stall_facts_mark(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* The rank is there; texts without lines of their own. */
+void rg_stall_facts_place(struct rg_stall_facts *facts, int rank, const char *place,
+                          const char *call);
 /* The names of those operations. */
 void rg_stall_facts_name(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
 /* An operation's name for people: a group's, "allreduce.2.bias+3:ebd1a9cbc3180515", is "allreduce

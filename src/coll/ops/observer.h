@@ -42,6 +42,9 @@ struct rg_observer_ops {
     void (*offered)(struct rg_progress *progress, int node, const char *name);
 
     /* ---- waits */
+    /* Some times a second, by the communication thread, and when where_asked has changed
+     * (coll/node/shared.h). */
+    void (*glance)(struct rg_progress *progress);
     /* Once a second, by the communication thread, after a look at what waits (waits.h): the longest
      * wait; reporter: this rank speaks for its node. */
     void (*tick)(struct rg_progress *progress, uint64_t now_ns, uint64_t longest_ms, bool reporter);

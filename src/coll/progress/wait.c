@@ -354,16 +354,26 @@ static void serve(struct rg_progress *progress, uint64_t until_ns)
     }
 }
 
+/* A rank wants to know where this one is; once for each question. */
+static bool is_asked(const struct rg_progress *progress, uint64_t *asked)
+{
+    uint64_t now = atomic_load_explicit(&progress->view.shared->where_asked, memory_order_relaxed);
+    bool changed = now != *asked;
+
+    *asked = now;
+    return changed;
+}
+
 static void *serve_all(void *arg)
 {
     struct rg_progress *progress = arg;
-    uint64_t tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS;
+    uint64_t tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS, asked = 0;
 
     rg_watch_begin(progress);
     while (!atomic_load(&progress->stopping)) {
         uint32_t seen;
 
-        if (rg_now_ns() >= tick_ns) {
+        if (rg_now_ns() >= tick_ns || is_asked(progress, &asked)) {
             rg_watch_tick(progress);
             rg_waits_tick(progress);
             tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS;

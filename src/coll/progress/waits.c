@@ -13,6 +13,9 @@
 
 #define TICK_NS RG_NS_PER_S
 #define WAITING_MAX 64 /* operations that are compared with each other */
+#define STEPS_MIN 3    /* fewer say nothing of the next one */
+#define UNNAMED_MIN 64 /* where each operation has a name of its own */
+#define UNNAMED_NS (3 * RG_NS_PER_S)
 #define STOPPED_NS (3 * RG_NS_PER_S) /* a rank that has not looked for so long speaks for nobody */
 
 struct seen {
@@ -26,6 +29,8 @@ struct activity {
 struct rg_waits {
     pthread_mutex_t lock;
     uint64_t looked_ns;
+    uint64_t began_ns, moved_ns; /* when something was first submitted here, and last */
+    uint64_t nsteps, nsubmitted; /* uses of the name that was used most; what this rank submitted */
     struct seen seen[RG_ENTRIES_MAX];
     struct activity ranks[]; /* of the node */
 };
@@ -54,8 +59,9 @@ bool rg_view_owes(const struct rg_view *view, int r, uint32_t id, uint64_t epoch
            !atomic_load(&view->rows[r].joined);
 }
 
-/* The epoch of an entry that some ranks have announced and others owe; 0: none. */
-static uint64_t owed(const struct rg_view *view, uint32_t id)
+/* The epoch of an entry that some ranks have announced and others owe; 0: none. *nsteps becomes its
+ * last epoch, if that is more. */
+static uint64_t owed(const struct rg_view *view, uint32_t id, uint64_t *nsteps)
 {
     uint64_t top = 0;
 
@@ -66,6 +72,7 @@ static uint64_t owed(const struct rg_view *view, uint32_t id)
 
         top = posted > top ? posted : top;
     }
+    *nsteps = top > *nsteps ? top : *nsteps;
     for (int r = 0; r < view->n; r++) {
         if (rg_view_owes(view, r, id, top))
             return top;
@@ -73,16 +80,47 @@ static uint64_t owed(const struct rg_view *view, uint32_t id)
     return 0;
 }
 
+/* Some steps have passed, or none. */
+static void count_steps(struct rg_progress *progress, uint64_t nsteps, uint64_t now)
+{
+    struct rg_waits *waits = progress->waits;
+    uint64_t n = atomic_load(&progress->view.rows[progress->view.me].nsubmitted);
+
+    if (n == 0 || n == waits->nsubmitted)
+        return;
+    if (waits->began_ns == 0)
+        waits->began_ns = now;
+    waits->moved_ns = now;
+    waits->nsubmitted = n;
+    waits->nsteps = nsteps;
+}
+
+uint64_t rg_waits_step_ns(const struct rg_progress *progress)
+{
+    struct rg_waits *waits = progress->waits;
+    uint64_t ns, step_ns = 0;
+
+    pthread_mutex_lock(&waits->lock);
+    ns = waits->moved_ns - waits->began_ns;
+    if (waits->nsteps >= STEPS_MIN)
+        step_ns = ns / waits->nsteps + 1;
+    else if (waits->nsubmitted >= UNNAMED_MIN && ns >= UNNAMED_NS)
+        step_ns = ns / waits->nsubmitted + 1;
+    pthread_mutex_unlock(&waits->lock);
+    return step_ns;
+}
+
 uint64_t rg_waits_look(struct rg_progress *progress, uint64_t now)
 {
     struct rg_waits *waits = progress->waits;
     const struct rg_view *view = &progress->view;
-    uint64_t longest = 0;
+    uint64_t longest = 0, nsteps = 0;
 
     pthread_mutex_lock(&waits->lock);
     for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
         struct seen *seen = &waits->seen[id];
-        uint64_t epoch = owed(view, id), offered_ns = rg_multi_offered_ns(progress, id);
+        uint64_t epoch = owed(view, id, &nsteps);
+        uint64_t offered_ns = rg_multi_offered_ns(progress, id);
 
         if (epoch != seen->epoch) {
             seen->epoch = epoch;
@@ -99,6 +137,7 @@ uint64_t rg_waits_look(struct rg_progress *progress, uint64_t now)
         if (n != waits->ranks[r].nsubmitted || waits->ranks[r].since_ns == 0)
             waits->ranks[r] = (struct activity){ n, now };
     }
+    count_steps(progress, nsteps, now);
     pthread_mutex_unlock(&waits->lock);
     return longest / RG_NS_PER_MS;
 }
@@ -241,8 +280,11 @@ void rg_waits_tick(struct rg_progress *progress)
     uint64_t now = rg_now_ns(), longest_ms;
     bool reporter;
 
-    if (atomic_load(&shared->aborted) || atomic_load(&shared->closed_by) ||
-        now - waits->looked_ns < TICK_NS)
+    if (atomic_load(&shared->aborted) || atomic_load(&shared->closed_by))
+        return;
+    if (progress->observer)
+        progress->observer->ops->glance(progress);
+    if (now - waits->looked_ns < TICK_NS)
         return;
     waits->looked_ns = now;
     reporter = is_reporter(&progress->view, now);

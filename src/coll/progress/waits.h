@@ -36,9 +36,12 @@ void rg_waits_destroy(struct rg_waits *waits); /* NULL is fine */
 
 /* Note what waits since when, and who is active. How long the longest has waited, in ms. */
 uint64_t rg_waits_look(struct rg_progress *progress, uint64_t now_ns);
-/* By the communication thread; once a second the same, then the observer is told of it, and crossed
- * operations end. */
+/* By the communication thread, some times a second: the observer may glance. Once a second the
+ * same as above, then the observer is told of it, and crossed operations end. */
 void rg_waits_tick(struct rg_progress *progress);
+/* What a step of the job has taken so far, on average: the time between two uses of the name that
+ * was used most. 0: there have been too few. */
+uint64_t rg_waits_step_ns(const struct rg_progress *progress);
 
 /* The first entry from wait->id on that waited for something at the last look. False: none. */
 bool rg_waits_next(struct rg_progress *progress, struct rg_wait *wait);

@@ -448,7 +448,7 @@ static const struct rg_hvd_option options[] = {
      BY(stall_off), NULL, "Report them; the default."},
     {"stall-check-warning-time-seconds", NULL, "stall_check.warning_time_seconds", RG_HVD_STALL,
      RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_STALL_CHECK_TIME_SECONDS", NONE, NULL,
-     "Report them after this time. The default is 10."},
+     "Report them after this time, not by what steps took."},
     {"stall-check-shutdown-time-seconds", NULL, "stall_check.shutdown_time_seconds", RG_HVD_STALL,
      RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", NONE, NULL,
      "End the job after this time. The default, 0, is never."},

@@ -181,6 +181,7 @@ int rg_op_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *
     if (r < 0)
         return r;
     op->epoch = 0;
+    atomic_store_explicit(&progress->counters.submitter, pthread_self(), memory_order_relaxed);
     atomic_store_explicit(&op->state, RG_OP_FREE, memory_order_relaxed);
     r = announce(progress, op);
     if (r == -EAGAIN) {

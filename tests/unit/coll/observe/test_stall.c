@@ -93,6 +93,30 @@ static void a_deadlock_needs_ranks_that_wait_for_each_other(void **state)
     rg_stall_facts_fini(&facts);
 }
 
+static void ranks_at_one_place_stand_in_one_line(void **state)
+{
+    struct rg_stall_facts facts;
+    rg_autobuf struct rg_buf out = RG_BUF_INIT;
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 5, NULL), 0);
+    set(&facts, "allreduce.grad", 5000, "wwwoo");
+    for (int r = 0; r < 3; r++) {
+        facts.who[r].blocked = true;
+        rg_stall_facts_place(&facts, r, "train.py:57 in step", "");
+    }
+    rg_stall_facts_place(&facts, 3, "train.py:41 in load\nbatch", "read(/data/a)");
+    rg_stall_facts_place(&facts, 4, "", "futex()");
+    assert_told(&facts, "Ranks 3 and 4 have not called allreduce.grad.\n"
+                        "Ranks 0-2 wait in allreduce.grad, at train.py:57 in step.\n"
+                        "Rank 3 is at train.py:41 in load?batch, in read(/data/a).\n"
+                        "Rank 4 is in futex().\n");
+    rg_stall_facts_sum_up(&facts, 1000, &out);
+    assert_string_equal(rg_buf_text(&out), "Ranks 3 and 4 have not called allreduce.grad. Rank 3 "
+                                           "is at train.py:41 in load?batch.");
+    rg_stall_facts_fini(&facts);
+}
+
 static bool is_over(const char *name, const char *states, int here, int nmissing)
 {
     struct rg_stall_facts facts;
@@ -129,15 +153,20 @@ static void what_a_node_says_is_understood_elsewhere(void **state)
     set(&from, "allreduce.two words\n", 2500, "?w?o");
     from.who[3].blocked = true;
     from.who[3].detail = strdup("on c: process 9 is running");
+    rg_stall_facts_place(&from, 3, "a.py:1 in f", "poll()");
     rg_stall_facts_put(&from, theirs, 2, &text);
     rg_stall_facts_take(&to, theirs, 2, rg_buf_text(&text));
-    rg_stall_facts_take(&to, theirs, 2, "op\nop x\nop 5 w a\nop 5 wwa\nrank\nrank b\nop 99\n\n");
+    rg_stall_facts_take(&to, theirs, 2, "at x\ty\nat\nop\nop x\nop 5 w a\nop 5 wwa\nrank\n"
+                        "rank b\nop 99\n\n");
     assert_int_equal(to.nops, 1);
     assert_string_equal(to.ops[0].name, "allreduce.two words?");
     assert_string_equal(to.ops[0].states, "?w?o");
     assert_int_equal(to.ops[0].age_ms, 2500);
     assert_true(to.who[3].blocked && !to.who[1].blocked);
     assert_string_equal(to.who[3].detail, "on c: process 9 is running");
+    assert_string_equal(to.who[3].place, "a.py:1 in f");
+    assert_string_equal(to.who[3].call, "poll()");
+    assert_true(!to.who[1].place && !to.who[1].call);
     rg_stall_facts_fini(&from);
     rg_stall_facts_fini(&to);
 }
@@ -171,6 +200,7 @@ int main(void)
         cmocka_unit_test(ranks_are_put_together_and_numbered_as_in_the_job),
         cmocka_unit_test(a_group_is_named_for_people_but_not_in_the_list_for_programs),
         cmocka_unit_test(a_deadlock_needs_ranks_that_wait_for_each_other),
+        cmocka_unit_test(ranks_at_one_place_stand_in_one_line),
         cmocka_unit_test(what_got_done_meanwhile_is_owed_by_nobody),
         cmocka_unit_test(what_a_node_says_is_understood_elsewhere),
         cmocka_unit_test(what_a_node_says_of_processes_leaves_room_for_operations),

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asking and answering, through the node's shared memory. */
+#include "coll/observe/where.h"
+
+#include "base/time.h"
+#include "coll/observe/process.h"
+#include "coll/observe/stacks.h"
+#include "coll/progress/progress.h"
+
+void rg_where_ask(struct rg_progress *progress, struct rg_where_question *ret_question)
+{
+    ret_question->number = atomic_fetch_add(&progress->view.shared->where_asked, 1) + 1;
+    ret_question->deadline_ns = rg_now_ns() + RG_WHERE_MS * RG_NS_PER_MS;
+    rg_wake_ring_all(&progress->wake, true);
+}
+
+bool rg_where_is_over(const struct rg_progress *progress, struct rg_where_question *question)
+{
+    const struct rg_view *view = &progress->view;
+    bool over = question->deadline_ns != 0;
+
+    for (int r = 0; over && r < view->n; r++)
+        over = atomic_load(&view->wheres[r].told) >= question->number;
+    over = over || (question->deadline_ns && rg_now_ns() >= question->deadline_ns);
+    if (over)
+        *question = (struct rg_where_question){ 0, 0 };
+    return over;
+}
+
+/* In C: where the main thread is, if it does not wait here for others; that is told anyway. */
+void rg_where_answer(struct rg_progress *progress)
+{
+    const struct rg_view *view = &progress->view;
+    uint64_t asked = atomic_load(&view->shared->where_asked);
+    struct rg_where *mine = &view->wheres[view->me];
+    bool waits = atomic_load(&view->rows[view->me].waits_ns) != 0, is_main;
+
+    if (atomic_load_explicit(&mine->told, memory_order_relaxed) == asked)
+        return;
+    is_main = rg_stacks_place(atomic_load(&progress->counters.submitter), mine->place,
+                              sizeof(mine->place));
+    mine->call[0] = '\0';
+    if (!waits && is_main)
+        rg_proc_call_read(mine->call, sizeof(mine->call));
+    atomic_store(&mine->told, asked);
+}
+
+const struct rg_where *rg_where_of(const struct rg_progress *progress, int r)
+{
+    const struct rg_view *view = &progress->view;
+    const struct rg_where *where = &view->wheres[r];
+
+    return atomic_load(&where->told) == atomic_load(&view->shared->where_asked) &&
+                   atomic_load(&where->told)
+               ? where
+               : NULL;
+}
