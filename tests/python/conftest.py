@@ -7,11 +7,12 @@ import jobs
 
 @pytest.fixture
 def start():
-    """start(count, program, *arguments, env=..., more=...) -> Ranks"""
+    """start(count, program, *arguments, env=..., more=..., interpreter=...) -> Ranks"""
     started = []
 
-    def run(count, program, *arguments, env=None, more=None):
-        ranks = jobs.Ranks(count, [jobs.HERE / 'ranks' / program, *arguments], env, more)
+    def run(count, program, *arguments, env=None, more=None, interpreter=None):
+        ranks = jobs.Ranks(count, [jobs.HERE / 'ranks' / program, *arguments], env, more,
+                           interpreter)
         started.append(ranks)
         return ranks
 

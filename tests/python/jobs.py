@@ -52,10 +52,10 @@ def free_port():
 class Ranks:
     """N processes of one program. Ends every one of them in the end, by its own pid.
 
-    env: variables for all of them; more: by rank, for some.
+    env: variables for all of them; more: by rank, for some. interpreter: another Python.
     """
 
-    def __init__(self, count, argv, env=None, more=None):
+    def __init__(self, count, argv, env=None, more=None, interpreter=None):
         port = free_port()
         self.files = [tempfile.TemporaryFile() for _ in range(count)]
         self.processes = []
@@ -71,7 +71,7 @@ class Ranks:
             if found:
                 variables['REIGEN_LIBRARY'] = found
             self.processes.append(subprocess.Popen(
-                [python(), *map(str, argv)], env=variables, stdin=subprocess.DEVNULL,
+                [interpreter or python(), *map(str, argv)], env=variables, stdin=subprocess.DEVNULL,
                 stdout=self.files[rank], stderr=subprocess.STDOUT, cwd=HERE / 'ranks'))
 
     def wait(self, limit=LIMIT_S):

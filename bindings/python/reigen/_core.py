@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from reigen import _traceback
+from reigen import _stacks, _traceback
 from reigen._lib import Epoch, InitOptions, Meeting, Stats, lib, quick
 from reigen.errors import HorovodInternalError, InvalidOperationError
 
@@ -179,11 +179,13 @@ def _renumber() -> None:
 def _join_by(call: Callable[[], int]) -> None:
     """What both ways of joining have in common, under the lock."""
     global _registered
+    signum = _stacks.wanted()
     rc, text = interruptible(call, 'reigen-init')
     if rc < 0:
         raise HorovodInternalError(text or os.strerror(-rc), -rc)
     _threads.clear()
     _renumber()
+    _stacks.begin(signum)
     if not _registered:
         _registered = True
         atexit.register(_at_exit)
@@ -278,6 +280,7 @@ def _at_exit() -> None:
     if not failed and not hasattr(sys, 'last_value'):
         shutdown()
         _let_threads_end()
+    _stacks.end()
 
 
 def _forked() -> None:

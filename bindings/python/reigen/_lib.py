@@ -128,6 +128,8 @@ _PROTOTYPES = {
     'reigen_timeline_start': (c_int, [c_char_p, c_int]),
     'reigen_timeline_stop': (c_int, []),
     'reigen_diagnose': (c_int, [c_int, POINTER(c_void_p)]),
+    'reigen_stacks_file': (c_int, [POINTER(c_int)]),
+    'reigen_stacks_use': (c_int, [c_int, c_char_p, c_char_p]),
     'reigen_planes': (c_int, [POINTER(c_void_p)]),
     'reigen_free': (None, [c_void_p]),
 }
