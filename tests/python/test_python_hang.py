@@ -59,6 +59,18 @@ def test_each_python_says_in_which_line_a_rank_stands_still(start, gate, path):
     assert ranks.text(0).count('ranks have waited') == 1, ranks.text(0)
 
 
+def test_the_same_wait_is_one_line_another_time(start, gate):
+    ranks = start(2, 'stands.py', 'twice', env=gate.env)
+    until_reported(ranks, 'in load_batch')
+    gate()
+    ranks.wait_for(0, f's: {MISSING} Rank 1 is at ')
+    gate()
+    assert ranks.wait() == [0, 0], ranks.output()
+    text = ranks.text(0)
+    assert re.search(r'again, \d+ s: ' + re.escape(MISSING), text), text
+    assert text.count('ranks have waited') == 1 and text.count('the job goes on after') == 2, text
+
+
 def test_a_rank_that_computes_is_seen_at_its_line(start):
     ranks = start(2, 'stands.py', 'compute')
     text = until_reported(ranks, 'in compute')

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -24,6 +25,8 @@
 static struct {
     pthread_mutex_t lock;
     int fd;
+    dev_t device;          /* of the file behind fd, which a program may close unasked */
+    ino_t file;
     int signum;            /* 0: nothing is registered */
     void (*write)(int signum);
     void (*was)(int signum); /* the last one: may be registered anew */
@@ -56,18 +59,37 @@ static int find_signal(void)
     return -EBUSY;
 }
 
+static bool has_file(void)
+{
+    struct stat about;
+
+    return stacks.fd >= 0 && fstat(stacks.fd, &about) == 0 && about.st_dev == stacks.device &&
+           about.st_ino == stacks.file;
+}
+
+static int make_file(void)
+{
+    struct stat about;
+    int fd = (int) syscall(SYS_memfd_create, "reigen-stacks", MFD_CLOEXEC);
+
+    if (fd < 0 || fstat(fd, &about) < 0)
+        return -errno;
+    stacks.fd = fd;
+    stacks.device = about.st_dev;
+    stacks.file = about.st_ino;
+    return fd;
+}
+
 int rg_stacks_file(int *signum)
 {
-    int r = 0, chosen;
+    int r, chosen;
 
     pthread_mutex_lock(&stacks.lock);
     chosen = *signum ? *signum : find_signal();
     if (chosen < 0 || !is_free(chosen))
         r = -EBUSY;
-    else if (stacks.fd < 0)
-        stacks.fd = (int) syscall(SYS_memfd_create, "reigen-stacks", MFD_CLOEXEC);
-    if (r == 0)
-        r = stacks.fd < 0 ? -errno : stacks.fd;
+    else
+        r = has_file() ? stacks.fd : make_file();
     pthread_mutex_unlock(&stacks.lock);
     if (r >= 0)
         *signum = chosen;
@@ -99,7 +121,7 @@ int rg_stacks_use(int signum, const char *own, const char *others)
 void rg_stacks_after_fork(void)
 {
     pthread_mutex_init(&stacks.lock, NULL);
-    if (stacks.fd >= 0)
+    if (has_file())
         close(stacks.fd);
     stacks.fd = -1;
     stacks.signum = 0;
@@ -142,7 +164,7 @@ static bool have_it_written(void)
     int status = 0;
     pid_t pid;
 
-    if (ftruncate(stacks.fd, 0) < 0 || lseek(stacks.fd, 0, SEEK_SET) < 0)
+    if (!has_file() || ftruncate(stacks.fd, 0) < 0 || lseek(stacks.fd, 0, SEEK_SET) < 0)
         return false;
     pid = clone(write_down, child_stack + STACK_NBYTES, flags, NULL);
     if (pid < 0)

@@ -20,6 +20,7 @@
 
 #define OPS_MAX 256
 #define BLOCKED_NS (4 * RG_NS_PER_S)
+#define BLOCKED_BUSY_NS (10 * RG_NS_PER_S)
 #define GATHER_NS (700 * RG_NS_PER_MS) /* for other leaders to answer */
 #define LEARNT_MIN_MS 3000  /* a wait is first seen up to a second late */
 #define LEARNT_MAX_MS 30000 /* the same, where steps are long */
@@ -45,7 +46,8 @@ struct rg_stall {
     struct rg_where_question question, asked_by_others;
     _Atomic uint64_t due_since_ns; /* leader: when the wait began that the driver has told of */
     _Atomic bool over;      /* leader: it has ended, which the driver is to tell */
-    char *told_mark;        /* what was reported last, as long as it goes on; owned */
+    char *told_mark;        /* what was reported last; owned */
+    bool telling;           /* that goes on */
     uint64_t told_since_ns; /* when that wait began */
     bool told_end; /* of all ranks: how the wait may end has been said */
     uint64_t told_ms, told_ns; /* coordinator: how long a wait was reported last, and when */
@@ -141,12 +143,16 @@ static char *describe_rank(struct rg_progress *progress, int r, uint64_t now)
     return rg_buf_status(&out) < 0 ? NULL : strdup(rg_buf_text(&out));
 }
 
-/* A thread of the rank waits, and it calls nothing. */
+/* A thread of the rank waits, and it calls nothing. While it computes, another thread may be about
+ * to call something. */
 static bool is_blocked(struct rg_progress *progress, int r, uint64_t now)
 {
     uint64_t limit = least_ms(progress->config) * RG_NS_PER_MS / 2;
 
-    return rg_waits_blocked(progress, r, now, limit > BLOCKED_NS ? BLOCKED_NS : limit);
+    limit = limit > BLOCKED_NS ? BLOCKED_NS : limit;
+    if (atomic_load(&progress->view.rows[r].computes))
+        limit = BLOCKED_BUSY_NS;
+    return rg_waits_blocked(progress, r, now, limit);
 }
 
 static uint64_t wait_ms(const struct rg_wait *wait, uint64_t now)
@@ -393,7 +399,8 @@ static void put_last(const struct rg_progress *progress, const struct rg_stall_f
     rg_buf_printf(out, "%s", rg_buf_text(&told));
 }
 
-/* Told once, and then in one line, as long as nothing has changed. */
+/* Told once, and then in one line, as long as nothing has changed; so it is with an evaluation that
+ * one rank alone has in each epoch. */
 static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
                        const struct rg_stall_facts *facts, const char *set, uint64_t longest_ms,
                        struct rg_buf *out)
@@ -404,12 +411,14 @@ static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
 
     rg_stall_facts_mark(facts, than_ms, &mark);
     if (stall->told_mark && strcmp(stall->told_mark, rg_buf_text(&mark)) == 0) {
-        rg_buf_printf(out, "still, %llu s%s: ", seconds, set);
+        rg_buf_printf(out, "%s, %llu s%s: ", stall->telling ? "still" : "again", seconds, set);
+        stall->telling = true;
         rg_stall_facts_sum_up(facts, than_ms, out);
         return;
     }
     free(stall->told_mark);
     stall->told_mark = strdup(rg_buf_text(&mark));
+    stall->telling = true;
     rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
     rg_stall_facts_tell(facts, than_ms, out);
     put_end(progress, stall, out);
@@ -488,13 +497,12 @@ static void tell_end(struct rg_progress *progress, struct rg_stall *stall, uint6
 {
     char text[100], set[40];
 
-    if (!stall->told_mark)
+    if (!stall->telling)
         return;
     print_set(progress, set, sizeof(set));
     snprintf(text, sizeof(text), "the job goes on after %llu s%s",
              (unsigned long long) (rg_wait_age_ns(now, stall->told_since_ns) / RG_NS_PER_S), set);
-    free(stall->told_mark);
-    stall->told_mark = NULL;
+    stall->telling = false;
     say(progress, text);
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/time.h"
 #include "coll/node/signature.h"
@@ -13,6 +14,7 @@
 
 #define TICK_NS RG_NS_PER_S
 #define WAITING_MAX 64 /* operations that are compared with each other */
+#define BUSY_PART 4
 #define STEPS_MIN 3    /* fewer say nothing of the next one */
 #define UNNAMED_MIN 64 /* where each operation has a name of its own */
 #define UNNAMED_NS (3 * RG_NS_PER_S)
@@ -28,7 +30,8 @@ struct activity {
 
 struct rg_waits {
     pthread_mutex_t lock;
-    uint64_t looked_ns;
+    uint64_t looked_ns, busy_ns; /* by the communication thread: when, and what the process had used
+                                    of processors */
     uint64_t began_ns, moved_ns; /* when something was first submitted here, and last */
     uint64_t nsteps, nsubmitted; /* uses of the name that was used most; what this rank submitted */
     struct seen seen[RG_ENTRIES_MAX];
@@ -273,6 +276,20 @@ static bool is_reporter(const struct rg_view *view, uint64_t now)
     return true;
 }
 
+/* More than a waiter that wakes now and then, or this thread. */
+static void note_use(struct rg_progress *progress, uint64_t passed_ns)
+{
+    struct rg_waits *waits = progress->waits;
+    struct timespec used;
+    uint64_t busy_ns;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    busy_ns = (uint64_t) used.tv_sec * RG_NS_PER_S + (uint64_t) used.tv_nsec;
+    atomic_store(&progress->view.rows[progress->view.me].computes,
+                 busy_ns - waits->busy_ns > passed_ns / BUSY_PART);
+    waits->busy_ns = busy_ns;
+}
+
 void rg_waits_tick(struct rg_progress *progress)
 {
     const struct rg_shared *shared = progress->view.shared;
@@ -286,6 +303,7 @@ void rg_waits_tick(struct rg_progress *progress)
         progress->observer->ops->glance(progress);
     if (now - waits->looked_ns < TICK_NS)
         return;
+    note_use(progress, now - waits->looked_ns);
     waits->looked_ns = now;
     reporter = is_reporter(&progress->view, now);
     atomic_store(&progress->view.rows[progress->view.me].watched_ns, now);

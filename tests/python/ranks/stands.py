@@ -4,6 +4,7 @@ Python runs it."""
 import array
 import ctypes
 import faulthandler
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -83,12 +84,20 @@ def around(where):
     if child == 0:
         time.sleep(0.1)  # patient: lives beside it
         os._exit(0 if not _core.is_initialized() else 1)
-    late(where)
-    assert os.waitpid(-1, 0) == (child, 0)
+    with multiprocessing.get_context('fork').Pool(1) as pool:
+        late(where)
+        assert pool.apply(len, ('abc',)) == 3
+    assert os.waitpid(child, 0) == (child, 0)
     # Nothing of it is left in a program that is started.
     shown = subprocess.run(['grep', '-h', 'SigCgt', '/proc/self/status'], stdout=subprocess.PIPE,
                            check=True)
     assert int(shown.stdout.split()[1], 16) >> 33 == 0, shown
+
+
+def twice():
+    """The same once more, as with an evaluation in each epoch."""
+    late(load_batch)
+    late(load_batch)
 
 
 def taken():
@@ -99,7 +108,7 @@ def taken():
 
 
 heard = []
-PROGRAMS = {'taken': taken,
+PROGRAMS = {'taken': taken, 'twice': twice,
             'load': lambda: late(load_batch), 'compute': lambda: late(compute), 'crossed': crossed,
             'thread': lambda: late_in_a_thread(load_batch), 'around': lambda: around(load_batch)}
 

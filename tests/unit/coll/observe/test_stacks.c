@@ -106,8 +106,11 @@ static void a_stack_is_read_without_a_signal_and_survives_its_reader(void **stat
 {
     int signum = 0, named = SIGUSR1, used = SIGUSR2;
     char place[256];
+    FILE *file = tmpfile();
+    int own, saved;
 
     (void) state;
+    assert_non_null(file);
     handle(SIGUSR2, hang);
     handle(SIGRTMAX - 4, hang);
     assert_int_equal(rg_stacks_file(&used), -EBUSY);
@@ -123,6 +126,18 @@ static void a_stack_is_read_without_a_signal_and_survives_its_reader(void **stat
     /* Nobody has to wait for these processes, and no child of the program is taken. */
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
+    /* The program has closed what it does not know, and has a file of its own in that place. */
+    own = fileno(file);
+    assert_int_equal(write(own, "kept", 4), 4);
+    saved = dup(fd);
+    assert_int_equal(dup2(own, fd), fd);
+    rg_stacks_place(pthread_self(), place, sizeof(place));
+    assert_string_equal(place, "");
+    assert_int_equal(lseek(own, 0, SEEK_END), 4);
+    assert_int_equal(dup2(saved, fd), fd);
+    assert_read(signum, write_stack, "train.py:41 in load_batch");
+    fclose(file);
+    close(saved);
     /* The program takes the signal for itself. */
     handle(signum, hang);
     rg_stacks_place(pthread_self(), place, sizeof(place));
