@@ -101,7 +101,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_attach, NULL },
     { "status", "[--json] " PLACE " JOB",
       "--json " PLACE_WORDS " @job",
-      "Say what is known of a job: its state, hosts, start, output and exit code. "
+      "Say what is known of a job: its state, hosts, start, output and exit code; of an elastic "
+      "job, which ranks there are and which hosts are not used. "
       PLACE_HELP,
       rg_cmd_status, NULL },
     { "render", "[FORMAT NAME [--PARAMETER VALUE]... [-- COMMAND]] [-o FILE]", "@render",

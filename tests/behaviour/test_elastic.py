@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs whose hosts come and go. The hosts are homes on this computer, behind a program in the place
 of ssh; the ranks are real, and count steps by Reigen's own operations."""
+import json
 import os
 import re
 import signal
+import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -277,5 +280,73 @@ def test_nobody_is_late_while_the_job_is_stopped(job, script):
     script('a:1\nb:1')
     it.child.send_signal(signal.SIGCONT)
     it.wait('step 3 size 2')
+    it.stop()
+    assert it.end() == 0, it.text()
+
+
+def ask(job, *words):
+    return subprocess.run([PROGRAMS.reigen, *map(str, words)], text=True, capture_output=True,
+                          timeout=60, check=False, env=environment(HOME=job.folder))
+
+
+def status(job):
+    """What reigen status says, as JSON."""
+    ident, = [one['id'] for one in json.loads(ask(job, 'jobs', '--json').stdout)]
+    done = ask(job, 'status', '--json', ident)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def test_status_shows_the_ranks_and_who_is_set_aside(job):
+    it = job('-np 2 --min-np 1 --blacklist-cooldown-range 1000:2000 -H a:2,b:1,c:1')
+    it.wait('step 3 size 4')
+    told = status(it)
+    elastic = told['elastic']
+    assert (elastic['epoch'], elastic['size'], elastic['aside']) == (1, 4, []), told
+    assert [(one['host'], one['state'], one['slots'], one['ranks']) for one in elastic['hosts']] \
+        == [('a', 'ready', 2, [0, 1]), ('b', 'ready', 1, [2]), ('c', 'ready', 1, [3])], told
+    os.kill(it.pid(2), signal.SIGKILL)
+    it.wait('step .* size 3')
+    elastic = status(it)['elastic']
+    assert (elastic['epoch'], elastic['size'], elastic['restarts']) == (2, 3, 0), elastic
+    assert [(one['host'], one['ranks']) for one in elastic['hosts'] if one['ranks']] \
+        == [('a', [0, 1]), ('c', [2])], elastic
+    aside, = elastic['aside']
+    assert (aside['host'], aside['why'], aside['rank'], aside['failures']) \
+        == ('b', 'rank-failed', 2, 1), aside
+    assert aside['reason'] == 'rank 2 on b: signal 9 (Killed)' and 900 < aside['left_s'] < 1000
+    text = ask(it, 'status', told['id']).stdout
+    assert re.search('^  epoch 2: 3 ranks, for 0:[0-9]+\n  host a: ranks 0-1\n', text, re.M), text
+    assert re.search('^  host c: rank 2\n  host b: set aside for [0-9]+ s more: rank 2 on b: ',
+                     text, re.M), text
+    it.stop()
+    assert it.end() == 0, it.text()
+    ended = json.loads(ask(it, 'status', '--json', told['id']).stdout)
+    assert ended['state'] == 'ended' and ended['elastic'] is None, ended
+
+
+def other_user_asks(ident):
+    """Whether a process of another user gets an answer from this job's launcher."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as fd:
+                fd.connect(f'\0reigen-job-{ident}')
+                fd.send(b'status')
+                os._exit(0 if fd.recv(100) == b'' else 1)
+        except ConnectionError:
+            os._exit(0)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason='only root can become another user')
+def test_another_user_gets_no_answer_from_the_launcher(job):
+    it = job('-np 1 --min-np 1 -H a:1')
+    it.wait('step 3 size 1')
+    assert other_user_asks(status(it)['id']) == 0
     it.stop()
     assert it.end() == 0, it.text()

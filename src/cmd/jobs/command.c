@@ -150,11 +150,28 @@ int rg_cmd_jobs(int argc, char **argv)
 
 /* --- status ----------------------------------------------------------------------------------- */
 
+static int print_job(const struct rg_registry_job *job, bool json)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT, ranks = RG_BUF_INIT;
+    json_t *elastic = rg_jobs_ask_elastic(job);
+
+    if (json) {
+        json_t *value = rg_jobs_json(job);
+        json_object_set_new(value, "elastic", elastic ? elastic : json_null());
+        return rg_jobs_print_json(value);
+    }
+    if (elastic)
+        rg_jobs_describe_elastic(elastic, &ranks);
+    rg_jobs_describe(job, elastic ? rg_buf_text(&ranks) : NULL, &text);
+    json_decref(elastic);
+    rg_jobs_sweep();
+    return rg_print(rg_buf_text(&text));
+}
+
 int rg_cmd_status(int argc, char **argv)
 {
     rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
     const struct rg_driver_ops *driver;
     struct rg_jobs_place place = { { NULL } };
     bool json = false;
@@ -171,11 +188,5 @@ int rg_cmd_status(int argc, char **argv)
     if (code || driver)
         return code ? code : print_submitted(driver, &submitted, json);
     code = rg_jobs_find("status", argv[1], &job);
-    if (code)
-        return code;
-    if (json)
-        return rg_jobs_print_json(rg_jobs_json(&job));
-    rg_jobs_describe(&job, &text);
-    rg_jobs_sweep();
-    return rg_print(rg_buf_text(&text));
+    return code ? code : print_job(&job, json);
 }

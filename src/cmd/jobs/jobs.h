@@ -3,7 +3,9 @@
  * What `reigen jobs`, `status`, `logs` and `stop` share: the jobs of a user, whichever way they
  * were started (launch/jobs/registry.h), and those that were submitted (launch/jobs/submitted.h).
  *
- *   jobs.c        the commands jobs and status; which job is meant
+ *   command.c     the commands jobs and status
+ *   find.c        which job is meant
+ *   elastic.c     what the launcher of an elastic job says of it
  *   jobs_print.c  tables, lines and JSON
  *   jobs_logs.c   the command logs
  *   attach.c      the command attach
@@ -113,8 +115,19 @@ void rg_jobs_table_fini(struct rg_jobs_table *table);
 /* Aligned; columns 0: as wide as it gets, else cut to a terminal of that width. */
 void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool colour,
                          struct rg_buf *text);
-/* All that is known of one job, for people. */
-void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text);
+/* All that is known of one job, for people. ranks: lines that stand for its ranks and hosts; NULL:
+ * they are those of its beginning. */
+void rg_jobs_describe(const struct rg_registry_job *job, const char *ranks, struct rg_buf *text);
+/* What the launcher of an elastic job says of it now (launch/control/control.h): an object for the
+ * caller to release, or NULL: the job is not elastic, has ended, or its launcher does not answer
+ * here. Waits for RG_JOBS_ASK_MS at most. */
+#define RG_JOBS_ASK_MS 5000
+json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job);
+/* Append that as lines, for people. */
+void rg_jobs_describe_elastic(const json_t *elastic, struct rg_buf *text);
+/* "12", "3:12", "1:02:03", "2-01:02:03": in seconds, minutes, hours and days, as squeue has it.
+ * Into buf, which is returned. */
+const char *rg_jobs_elapsed(uint64_t seconds, char buf[32]);
 /* Remove what killed launchers and agents of this user have left on this computer, as far as it is
  * proved that nobody uses it and that it needs no container's runtime. Takes about a second at
  * most. Returns how many jobs are no longer listed. */

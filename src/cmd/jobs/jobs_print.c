@@ -28,8 +28,7 @@ static const char *state_of(const struct rg_registry_job *job)
     return words[rg_registry_state(job)];
 }
 
-/* "12", "3:12", "1:02:03", "2-01:02:03": in seconds, minutes, hours and days, as squeue has it. */
-static const char *elapsed_text(uint64_t seconds, char buf[32])
+const char *rg_jobs_elapsed(uint64_t seconds, char buf[32])
 {
     unsigned s = (unsigned) (seconds % 60), m = (unsigned) (seconds / 60 % 60),
              h = (unsigned) (seconds / 3600 % 24);
@@ -196,7 +195,7 @@ int rg_jobs_add(struct rg_jobs_table *table, const struct rg_registry_job *job)
         [RG_JOBS_STATE] = job->ended && job->exit_code >= 0 ? rg_strf("exit %d", job->exit_code)
                                                             : strdup(state_of(job)),
         [RG_JOBS_ELAPSED] = strdup(job->ended && job->exit_code < 0
-                                       ? "-" : elapsed_text(elapsed_s(job), elapsed)),
+                                       ? "-" : rg_jobs_elapsed(elapsed_s(job), elapsed)),
         [RG_JOBS_RANKS] = job->nranks ? rg_strf("%d", job->nranks) : strdup("-"),
         [RG_JOBS_HOSTS] = hosts_text(&job->hosts),
         [RG_JOBS_COMMAND] = strdup(job->command ? job->command : ""),
@@ -289,7 +288,7 @@ static void put_state(const struct rg_registry_job *job, struct rg_buf *text)
     enum rg_registry_state state = rg_registry_state(job);
     char elapsed[32], ended[40];
 
-    elapsed_text(elapsed_s(job), elapsed);
+    rg_jobs_elapsed(elapsed_s(job), elapsed);
     rg_shown_printf(text, "job %s: ", job->id);
     if (state == RG_JOB_ENDED && job->exit_code >= 0)
         rg_shown_printf(text, "ended with exit code %d at %s, after %s\n", job->exit_code,
@@ -310,19 +309,28 @@ static void put_state(const struct rg_registry_job *job, struct rg_buf *text)
                         job->launcher);
 }
 
-void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text)
+static void put_ranks(const struct rg_registry_job *job, struct rg_buf *text)
+{
+    if (job->nranks)
+        rg_shown_printf(text, "  ranks: %d\n", job->nranks);
+    rg_shown_printf(text, "  hosts:");
+    for (size_t i = 0; i < job->hosts.count; i++)
+        rg_shown_printf(text, " %s", job->hosts.v[i]);
+    rg_shown_printf(text, "\n");
+}
+
+void rg_jobs_describe(const struct rg_registry_job *job, const char *ranks, struct rg_buf *text)
 {
     char began[40], kind[16];
     const char *path = rg_jobs_output(job, kind);
 
     put_state(job, text);
     rg_shown_printf(text, "  %s\n", job->command ? job->command : "");
-    if (job->nranks)
-        rg_shown_printf(text, "  ranks: %d\n", job->nranks);
-    rg_shown_printf(text, "  hosts:");
-    for (size_t i = 0; i < job->hosts.count; i++)
-        rg_shown_printf(text, " %s", job->hosts.v[i]);
-    rg_shown_printf(text, "\n  began: %s\n  launcher: %s\n", time_text(job->began_s, began),
+    if (ranks)
+        rg_shown_printf(text, "%s", ranks);
+    else
+        put_ranks(job, text);
+    rg_shown_printf(text, "  began: %s\n  launcher: %s\n", time_text(job->began_s, began),
                     job->launcher);
     if (job->restarts.count)
         rg_shown_printf(text, "  restarts: %zu\n", job->restarts.count);

@@ -13,12 +13,10 @@
 
 #include "base/exitcode.h"
 #include "base/time.h"
-#include "launch/discovery/discovery.h"
-#include "launch/membership/membership.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
-#include "launch/session/elastic/epoch.h"
+#include "launch/session/elastic/session_control.h"
 #include "launch/session/meet/meet.h"
 #include "launch/session/remote/remote.h"
 #include "launch/session/start/start.h"
@@ -29,24 +27,6 @@
 #define DISCOVERY_MS 1000       /* between two runs of the script */
 #define DISCOVERY_LIMIT_MS 30000 /* of one */
 #define TRIES 1         /* failures of its ranks for which a host is set aside */
-
-struct machine {
-    char *name, *user; /* as the plan's hosts have them; of a fixed job NULL, */
-    int host;          /* as each machine is one of them */
-};
-
-struct session_elastic {
-    struct rg_membership *membership;
-    struct rg_epoch_seats seats;
-    struct rg_discovery *discovery; /* NULL: the hosts are those of the job */
-    struct rg_timer timer;
-    struct machine *machines; /* by the number that the membership has for them */
-    size_t nmachines;
-    struct rg_buf queue;      /* struct rg_membership_event each */
-    bool stepping, started, over; /* a rank was started; the membership has said END */
-    uint64_t stamp;           /* of the last UPDATE */
-    uint64_t since_ns;        /* the last epoch's, on the verdict's clock */
-};
 
 static int init(struct rg_session *session)
 {
@@ -72,6 +52,7 @@ static void fini(struct rg_session *session)
 {
     struct session_elastic *elastic = session->elastic;
 
+    session_control_close(session);
     stop_discovery(elastic);
     rg_timer_stop(&elastic->timer);
     for (size_t i = 0; i < elastic->nmachines; i++) {
@@ -338,6 +319,7 @@ static void tell_aside(struct rg_session *session, const struct rg_membership_ac
     snprintf(text, sizeof(text), "host %s is set aside %s: %s%s", name, until, who,
              action->why == RG_MEMBERSHIP_NEVER_MET ? " (it did not come to meet the others)" : "");
     session_remark(session, -1, text);
+    session_control_set_aside(session, action->name, action->place, who);
 }
 
 static void tell_restart(struct rg_session *session, const struct rg_membership_action *action)
@@ -660,7 +642,8 @@ static int name_of(struct rg_session *session, const struct rg_host *host)
             strcmp(machine->user ? machine->user : "", user) == 0)
             return (int) i;
     }
-    struct machine fresh = { .name = strdup(host->name), .user = *user ? strdup(user) : NULL };
+    struct machine fresh = { .name = strdup(host->name), .user = *user ? strdup(user) : NULL,
+                             .rank = -1 };
     bool fits = elastic->nmachines < (size_t) session->o.plan->room_hosts;
 
     if (!fits || !fresh.name || (*user && !fresh.user)) {
@@ -766,6 +749,7 @@ int session_elastic_begin(struct rg_session *session, struct rg_error *err)
         return 0;
     }
     session->open = true;
+    session_control_open(session);
     want(session, job);
     if (job->elastic.discovery && session->open && discover(session) < 0)
         return rg_error_memory(err);

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packets, not a stream: a question is whole when it is there, and an answer leaves at once. */
+#include "launch/control/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+
+#define VERSION 1
+#define QUESTION_MAX 1024
+#define CLIENTS_MAX 8 /* who says nothing makes room for the next but seven */
+#define BACKLOG 64
+
+struct client {
+    struct rg_control *control;
+    struct rg_io io;
+    int fd; /* -1: none */
+};
+
+struct rg_control {
+    struct rg_loop *loop;
+    struct rg_io io;
+    struct rg_timer pause;
+    struct rg_acceptor acceptor;
+    int fd;
+    rg_control_answer *answer;
+    void *arg;
+    struct client clients[CLIENTS_MAX];
+    unsigned next;
+};
+
+static socklen_t address_of(const char *job_id, struct sockaddr_un *ret_address)
+{
+    char name[sizeof(ret_address->sun_path) + 1];
+
+    snprintf(name, sizeof(name), "@reigen-job-%s", job_id);
+    return rg_unix_address(name, ret_address);
+}
+
+static bool is_own(int fd)
+{
+    struct ucred peer;
+    socklen_t nbytes = sizeof(peer);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) == 0 && peer.uid == geteuid();
+}
+
+/* --- the launcher's side ---------------------------------------------------------------------- */
+
+static void drop(struct client *client)
+{
+    rg_io_stop(&client->io);
+    if (client->fd >= 0)
+        close(client->fd);
+    client->fd = -1;
+}
+
+/* false: it is none. */
+static bool read_question(const uint8_t *bytes, size_t nbytes, struct rg_control_request *request)
+{
+    struct rg_reader reader = rg_reader_make(bytes, nbytes);
+    uint32_t version = rg_reader_u32(&reader);
+
+    *request = (struct rg_control_request){ 0 };
+    if (version != VERSION)
+        return false;
+    request->question = (enum rg_control_question) rg_reader_u32(&reader);
+    request->deadline_ms = rg_reader_u64(&reader);
+    size_t length = 0;
+    const uint8_t *host = rg_reader_span(&reader, sizeof(request->host) - 1, &length);
+    if (rg_reader_done(&reader) < 0)
+        return false;
+    memcpy(request->host, host, length);
+    return true;
+}
+
+static void on_question(void *arg, int events)
+{
+    struct client *client = arg;
+    rg_autobuf struct rg_buf answer = RG_BUF_INIT;
+    struct rg_control_request request;
+    uint8_t bytes[QUESTION_MAX];
+    int room = RG_CONTROL_ANSWER_MAX;
+
+    (void) events;
+    ssize_t n = recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n > 0 && read_question(bytes, (size_t) n, &request))
+        client->control->answer(client->control->arg, &request, &answer);
+    else if (n > 0)
+        rg_buf_printf(&answer, "{\"error\":\"version\"}");
+    setsockopt(client->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+    if (n > 0 && rg_buf_status(&answer) == 0)
+        send(client->fd, rg_buf_bytes(&answer), rg_buf_nbytes(&answer),
+             MSG_DONTWAIT | MSG_NOSIGNAL);
+    drop(client);
+}
+
+static void on_client(void *arg, int events);
+
+static void listen_again(void *arg)
+{
+    struct rg_control *control = arg;
+
+    rg_io_start(&control->io, control->loop, control->fd, RG_IO_READ, on_client, control);
+}
+
+static void on_client(void *arg, int events)
+{
+    struct rg_control *control = arg;
+    bool tell;
+    int fd = rg_accept(&control->acceptor, control->fd, &tell);
+
+    (void) events;
+    if (fd == -EMFILE) {
+        rg_io_stop(&control->io);
+        rg_timer_start(&control->pause, control->loop, RG_ACCEPT_PAUSE_MS, 0, listen_again,
+                       control);
+    }
+    if (fd < 0)
+        return;
+    if (!is_own(fd)) {
+        close(fd);
+        return;
+    }
+    struct client *client = &control->clients[control->next++ % CLIENTS_MAX];
+    drop(client);
+    client->fd = fd;
+    rg_io_start(&client->io, control->loop, fd, RG_IO_READ, on_question, client);
+}
+
+int rg_control_listen(struct rg_loop *loop, const char *job_id, rg_control_answer *answer,
+                      void *arg, struct rg_control **ret_control)
+{
+    struct sockaddr_un address;
+    socklen_t nbytes = address_of(job_id, &address);
+    struct rg_control *control = calloc(1, sizeof(*control));
+
+    if (!control)
+        return -ENOMEM;
+    *control = (struct rg_control){ .loop = loop, .answer = answer, .arg = arg };
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        control->clients[i] = (struct client){ .control = control, .fd = -1 };
+    control->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int r = nbytes == 0 ? -ENAMETOOLONG : 0;
+    if (r == 0 && (control->fd < 0 ||
+                   bind(control->fd, (struct sockaddr *) &address, nbytes) < 0 ||
+                   listen(control->fd, BACKLOG) < 0))
+        r = -errno;
+    if (r < 0) {
+        rg_control_close(control);
+        return r;
+    }
+    listen_again(control);
+    *ret_control = control;
+    return 0;
+}
+
+void rg_control_close(struct rg_control *control)
+{
+    if (!control)
+        return;
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        drop(&control->clients[i]);
+    rg_timer_stop(&control->pause);
+    rg_io_stop(&control->io);
+    if (control->fd >= 0)
+        close(control->fd);
+    free(control);
+}
+
+/* --- the other side --------------------------------------------------------------------------- */
+
+static int put_question(int fd, const struct rg_control_request *request)
+{
+    rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
+
+    rg_buf_put_u32(&bytes, VERSION);
+    rg_buf_put_u32(&bytes, request->question);
+    rg_buf_put_u64(&bytes, request->deadline_ms);
+    rg_buf_put_str(&bytes, request->host);
+    if (rg_buf_status(&bytes) < 0)
+        return rg_buf_status(&bytes);
+    return send(fd, rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes), MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int take_answer(int fd, uint64_t timeout_ms, struct rg_buf *answer)
+{
+    int r = rg_fd_wait(fd, POLLIN, rg_now_ns() + timeout_ms * RG_NS_PER_MS);
+    uint8_t *room = r == 0 ? rg_buf_reserve(answer, RG_CONTROL_ANSWER_MAX) : NULL;
+
+    if (!room)
+        return r < 0 ? r : -ENOMEM;
+    ssize_t n = recv(fd, room, RG_CONTROL_ANSWER_MAX, 0);
+    if (n <= 0)
+        return n < 0 ? -errno : -ECONNRESET;
+    rg_buf_commit(answer, (size_t) n);
+    return 0;
+}
+
+int rg_control_ask(const char *job_id, const struct rg_control_request *request,
+                   uint64_t timeout_ms, struct rg_buf *answer)
+{
+    struct sockaddr_un address;
+    socklen_t nbytes = address_of(job_id, &address);
+    rg_autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    if (nbytes == 0 || connect(fd, (struct sockaddr *) &address, nbytes) < 0)
+        return nbytes == 0 ? -ECONNREFUSED : -errno;
+    if (!is_own(fd))
+        return -EPERM;
+    int r = put_question(fd, request);
+    return r < 0 ? r : take_answer(fd, timeout_ms, answer);
+}

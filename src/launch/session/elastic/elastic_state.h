@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of this folder know of who belongs to the job.
+ *
+ * Thread rule: the loop's thread.
+ */
+#ifndef RG_LAUNCH_SESSION_ELASTIC_ELASTIC_STATE_H
+#define RG_LAUNCH_SESSION_ELASTIC_ELASTIC_STATE_H
+
+#include "launch/control/control.h"
+#include "launch/discovery/discovery.h"
+#include "launch/membership/membership.h"
+#include "launch/session/core/session_core.h"
+#include "launch/session/elastic/epoch.h"
+
+struct machine {
+    char *name, *user; /* as the plan's hosts have them; of a fixed job NULL, */
+    int host;          /* as each machine is one of them */
+    char *reason;      /* for which it was set aside last, in words; NULL: none */
+    int rank;          /* whose failure that was, by its number then; or -1 */
+};
+
+struct session_elastic {
+    struct rg_membership *membership;
+    struct rg_epoch_seats seats;
+    struct rg_discovery *discovery; /* NULL: the hosts are those of the job */
+    struct rg_control *control;     /* NULL: there is none */
+    struct rg_timer timer;
+    struct machine *machines; /* by the number that the membership has for them */
+    size_t nmachines;
+    struct rg_buf queue;      /* struct rg_membership_event each */
+    bool stepping, started, over; /* a rank was started; the membership has said END */
+    uint64_t stamp;           /* of the last UPDATE */
+    uint64_t since_ns;        /* the last epoch's, on the verdict's clock */
+};
+
+#endif

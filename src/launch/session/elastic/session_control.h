@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the user's other commands ask of an elastic job, and tell it (launch/control). An agent that
+ * is a head answers nobody.
+ *
+ * Thread rule: the loop's thread.
+ */
+#ifndef RG_LAUNCH_SESSION_ELASTIC_SESSION_CONTROL_H
+#define RG_LAUNCH_SESSION_ELASTIC_SESSION_CONTROL_H
+
+#include "launch/session/elastic/elastic_state.h"
+
+#ifndef RG_AGENT
+/* Answer from now on; if that fails, it is remarked. */
+void session_control_open(struct rg_session *session);
+void session_control_close(struct rg_session *session);
+/* This machine was set aside, by whom (place: or -1) and why in words. */
+void session_control_set_aside(struct rg_session *session, int name, int place, const char *why);
+#else
+static inline void session_control_open(struct rg_session *session)
+{
+    (void) session;
+}
+static inline void session_control_close(struct rg_session *session)
+{
+    (void) session;
+}
+static inline void session_control_set_aside(struct rg_session *session, int name, int place,
+                                             const char *why)
+{
+    (void) session;
+    (void) name;
+    (void) place;
+    (void) why;
+}
+#endif
+
+#endif
