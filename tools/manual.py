@@ -86,6 +86,20 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'examples': 'reigen stop r-20260131\nreigen stop --all\n'
                     'reigen stop --namespace train night',
         'see': ('reigen-jobs',)},
+    'drain': {
+        'summary': 'let a host go from an elastic job',
+        'about': 'JOB is the name that reigen stop takes, and HOST one that reigen status shows. '
+                 'No step is lost when the program uses hvd.elastic.run: its ranks on the other '
+                 'hosts go on, and hosts that are not in use take over. Other programs are started '
+                 'again without the host. Ctrl-C ends the command, and the host is drained all the '
+                 'same. The exit code is 0 when the host is free, 2 when there is no such job or '
+                 'host or the job is not elastic, and 69 when fewer than --min-np ranks would be '
+                 'left.',
+        'options': {'--deadline TIME': 'End ranks that are still on the host after TIME, such as '
+                                       '30 or 2m. They get SIGTERM and, after the grace time, '
+                                       'SIGKILL; the others go on from the last commit.'},
+        'examples': 'reigen drain r-20260131 node7\nreigen drain --deadline 100 r-20260131 node7',
+        'see': ('reigen-status', 'reigen-stop')},
     'logs': {
         'summary': 'show the output of a job',
         'options': {'-f': 'Show what follows, too, until the job has ended.',

@@ -87,6 +87,11 @@ const struct rg_command rg_commands[] = {
       "End a job, by the beginning of its id, by its number with Slurm or by its name on "
       "Kubernetes or OpenPAI, and remove containers that it has left. " PLACE_HELP,
       rg_cmd_stop, NULL },
+    { "drain", "[--deadline TIME] JOB HOST", "--deadline @job",
+      "Let a host go from an elastic job, which goes on without it. Its ranks leave at their next "
+      "commit, and it is not used again; the command ends when it is free. --deadline: ranks that "
+      "are still there after TIME are ended.",
+      rg_cmd_drain, NULL },
     { "logs", "[-f] [--rank R] " PLACE " JOB",
       "-f --rank " PLACE_WORDS " @job",
       "Show what a job has written to --output-dir, to a file or, with Slurm, Kubernetes or "
@@ -131,7 +136,7 @@ const struct rg_command rg_commands[] = {
       "Say what an exit code means, and what to do.", rg_cmd_explain, NULL },
     { "man", "[--roff] [PAGE]",
       "--roff reigen run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs "
-      "stop logs attach status render pai wait-workers explain man completion sshd sshconfig "
+      "stop drain logs attach status render pai wait-workers explain man completion sshd sshconfig "
       "run-dock-asuser install-scripts version help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
       "--roff: its source, for man -l.",
@@ -158,8 +163,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_install_scripts, NULL },
     { "version", "", NULL, "Print reigen's version.", cmd_version, NULL },
     { "help", "[COMMAND]",
-      "run plan head horovodrun srun-docker rsh doctor bench simulate jobs stop logs attach status "
-      "render "
+      "run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs stop drain logs attach "
+      "status render "
       "pai wait-workers explain man completion sshd sshconfig run-dock-asuser install-scripts "
       "version",
       "Print this, or a command's help.", cmd_help, NULL },

@@ -350,3 +350,87 @@ def test_another_user_gets_no_answer_from_the_launcher(job):
     assert other_user_asks(status(it)['id']) == 0
     it.stop()
     assert it.end() == 0, it.text()
+
+
+def test_a_host_is_drained_without_losing_a_step(job):
+    it = job('-np 2 --min-np 2 -H a:2,b:2')
+    it.wait('step 3 size 4')
+    ident = status(it)['id']
+    done = ask(it, 'drain', ident[:-1], 'b')
+    assert (done.returncode, done.stdout, done.stderr) == (0, 'drained b\n', ''), done
+    assert 'reigen: host b is drained, by reigen drain: its ranks leave it\n' in it.text()
+    told = status(it)['elastic']
+    assert [(one['host'], one['ranks']) for one in told['hosts']] == [('a', [0, 1])], told
+    assert [(one['host'], one['why'], one['failures']) for one in told['aside']] \
+        == [('b', 'drained', 0)], told
+    it.wait('step .* size 2')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert 'set aside' not in it.text(), it.text()
+    assert len(re.findall('place', it.text())) == 4, 'survivors keep their processes'
+    assert_each_step_once(it)
+    last = max(batch for batch, size in it.steps() if size == 4)
+    assert f'train 0 of 2 at {last + 1}\n' in it.text(), it.text()
+
+
+def test_another_host_takes_over_from_one_that_is_drained(job):
+    it = job('-np 2 --min-np 1 --max-np 2 -H a:1,b:1,c:1')
+    it.wait('step 3 size 2')
+    assert ask(it, 'drain', status(it)['id'], 'a').stdout == 'drained a\n'
+    it.wait('train 0 of 2', count=2)
+    it.wait('step .* size 2', count=len(it.steps()) + 1)
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert {size for _, size in it.steps()} == {2}, it.text()
+    assert len(re.findall('place', it.text())) == 3, it.text()
+
+
+def test_ranks_that_outstay_a_drain_are_ended(job):
+    it = job('-np 2 --min-np 1 --grace 1 -H a:1,b:1')
+    it.wait('step 3 size 2')
+    os.kill(it.pid(1), signal.SIGSTOP)
+    done = ask(it, 'drain', '--deadline', '500ms', status(it)['id'], 'b')
+    assert (done.returncode, done.stdout) == (0, 'drained b\n'), done
+    it.wait('step .* size 1')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert 'drain: its ranks leave it, in 0.5 s at the latest' in it.text()
+    assert 'set aside' not in it.text(), it.text()
+
+
+def test_a_drained_host_of_a_program_that_cannot_meet_costs_a_restart(job):
+    it = job('-np 2 --min-np 1 -H a:1,b:1 --env PLAIN=1')
+    it.wait('step 3 size 2')
+    done = ask(it, 'drain', '--deadline', '1', status(it)['id'], 'b')
+    assert (done.returncode, done.stdout) == (0, 'drained b\n'), done
+    it.wait('place 0 pid .* rank 0 1 restarts 1')
+    it.stop()
+    assert it.end() == 0, it.text()
+
+
+def test_what_cannot_be_drained_is_refused(job, start):
+    it = job('-np 3 --min-np 3 -H a:2,b:2')
+    it.wait('step 3 size 4')
+    ident = status(it)['id']
+    for words, code, said in (
+            ((ident, 'c'), 2, f'drain c: job {ident} has no such host; it has a, b'),
+            ((ident, 'a'), 69, f'drain a: without it there is room for 2 ranks, and job {ident} '
+                               'needs 3 (--min-np)'),
+            (('nojob', 'a'), 2, 'drain nojob: no such job'),
+            ((ident,), 2, "drain: give a job's id"),
+            (('--deadline', '0', ident, 'a'), 2, 'drain --deadline 0: give a time above 0')):
+        done = ask(it, 'drain', *words)
+        assert done.returncode == code and said in done.stderr, done
+    it.stop()
+    assert it.end() == 0, it.text()
+    done = ask(it, 'drain', ident, 'a')
+    assert done.returncode == 2 and 'has ended, and uses no host' in done.stderr, done
+    there = it.folder / 'there'
+    fixed = start(PROGRAMS.reigen, 'run', '-np', 1, '--', 'sh', '-c', f': >{there}; exec sleep 600',
+                  env=environment(HOME=it.folder))
+    until(there.exists, 'the job that is not elastic', 30)
+    ident = json.loads(ask(it, 'jobs', '--json').stdout)[0]['id']
+    done = ask(it, 'drain', ident, 'localhost')
+    assert done.returncode == 2 and 'is not elastic, and keeps the hosts' in done.stderr, done
+    fixed.terminate()
+    fixed.wait(60)

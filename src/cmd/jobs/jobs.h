@@ -5,6 +5,7 @@
  *
  *   command.c     the commands jobs and status
  *   find.c        which job is meant
+ *   drain.c       the command drain
  *   elastic.c     what the launcher of an elastic job says of it
  *   jobs_print.c  tables, lines and JSON
  *   jobs_logs.c   the command logs
@@ -48,6 +49,7 @@ struct rg_jobs_table {
 /* As struct rg_command says of run. */
 int rg_cmd_jobs(int argc, char **argv);
 int rg_cmd_stop(int argc, char **argv);
+int rg_cmd_drain(int argc, char **argv);
 int rg_cmd_logs(int argc, char **argv);
 int rg_cmd_attach(int argc, char **argv);
 int rg_cmd_status(int argc, char **argv);

@@ -75,7 +75,9 @@ enum rg_membership_event_type {
     RG_MEMBERSHIP_RANK_ELASTIC,/* place */
     RG_MEMBERSHIP_RANK_MEETS,  /* place, epoch, failed, lacks. One of an older epoch than one in
                                 * which that place is a rank is ignored: its agent has answered */
-    RG_MEMBERSHIP_DRAIN,       /* name: as if it were never wanted again */
+    RG_MEMBERSHIP_DRAIN,       /* name, until_ns: as if it were never wanted again. Ranks that are
+                                * still there at until_ns (0: never) are ended. The last one
+                                * counts */
     RG_MEMBERSHIP_TICK,        /* the deadline has passed. Harmless at any time */
     RG_MEMBERSHIP_STOP,        /* the session ends the job itself: no more actions, ever */
 };
@@ -89,6 +91,7 @@ struct rg_membership_machine {
 struct rg_membership_event {
     enum rg_membership_event_type type;
     uint64_t now_ns;        /* above 0, and never less than in the event before */
+    uint64_t until_ns;      /* DRAIN */
     int host, place, name;
     bool ok;                /* RANK_ENDED: with 0 */
     bool asked;             /* RANK_ENDED: a signal of the launcher's had reached it before
@@ -206,6 +209,9 @@ int rg_membership_restarts(const struct rg_membership *membership);
 /* Hosts and places that were ever added. */
 int rg_membership_nhosts(const struct rg_membership *membership);
 int rg_membership_nplaces(const struct rg_membership *membership);
+
+/* Ranks that there would be room for if this machine were not used, with those that may be now. */
+int rg_membership_without(const struct rg_membership *membership, int name);
 
 /* For reigen status: what is the matter with a host, or machine. */
 enum rg_membership_host_state {

@@ -189,6 +189,17 @@ enum rg_membership_host_state rg_membership_host_state(const struct rg_membershi
     return h->stay == STAY_READY ? RG_MEMBERSHIP_HOST_IS_READY : RG_MEMBERSHIP_HOST_STARTS;
 }
 
+int rg_membership_without(const struct rg_membership *membership, int name)
+{
+    int max_np = membership->rules.max_np, n = 0;
+
+    for (const struct machine *machine = membership->wanted; machine; machine = machine->next) {
+        if (machine->name != name && may_be_used(machine))
+            n += machine->slots;
+    }
+    return max_np && n > max_np ? max_np : n;
+}
+
 bool rg_membership_aside(const struct rg_membership *membership, int name,
                          struct rg_membership_aside *ret_aside)
 {

@@ -14,6 +14,7 @@ struct machine {
     int left;               /* of them not yet given to a host, while they are dealt */
     int failures;
     bool drained;
+    uint64_t drain_ns;      /* then ranks that are still there are ended; 0: never */
     enum rg_membership_why why;
     int host, place;        /* that failed */
     uint64_t until_ns;      /* it is set aside; 0: it is not. It comes back only if it is wanted */

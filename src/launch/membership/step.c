@@ -151,6 +151,14 @@ static void on_host(struct rg_membership *m, const struct rg_membership_event *e
         membership_act(m, RG_MEMBERSHIP_RELEASE, host, NULL);
 }
 
+static void on_drain(struct rg_membership *m, const struct rg_membership_event *event)
+{
+    if (event->name < 0 || event->name >= m->rules.room_hosts)
+        return;
+    m->machines[event->name].drained = m->dirty = true;
+    m->machines[event->name].drain_ns = event->until_ns;
+}
+
 static void on_event(struct rg_membership *m, const struct rg_membership_event *event)
 {
     switch (event->type) {
@@ -161,8 +169,7 @@ static void on_event(struct rg_membership *m, const struct rg_membership_event *
     case RG_MEMBERSHIP_RANK_ELASTIC:
     case RG_MEMBERSHIP_RANK_MEETS: on_place(m, event); break;
     case RG_MEMBERSHIP_DRAIN:
-        if (event->name >= 0 && event->name < m->rules.room_hosts)
-            m->machines[event->name].drained = m->dirty = true;
+        on_drain(m, event);
         break;
     case RG_MEMBERSHIP_STOP: m->phase = PHASE_OVER; break;
     case RG_MEMBERSHIP_TICK: break;
@@ -197,10 +204,23 @@ static uint64_t meets_by_ns(const struct rg_membership *m, const struct place *p
     return membership_after(m->change.wait_ns, m->rules.leave_ns);
 }
 
+/* Its machine is needed for something else now: who is still there has not failed, but is lost. */
+static void evict(struct rg_membership *m, struct place *place)
+{
+    uint64_t drain_ns = place->host->machine->drain_ns;
+
+    if (!drain_ns || !is_staying(place) || !membership_passed(m, drain_ns))
+        return;
+    if (place->member)
+        membership_lose(m, place->host, place);
+    membership_tell(m, place);
+}
+
 static void expire(struct rg_membership *m)
 {
     membership_forgive(m);
     EACH_PLACE(m, place) {
+        evict(m, place);
         if (!place->live || place->hard ||
             !membership_passed(m, place->told ? place->due_ns : meets_by_ns(m, place)))
             continue;

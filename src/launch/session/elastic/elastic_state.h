@@ -20,11 +20,15 @@ struct machine {
     int rank;          /* whose failure that was, by its number then; or -1 */
 };
 
+/* The machine of this number is to be free: at until_ns (0: never) its ranks are ended. */
+typedef void session_drain(struct rg_session *session, int name, uint64_t until_ns);
+
 struct session_elastic {
     struct rg_membership *membership;
     struct rg_epoch_seats seats;
     struct rg_discovery *discovery; /* NULL: the hosts are those of the job */
     struct rg_control *control;     /* NULL: there is none */
+    session_drain *drain;           /* what it calls */
     struct rg_timer timer;
     struct machine *machines; /* by the number that the membership has for them */
     size_t nmachines;

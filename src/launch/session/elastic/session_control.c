@@ -5,19 +5,96 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/time.h"
 #include "launch/session/elastic/report.h"
 #include "launch/session/meet/meet.h"
 
+/* --- reigen drain ----------------------------------------------------------------------------- */
+
+static bool is_meant(const struct machine *machine, const char *host)
+{
+    const char *at = strrchr(host, '@'), *user = machine->user ? machine->user : "";
+    size_t n = at ? (size_t) (at - host) : 0;
+
+    return strcmp(machine->name, at ? at + 1 : host) == 0 &&
+           (!at || (strncmp(user, host, n) == 0 && !user[n]));
+}
+
+/* The first machine from this one on that is meant by NAME or USER@NAME; nmachines: none is. */
+static size_t find(const struct session_elastic *elastic, const char *host, size_t from)
+{
+    while (from < elastic->nmachines && !is_meant(&elastic->machines[from], host))
+        from++;
+    return from;
+}
+
+static void put_no_host(const struct session_elastic *elastic, struct rg_buf *text)
+{
+    rg_buf_printf(text, "{\"error\":\"no-host\",\"hosts\":[");
+    for (size_t i = 0; i < elastic->nmachines; i++) {
+        rg_buf_printf(text, i ? "," : "");
+        rg_json_put_text(text, elastic->machines[i].name);
+    }
+    rg_buf_printf(text, "]}");
+}
+
+/* Whether the job can do without the machines that are meant; else why not is the answer. */
+static bool can_spare(const struct rg_session *session, const char *host, struct rg_buf *text)
+{
+    const struct session_elastic *elastic = session->elastic;
+    int needs = session->o.job->elastic.min_np;
+    struct rg_membership_aside aside;
+    size_t i = find(elastic, host, 0);
+
+    if (i == elastic->nmachines) {
+        put_no_host(elastic, text);
+        return false;
+    }
+    for (; i < elastic->nmachines; i = find(elastic, host, i + 1)) {
+        int has = rg_membership_without(elastic->membership, (int) i);
+        if (has >= needs || rg_membership_aside(elastic->membership, (int) i, &aside))
+            continue;
+        rg_buf_printf(text, "{\"error\":\"too-few\",\"has\":%d,\"needs\":%d}", has, needs);
+        return false;
+    }
+    return true;
+}
+
+static void drain(struct rg_session *session, const struct rg_control_request *request)
+{
+    const struct session_elastic *elastic = session->elastic;
+    const char *host = request->host;
+    uint64_t ms = request->deadline_ms;
+    char text[RG_CONTROL_HOST_MAX + 128], until[64] = "";
+
+    if (ms)
+        snprintf(until, sizeof(until), ", in %.6g s at the latest", (double) ms / 1000.0);
+    snprintf(text, sizeof(text), "host %s is drained, by reigen drain: its ranks leave it%s", host,
+             until);
+    session_remark(session, -1, text);
+    for (size_t i = find(elastic, host, 0); i < elastic->nmachines; i = find(elastic, host, i + 1))
+        elastic->drain(session, (int) i, ms ? rg_now_ns() + ms * RG_NS_PER_MS : 0);
+}
+
+/* --- questions -------------------------------------------------------------------------------- */
+
 static void answer(void *arg, const struct rg_control_request *request, struct rg_buf *text)
 {
-    (void) request;
-    session_report_put(arg, text);
+    if (request->question == RG_CONTROL_STATUS) {
+        session_report_put(arg, text);
+    } else if (can_spare(arg, request->host, text)) {
+        rg_buf_printf(text, "{}");
+        drain(arg, request);
+    }
 }
 
 /* A job runs without that as well. */
-void session_control_open(struct rg_session *session)
+void session_control_open(struct rg_session *session, session_drain *drain_machine)
 {
     char text[128];
+
+    session->elastic->drain = drain_machine;
     int r = rg_control_listen(session->o.loop, session->o.plan->job_id, answer, session,
                               &session->elastic->control);
 

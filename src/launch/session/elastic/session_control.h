@@ -11,15 +11,16 @@
 #include "launch/session/elastic/elastic_state.h"
 
 #ifndef RG_AGENT
-/* Answer from now on; if that fails, it is remarked. */
-void session_control_open(struct rg_session *session);
+/* Answer from now on, and drain by this function; if that fails, it is remarked. */
+void session_control_open(struct rg_session *session, session_drain *drain);
 void session_control_close(struct rg_session *session);
 /* This machine was set aside, by whom (place: or -1) and why in words. */
 void session_control_set_aside(struct rg_session *session, int name, int place, const char *why);
 #else
-static inline void session_control_open(struct rg_session *session)
+static inline void session_control_open(struct rg_session *session, session_drain *drain)
 {
     (void) session;
+    (void) drain;
 }
 static inline void session_control_close(struct rg_session *session)
 {

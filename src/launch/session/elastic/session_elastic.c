@@ -544,14 +544,19 @@ void session_elastic_lost(struct session_host *host)
         session_begin_end(host->session); /* also where it has no ranks, or the end is on its way */
 }
 
+static void drain(struct rg_session *session, int name, uint64_t until_ns)
+{
+    push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_DRAIN, .name = name,
+                                                .until_ns = until_ns });
+}
+
 void session_elastic_drain(struct session_host *host)
 {
     struct rg_session *session = host->session;
 
     for (size_t i = 0; i < session->elastic->nmachines; i++) {
         if (strcmp(session->elastic->machines[i].name, session_host_name(host)) == 0)
-            push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_DRAIN,
-                                                        .name = (int) i });
+            drain(session, (int) i, 0);
     }
 }
 
@@ -749,7 +754,7 @@ int session_elastic_begin(struct rg_session *session, struct rg_error *err)
         return 0;
     }
     session->open = true;
-    session_control_open(session);
+    session_control_open(session, drain);
     want(session, job);
     if (job->elastic.discovery && session->open && discover(session) < 0)
         return rg_error_memory(err);

@@ -362,6 +362,18 @@ static void carry_out(struct play *play, const struct rg_membership_action *acti
     }
 }
 
+/* Nobody outlives the deadline of a drain without being told to end. */
+static void check_drains(struct play *play)
+{
+    struct world *w = &play->world;
+
+    for (int i = 0; i < rg_membership_nplaces(play->membership) && !w->ended; i++) {
+        uint64_t drain_ns = w->drain_ns[agent_of(play, i)->name];
+        expect(play, !drain_ns || drain_ns > w->now_ns || !w->processes[i].seen ||
+                         w->processes[i].told, "a rank outlives the drain of its machine");
+    }
+}
+
 static void hear(struct play *play);
 static void come(struct play *play, int place, bool failed);
 
@@ -381,6 +393,7 @@ static void step(struct play *play, struct rg_membership_event *event)
         carry_out(play, &actions[i]);
     uint64_t deadline = rg_membership_deadline_ns(play->membership);
     expect(play, deadline > play->world.now_ns, "a deadline that has passed already");
+    check_drains(play);
     if (play->habits.eager)
         hear(play);
 }
@@ -687,6 +700,9 @@ static void drain(struct play *play, uint32_t pick)
     if (play->habits.safe && name == 0)
         return;
     play->world.drained[name] = true;
+    if (pick & 1 << 8)
+        event.until_ns = play->world.now_ns + (1 + (pick >> 9) % 60) * 1000000000ull;
+    play->world.drain_ns[name] = event.until_ns;
     step(play, &event);
 }
 

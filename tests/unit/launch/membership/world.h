@@ -73,6 +73,7 @@ struct world {
     uint8_t cause;
     uint8_t slots[8];       /* wanted, by name */
     bool drained[8];
+    uint64_t drain_ns[8];   /* then no rank stays there; 0: never */
     struct agent agents[HOSTS];
     struct process processes[PLACES];
     struct session sessions[EPOCHS];
