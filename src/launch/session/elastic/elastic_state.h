@@ -7,6 +7,7 @@
 #ifndef RG_LAUNCH_SESSION_ELASTIC_ELASTIC_STATE_H
 #define RG_LAUNCH_SESSION_ELASTIC_ELASTIC_STATE_H
 
+#include "base/time.h"
 #include "launch/control/control.h"
 #include "launch/discovery/discovery.h"
 #include "launch/membership/membership.h"
@@ -37,5 +38,11 @@ struct session_elastic {
     uint64_t stamp;           /* of the last UPDATE */
     uint64_t since_ns;        /* the last epoch's, on the verdict's clock */
 };
+
+/* The membership's clock, which stands still while the job does: nobody is late for that. */
+static inline uint64_t elastic_now_ns(const struct rg_session *session)
+{
+    return (session->paused ? session->paused_at_ns : rg_now_ns()) - session->paused_ns;
+}
 
 #endif

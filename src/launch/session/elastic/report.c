@@ -33,14 +33,13 @@ static void put_host(const struct rg_session *session, int host, struct rg_buf *
 }
 
 static void put_aside(const struct machine *machine, const struct rg_membership_aside *aside,
-                      struct rg_buf *text)
+                      uint64_t now_ns, struct rg_buf *text)
 {
     static const char *const whys[] = {
         [RG_MEMBERSHIP_RANK_FAILED] = "rank-failed", [RG_MEMBERSHIP_AGENT_LOST] = "agent-lost",
         [RG_MEMBERSHIP_NEVER_CAME] = "never-came",   [RG_MEMBERSHIP_NEVER_MET] = "never-met",
         [RG_MEMBERSHIP_DRAINED] = "drained",
     };
-    uint64_t now_ns = rg_now_ns();
     bool drained = aside->why == RG_MEMBERSHIP_DRAINED;
 
     rg_buf_printf(text, "{\"host\":");
@@ -85,7 +84,7 @@ void session_report_put(const struct rg_session *session, struct rg_buf *text)
         if (!rg_membership_aside(membership, (int) name, &aside))
             continue;
         rg_buf_printf(text, count++ ? "," : "");
-        put_aside(&elastic->machines[name], &aside, text);
+        put_aside(&elastic->machines[name], &aside, elastic_now_ns(session), text);
     }
     rg_buf_printf(text, "]}");
 }

@@ -74,7 +74,7 @@ static void drain(struct rg_session *session, const struct rg_control_request *r
              until);
     session_remark(session, -1, text);
     for (size_t i = find(elastic, host, 0); i < elastic->nmachines; i = find(elastic, host, i + 1))
-        elastic->drain(session, (int) i, ms ? rg_now_ns() + ms * RG_NS_PER_MS : 0);
+        elastic->drain(session, (int) i, ms ? elastic_now_ns(session) + ms * RG_NS_PER_MS : 0);
 }
 
 /* --- questions -------------------------------------------------------------------------------- */

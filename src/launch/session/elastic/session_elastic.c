@@ -69,12 +69,6 @@ const struct session_part session_elastic_part = {
     SESSION_PART(elastic), .init = init, .fini = fini,
 };
 
-/* The membership's clock, which stands still while the job does: nobody is late for that. */
-static uint64_t clock_ns(const struct rg_session *session)
-{
-    return (session->paused ? session->paused_at_ns : rg_now_ns()) - session->paused_ns;
-}
-
 /* --- its numbers ------------------------------------------------------------------------------ */
 
 static bool is_fixed(const struct rg_session *session)
@@ -310,7 +304,7 @@ static void tell_aside(struct rg_session *session, const struct rg_membership_ac
 {
     const char *name = session->elastic->machines[action->name].name;
     char who[RG_CAUSE_MAX], text[RG_CAUSE_MAX + 512], until[64] = "for the rest of the job";
-    uint64_t now_ns = clock_ns(session);
+    uint64_t now_ns = elastic_now_ns(session);
 
     describe(session, action->place, action->host, who, sizeof(who));
     if (action->until_ns != RG_NEVER_NS)
@@ -461,7 +455,7 @@ static void arm(struct rg_session *session)
 {
     struct session_elastic *elastic = session->elastic;
     uint64_t deadline_ns = rg_membership_deadline_ns(elastic->membership);
-    uint64_t now_ns = clock_ns(session);
+    uint64_t now_ns = elastic_now_ns(session);
 
     rg_timer_stop(&elastic->timer);
     if (deadline_ns == RG_NEVER_NS || !decides(session) || session->paused)
@@ -475,7 +469,7 @@ static void step(struct rg_session *session, struct rg_membership_event event)
 {
     const struct rg_membership_action *actions;
 
-    event.now_ns = clock_ns(session);
+    event.now_ns = elastic_now_ns(session);
     size_t n = rg_membership_step(session->elastic->membership, &event, &actions);
 
     for (size_t i = 0; i < n && decides(session); i++)
@@ -746,7 +740,7 @@ int session_elastic_begin(struct rg_session *session, struct rg_error *err)
 
     if (session->o.doctor) /* it starts no ranks */
         return 0;
-    int r = rg_membership_create(&rules, clock_ns(session), &session->elastic->membership);
+    int r = rg_membership_create(&rules, elastic_now_ns(session), &session->elastic->membership);
     if (r < 0)
         return rg_error_set(err, -r, "a job of %d ranks: %s", rules.np, strerror(-r));
     if (is_fixed(session)) {
