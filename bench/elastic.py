@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a change of its hosts costs an elastic job, and what it costs to be one.
 
-usage: bench/elastic.py [--rounds N] [--only changes,meeting,cost] [--write]
+usage: bench/elastic.py [--rounds N] [--only changes,meeting,cost,horovod] [--write]
 
 Hosts are homes on this computer, behind a program in the place of ssh. --write puts the table into
 docs/benchmarks-elastic.md.
@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,8 +27,11 @@ from wait import until  # noqa: E402
 
 RANK, PAGE = ROOT / 'bench/elastic_rank.py', ROOT / 'docs/benchmarks-elastic.md'
 TORCH = ROOT / 'build/envs/torch2/bin/python'
-PARTS = ('changes', 'meeting', 'cost')
+PARTS = ('changes', 'meeting', 'cost', 'horovod')
 STEPS, WARM = 300, 50
+#: Jobs of each kind beside Horovod, which loses half a minute in each.
+HOROVOD_ROUNDS = 3
+PEER, DEBIANS = ROOT / 'build/peers/horovod', '/usr/bin/python3'
 
 
 class Job(ElasticJob):
@@ -147,6 +151,53 @@ def block_of(job):
     return statistics.quantiles([b - a for a, b in zip(at, at[1:])])[0]
 
 
+# ---------------------------------------------------------------------------- Horovod
+
+class Ours(Job):
+    """A job of elastic_hvd.py on two hosts, which are this computer by two of its names."""
+    PACKAGES = next((ROOT / '.venv/lib').glob('python*/site-packages'))
+
+    def __init__(self, folder):
+        ElasticJob.__init__(  # pylint: disable=non-parent-init-called
+            self, folder, ['-np', '4', '--min-np', '2', '-H', 'localhost:2,127.0.0.1:2'],
+            [DEBIANS, ROOT / 'bench/elastic_hvd.py', folder], PYTHONPATH=str(self.PACKAGES))
+
+
+class Theirs(Ours):
+    """The same by Horovod's launcher, with its defaults."""
+    LAUNCHER, PACKAGES = [DEBIANS, '-m', 'horovod.runner.launch', '--gloo'], PEER
+
+
+class Hasty(Theirs):
+    """The same, and tuned for it."""
+    LAUNCHER = [*Theirs.LAUNCHER, '--gloo-timeout-seconds', '3']
+
+
+def beside_horovod(rounds, found):
+    """The same kill in jobs of both, in turns."""
+    built = subprocess.run([ROOT / 'bench/horovod.sh'], check=False).returncode == 0
+    for _ in range(min(rounds, HOROVOD_ROUNDS) if built else 0):
+        for name, kind in (('ours', Ours), ('theirs', Theirs), ('hasty', Hasty)):
+            with tempfile.TemporaryDirectory() as folder:
+                job = kind(Path(folder))
+                try:
+                    found.setdefault(name, []).append(one_kill(job))
+                    job.stop()
+                finally:
+                    job.kill()
+        found.setdefault('ratio', []).append(found['ours'][-1] / found['theirs'][-1])
+        found.setdefault('hasty ratio', []).append(found['ours'][-1] / found['hasty'][-1])
+
+
+def one_kill(job):
+    """Of the first rank of the second host; places 0 and 1 go on."""
+    for place in range(4):
+        until(lambda: len(job.events(place)) > 50, 'fifty steps', 60)  # noqa: B023
+    killed = time.monotonic()
+    os.kill(int(job.events(2)[0][1]), signal.SIGKILL)
+    return max(job.at(place, 'step', killed, 2) for place in (0, 1)) - killed
+
+
 # ---------------------------------------------------------------------------- the table
 
 #: (measurement, key, what it is, at most, unit)
@@ -165,9 +216,19 @@ ROWS = [
      's'),
     ('cost', 'elastic', 'steps of 5 ms, elastic against fixed, a commit each 10 steps', 0.01, '%'),
     ('cost', 'each', 'the same with a commit in each step', None, '%'),
+    ('horovod', 'ours', 'the kill of the first row, 4 ranks by local names: Reigen', None, 's'),
+    ('horovod', 'theirs', 'the same script and kill: Horovod 0.28.1 with gloo', None, 's'),
+    ('horovod', 'ratio', "Reigen's time as a part of Horovod's", 0.2, ''),
+    ('horovod', 'hasty', 'Horovod with `--gloo-timeout-seconds 3`', None, 's'),
+    ('horovod', 'hasty ratio', "Reigen's time as a part of that", 0.2, ''),
 ]
 
 
+HOROVOD = [
+    'In the last rows jobs of both take turns: bench/elastic_hvd.py with `horovod.torch`, on the',
+    "same Python, PyTorch and hosts, which are two names of this computer. Most of Horovod's time",
+    'is that of `--gloo-timeout-seconds`, whose default is 30 s: one of the survivors hears of the',
+    'death only then.', '']
 PICTURE = [
     'Four ranks of examples/pytorch_mnist_elastic.py lose a host and gain two; beside it the same',
     'training without a change. bench/elastic_picture.py drew it from their reports.', '',
@@ -175,7 +236,7 @@ PICTURE = [
 
 
 def shown(value, unit):
-    return f'{100 * value:.2f} %' if unit == '%' else f'{value:.3f} s'
+    return f'{100 * value:.2f} %' if unit == '%' else f'{value:.3f} {unit}'.rstrip()
 
 
 def table(found):
@@ -199,10 +260,10 @@ def page(found, load, seconds):
         '`bench/elastic.py --write` measures this page anew. All hosts are homes on one computer,',
         'behind a program in the place of ssh; so all ranks share its cores, and there is no',
         'network. A row is judged by its median.', '', *table(found), '',
-        'The script is asked once in a second. In the first five rows the ranks are Python with',
-        'PyTorch; in the others without. The cost compares three jobs of 2 ranks that take turns,',
-        'by what ten steps take (the lower quartile in each job). A difference below zero says',
-        'that the machine changes more than the jobs differ.', '', *PICTURE,
+        'The script is asked once in a second. In the first five rows and the last five the ranks',
+        'are Python with PyTorch; in the others without. The cost compares three jobs of 2 ranks',
+        'that take turns, by what ten steps take (the lower quartile in each job). A difference below zero says',
+        'that the machine changes more than the jobs differ.', '', *HOROVOD, *PICTURE,
         f'Measured {stamp} on {os.cpu_count()} cores ({model[1] if model else "unknown"}), load '
         f'{load:.1f} at the start, in {seconds:.0f} s.', ''])
 
@@ -220,6 +281,8 @@ def main():
                 changing(args.rounds, 1, (2, 2), ['torch', 'horovod.torch'], found[part])
             elif part == 'meeting':
                 changing(args.rounds, 4, (4, 1), [], found[part])
+            elif part == 'horovod':
+                beside_horovod(args.rounds, found[part])
             else:
                 cost(args.rounds, found[part])
     text = page(found, load, time.monotonic() - began)
