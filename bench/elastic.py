@@ -155,12 +155,14 @@ def block_of(job):
 
 class Ours(Job):
     """A job of elastic_hvd.py on two hosts, which are this computer by two of its names."""
+    LAUNCHER = ['horovodrun']
     PACKAGES = next((ROOT / '.venv/lib').glob('python*/site-packages'))
 
     def __init__(self, folder):
         ElasticJob.__init__(  # pylint: disable=non-parent-init-called
             self, folder, ['-np', '4', '--min-np', '2', '-H', 'localhost:2,127.0.0.1:2'],
-            [DEBIANS, ROOT / 'bench/elastic_hvd.py', folder], PYTHONPATH=str(self.PACKAGES))
+            [DEBIANS, ROOT / 'bench/elastic_hvd.py', folder], launcher=self.LAUNCHER,
+            PYTHONPATH=str(self.PACKAGES))
 
 
 class Theirs(Ours):
@@ -262,8 +264,9 @@ def page(found, load, seconds):
         'network. A row is judged by its median.', '', *table(found), '',
         'The script is asked once in a second. In the first five rows and the last five the ranks',
         'are Python with PyTorch; in the others without. The cost compares three jobs of 2 ranks',
-        'that take turns, by what ten steps take (the lower quartile in each job). A difference below zero says',
-        'that the machine changes more than the jobs differ.', '', *HOROVOD, *PICTURE,
+        'that take turns, by what ten steps take (the lower quartile in each job). A difference',
+        'below zero says that the machine changes more than the jobs differ.', '',
+        *HOROVOD, *PICTURE,
         f'Measured {stamp} on {os.cpu_count()} cores ({model[1] if model else "unknown"}), load '
         f'{load:.1f} at the start, in {seconds:.0f} s.', ''])
 
