@@ -68,16 +68,24 @@ int rg_sets_make_room(struct rg_sets *sets)
     return alive ? 0 : -ENOMEM;
 }
 
-void rg_sets_insert(struct rg_sets *sets, struct rg_set *set)
+int rg_sets_take(struct rg_sets *sets, struct rg_set *take_set, int r, int *ret_id)
 {
     int at;
 
+    if (r < 0) {
+        if (take_set->progress)
+            atomic_store(&take_set->progress->leaving, true);
+        rg_set_free(take_set);
+        return r;
+    }
+    *ret_id = take_set->id;
     pthread_mutex_lock(&sets->lock);
     at = sets->nalive++;
-    for (; at > 0 && sets->alive[at - 1]->id > set->id; at--)
+    for (; at > 0 && sets->alive[at - 1]->id > take_set->id; at--)
         sets->alive[at] = sets->alive[at - 1];
-    sets->alive[at] = set;
+    sets->alive[at] = take_set;
     pthread_mutex_unlock(&sets->lock);
+    return 0;
 }
 
 void rg_set_end(struct rg_set *set, uint64_t until_ns)
@@ -347,15 +355,7 @@ static int add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *
     mine = (struct rg_set_word){ .verb = RG_SET_DONE, .text = err->text };
     mine.status = wire_up(set, world, boot, err);
     r = agree(world, &mine, set, err);
-    if (r < 0) {
-        if (set->progress)
-            atomic_store(&set->progress->leaving, true);
-        rg_set_free(set);
-        return r;
-    }
-    rg_sets_insert(sets, set);
-    *ret_id = set->id;
-    return 0;
+    return rg_sets_take(sets, set, r, ret_id);
 }
 
 int rg_sets_add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *boot,

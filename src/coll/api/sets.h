@@ -102,8 +102,9 @@ void rg_set_end(struct rg_set *set, uint64_t until_ns);
 void rg_set_free(struct rg_set *set); /* NULL is fine */
 /* Room for one more in both lists, so that a removal needs no memory. 0 or -ENOMEM. */
 int rg_sets_make_room(struct rg_sets *sets);
-/* Into the table, and out of it, where there is room. */
-void rg_sets_insert(struct rg_sets *sets, struct rg_set *set);
+/* A set into the table, where there is room, and its number to *ret_id. Where r is -errno the set
+ * is freed, and r returned. And out of the table. */
+int rg_sets_take(struct rg_sets *sets, struct rg_set *take_set, int r, int *ret_id);
 void rg_sets_unlink(struct rg_sets *sets, struct rg_set *set);
 
 /* Under `lock`. NULL: there is none. */

@@ -145,15 +145,7 @@ static int meet(struct rg_sets *sets, struct rg_progress *world, struct rg_boot 
     r = open_boot(set, world, meeting, &agreed, err);
     if (r == 0)
         r = rg_set_wire_up(set, world, boot, deadline_ns, err);
-    if (r < 0) {
-        if (set->progress)
-            atomic_store(&set->progress->leaving, true);
-        rg_set_free(set);
-        return r;
-    }
-    rg_sets_insert(sets, set);
-    *ret_id = set->id;
-    return 0;
+    return rg_sets_take(sets, set, r, ret_id);
 }
 
 int rg_sets_meet(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *boot,

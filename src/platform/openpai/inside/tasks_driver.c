@@ -12,13 +12,15 @@
 #include "launch/plan/plan.h"
 #include "job/role.h"
 
-#define WORDS                                                                                    \
+/* What both drivers' tasks have in common, as `struct rg_pods_kind` has it. */
+#define KIND                                                                                     \
     .pending = "its task has not called yet",                                                    \
     .stopping = "OpenPAI ends its task: the job was stopped, or a task has ended with which it " \
                 "is over",                                                                       \
     .unseen = "its task is gone without a word: killed, out of memory, or its node is lost; the " \
               "job's page in OpenPAI's portal tells",                                            \
-    .given_up = "its task was not waited for any more"
+    .given_up = "its task was not waited for any more", .orders = true, .port = rg_tasks_port,   \
+    .port_taken = port_taken, .is_place = is_place
 
 static int port_taken(int port, int errnum, struct rg_error *err)
 {
@@ -46,14 +48,7 @@ static bool is_own_task(const struct rg_plan *plan, int host)
 static int start_planned(const struct rg_driver_options *options, void **ret_state,
                          struct rg_error *err)
 {
-    static const struct rg_pods_kind kind = {
-        WORDS,
-        .orders = true,
-        .port = rg_tasks_port,
-        .port_taken = port_taken,
-        .is_own = is_own_task,
-        .is_place = is_place,
-    };
+    static const struct rg_pods_kind kind = { KIND, .is_own = is_own_task };
 
     return rg_pods_start(&kind, options, ret_state, err);
 }
@@ -95,14 +90,7 @@ static bool is_own(const struct rg_plan *plan, int host)
 
 static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
 {
-    static const struct rg_pods_kind kind = {
-        WORDS,
-        .orders = true,
-        .port = rg_tasks_port,
-        .port_taken = port_taken,
-        .is_own = is_own,
-        .is_place = is_place,
-    };
+    static const struct rg_pods_kind kind = { KIND, .is_own = is_own };
 
     return rg_pods_start(&kind, options, ret_state, err);
 }
