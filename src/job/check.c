@@ -199,7 +199,8 @@ static int check_streams(const struct rg_job *job, struct rg_error *err)
     if (job->np && job->stdin_mode == RG_STDIN_RANK && job->stdin_rank >= job->np)
         return rg_error_set(err, EINVAL, "--stdin %d: with -np %d the ranks are 0 to %d",
                             job->stdin_rank, job->np, job->np - 1);
-    for (size_t i = 0; job->np && i < job->show.count; i++) {
+    /* An elastic job may have more ranks than it begins with. */
+    for (size_t i = 0; job->np && !job->elastic.on && i < job->show.count; i++) {
         if (job->show.range[i].last >= job->np)
             return rg_error_set(err, EINVAL,
                                 "--ranks: there is no rank %d; with -np %d the ranks are "

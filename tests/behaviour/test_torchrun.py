@@ -109,6 +109,12 @@ def test_the_output_of_some_local_ranks_is_shown_and_all_is_kept(reigen, tmp_pat
     assert (tmp_path / 'logs/rank.1/stdout').read_text() == '1\n'
 
 
+def test_output_is_chosen_among_all_ranks_that_may_come(reigen):
+    done = reigen('torchrun', '--nnodes=1:4', '--nproc-per-node=2', '--local-ranks-filter=1',
+                  '--standalone', '--no-python', 'sh', '-c', 'echo $RANK')
+    assert done.returncode == 0 and done.stdout == '[1] 1\n', done
+
+
 def test_a_link_of_that_name_is_the_same(start, tmp_path):
     (tmp_path / 'torchrun').symlink_to(PROGRAMS.reigen)
     child = start(tmp_path / 'torchrun', '--standalone', '--no-python', 'echo', 'here')
