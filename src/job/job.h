@@ -63,6 +63,7 @@ struct rg_elastic {
     bool restarts;             /* as torchrun: on each change all ranks are ended and started again,
                                 * on the same hosts; reset_limit counts failures alone */
     int min_np, max_np;        /* ranks that it can go on with; at most so many, 0: all there are */
+    int spares;                /* so many more are started, and wait; then there is a max_np */
     char *discovery;           /* the command that lists the hosts, for the shell; NULL: those of
                                 * the job are all there are */
     int slots_per_host;        /* of a host that it gives no number for */

@@ -434,3 +434,31 @@ def test_what_cannot_be_drained_is_refused(job, start):
     assert done.returncode == 2 and 'is not elastic, and keeps the hosts' in done.stderr, done
     fixed.terminate()
     fixed.wait(60)
+
+
+def test_a_spare_rank_takes_the_place_of_one_that_is_lost(job):
+    it = job('-np 2 --spares 1 -H a:1,b:1,c:1')
+    it.wait('step 3 size 2')
+    spare = it.pid(2)
+    until(lambda: status(it)['elastic']['hosts'][2]['waiting'] == 1, 'the spare rank', 30)
+    told = status(it)
+    assert (told['elastic']['size'], told['elastic']['max_np']) == (2, 2), told
+    assert re.search('^  host c: 1 spare$', ask(it, 'status', told['id']).stdout, re.M)
+    os.kill(it.pid(1), signal.SIGKILL)
+    it.wait('train 1 of 2', count=2)
+    it.wait('step .* size 2', count=len(it.steps()) + 1)
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert it.text().count('reigen: epoch') == 1, it.text()
+    assert it.pid(2) == spare and len(re.findall('place', it.text())) == 3, it.text()
+    assert {size for _, size in it.steps()} == {2}, it.text()
+    assert_each_step_once(it)
+
+
+def test_a_spare_rank_ends_with_the_job(job):
+    it = job('-np 1 --spares 1 -H a:1,b:1')
+    it.wait('place 1 pid')
+    it.wait('step 3 size 1')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert it.text().count('done') == 1 and 'reigen' not in it.text(), it.text()

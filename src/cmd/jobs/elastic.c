@@ -63,10 +63,14 @@ static void put_host(const json_t *host, struct rg_buf *text)
 {
     const json_t *ranks = json_object_get(host, "ranks");
     const char *state = string(host, "state");
+    int waiting = number(host, "waiting");
     bool ready = strcmp(state, "ready") == 0, some = json_array_size(ranks) > 0;
 
     rg_shown_printf(text, "  host %s: ", string(host, "host"));
     put_ranks(ranks, text);
+    if (waiting)
+        rg_shown_printf(text, "%s%d spare", some ? ", " : "", waiting);
+    some |= waiting > 0;
     if (!ready || !some)
         rg_shown_printf(text, "%s%s", some ? ", " : "", ready ? "no rank yet" : state);
     rg_shown_printf(text, "\n");

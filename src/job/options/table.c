@@ -47,6 +47,10 @@ static const struct rg_option options[] = {
     {"max-np", "max-num-proc", NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
      "The same, with N ranks at most. The default is one on each slot that there is.",
      INT(job.elastic.max_np, 1, RG_JOB_RANKS_MAX)},
+    {"spares", NULL, NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
+     "Make the job elastic, and start N ranks more than --max-np, or -np without it: they wait in "
+     "init, and take the place of ranks that are lost at once.",
+     INT(job.elastic.spares, 1, RG_JOB_RANKS_MAX)},
     {"slots-per-host", NULL, NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
      "Slots of a host for which --host-discovery-script prints none. The default is 1.",
      INT(discovery_slots, 1, RG_JOB_SLOTS_MAX)},

@@ -237,6 +237,9 @@ static int check_numbers(const struct rg_job *job, struct rg_error *err)
     if (e->max_np && e->max_np < e->min_np)
         return rg_error_set(err, EINVAL, "--max-np %d: less than --min-np %d; give at least that",
                             e->max_np, e->min_np);
+    if (e->spares && !e->max_np && !e->min_np && !job->np)
+        return rg_error_set(err, EINVAL, "--spares %d: -np is missing; say how many ranks there "
+                            "are besides", e->spares);
     if (!e->min_np && !job->np)
         return rg_error_set(err, EINVAL, "--max-np %d: -np is missing; say how many ranks the job "
                             "begins with, or by --min-np how many it takes", e->max_np);
@@ -248,7 +251,8 @@ static int check_kind(const struct rg_request *request, struct rg_error *err)
     const struct rg_job *job = &request->job;
     const struct rg_platform *platform = rg_platform_of(job);
     const char *option = job->elastic.min_np ? "--min-np" : job->elastic.max_np
-                             ? "--max-np" : "--host-discovery-script";
+                             ? "--max-np" : job->elastic.spares
+                             ? "--spares" : "--host-discovery-script";
 
     if (rg_job_has_engine(job))
         return rg_error_set(err, EINVAL, "%s: %s starts the ranks, and cannot start more of them "
@@ -291,11 +295,11 @@ int rg_discovery_settle(struct rg_request *request, int nslots, bool script, str
     struct rg_job *job = &request->job;
     struct rg_elastic *e = &job->elastic;
 
-    bool fixed = job->np && e->min_np == job->np && e->max_np == job->np;
+    bool fixed = job->np && e->min_np == job->np && e->max_np == job->np && !e->spares;
     bool more = script ? request->discovery != NULL : e->max_np > job->np;
 
-    e->on = !fixed && (e->min_np || more);
-    int r = e->min_np || e->max_np ? check_numbers(job, err) : 0;
+    e->on = !fixed && (e->min_np || more || e->spares);
+    int r = e->min_np || e->max_np || e->spares ? check_numbers(job, err) : 0;
 
     if (r == 0 && !e->on && note_idle(request) < 0)
         r = rg_error_memory(err);
@@ -308,5 +312,7 @@ int rg_discovery_settle(struct rg_request *request, int nslots, bool script, str
         job->np = e->min_np;
     if (!e->min_np)
         e->min_np = job->np;
+    if (e->spares && !e->max_np)
+        e->max_np = job->np;
     return settle_hosts(request, nslots, err);
 }

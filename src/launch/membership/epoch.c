@@ -2,13 +2,15 @@
 /* What there is, is counted; then it is decided whether that is enough for an epoch. */
 #include "launch/membership/epoch.h"
 
+#include <limits.h>
+
 #include "launch/membership/hosts.h"
 
 /* What there is to make an epoch of. */
 struct census {
     int members, met;  /* that stay, and that have met */
     int kept;          /* could be ranks of the next epoch: members whose machine stays, and joiners
-                        * of hosts that are complete */
+                        * of hosts that are complete, as far as there are seats */
     int joiners;       /* those */
     int startable;     /* places without a process */
     bool on_the_way;   /* a host or joiner is */
@@ -48,13 +50,29 @@ static void count_host(const struct host *host, struct census *c)
     }
 }
 
+/* With so many ranks an epoch takes no more. */
+static bool has_no_seat(const struct rg_membership *m, int n)
+{
+    return m->rules.max_np && n >= m->rules.max_np;
+}
+
 static struct census count(const struct rg_membership *m)
 {
     struct census c = { .all_elastic = true };
 
     for (struct host *host = m->live; host; host = host->next)
         count_host(host, &c);
+    for (; c.joiners > 0 && has_no_seat(m, c.kept - 1); c.joiners--)
+        c.kept--;
     return c;
+}
+
+/* Places without a process that would have a seat. */
+static int count_seats(const struct rg_membership *m, const struct census *c)
+{
+    int free = m->rules.max_np - c->kept;
+
+    return m->rules.max_np && free < c->startable ? free : c->startable;
 }
 
 /* --- an epoch --------------------------------------------------------------------------------- */
@@ -80,7 +98,7 @@ enum wanted { WANT_MET, WANT_ALL };
  * one with the state. Returns how many. */
 static int choose(struct rg_membership *m, enum wanted who)
 {
-    int n = 0, nkept = 0, nchosen = 0;
+    int n = 0, nkept = 0, nchosen = 0, room = m->rules.max_np ? m->rules.max_np : INT_MAX;
     bool has = false;
     EACH_PLACE(m, place) {
         bool kept = m->finishing || is_kept(place);
@@ -96,8 +114,7 @@ static int choose(struct rg_membership *m, enum wanted who)
         stay = 1;
     for (int i = 0; i < n; i++) {
         struct place *place = m->next[i];
-        bool kept = m->finishing || is_kept(place);
-        if (kept || (place->since && stay-- > 0))
+        if (m->finishing || (is_kept(place) ? room-- > 0 : place->since && stay-- > 0))
             m->next[nchosen++] = place;
     }
     return nchosen;
@@ -147,12 +164,13 @@ static void publish(struct rg_membership *m, int n)
 
 /* --- starting ranks --------------------------------------------------------------------------- */
 
-static bool start_host(struct rg_membership *m, const struct host *host, uint64_t due_ns)
+static bool start_host(struct rg_membership *m, const struct host *host, bool joiners,
+                       uint64_t due_ns)
 {
     bool some = false;
 
     EACH_PLACE_OF(host, place) {
-        if (!is_startable(place))
+        if (!is_startable(place) || place->member == joiners)
             continue;
         place->live = some = true;
         place->bad = false;
@@ -163,11 +181,12 @@ static bool start_host(struct rg_membership *m, const struct host *host, uint64_
     return some;
 }
 
-static void start_ranks(struct rg_membership *m, uint64_t due_ns)
+/* Those that have a seat in the epoch, or the others. */
+static void start_ranks(struct rg_membership *m, bool joiners, uint64_t due_ns)
 {
     membership_passed(m, due_ns);
     for (struct host *host = m->live; host; host = host->next) {
-        if (start_host(m, host, due_ns))
+        if (start_host(m, host, joiners, due_ns))
             membership_act(m, RG_MEMBERSHIP_START_RANKS, host, NULL);
     }
 }
@@ -176,9 +195,11 @@ static void start_ranks(struct rg_membership *m, uint64_t due_ns)
 static void start_joiners(struct rg_membership *m)
 {
     m->nforecast = choose(m, WANT_ALL);
+    EACH_PLACE(m, place)
+        place->forecast = m->nforecast;
     for (int i = 0; i < m->nforecast; i++)
         m->next[i]->forecast = i + 1;
-    start_ranks(m, membership_after(m->now_ns, m->rules.join_ns));
+    start_ranks(m, true, membership_after(m->now_ns, m->rules.join_ns));
 }
 
 /* --- waiting for ranks ------------------------------------------------------------------------ */
@@ -243,11 +264,11 @@ static void gather(struct rg_membership *m)
         wait_for_more(m, c.startable, needs);
         return;
     }
-    if (gathers(m, c.on_the_way))
+    if (gathers(m, c.on_the_way && !has_no_seat(m, c.startable)))
         return;
     int n = choose(m, WANT_ALL);
     publish(m, n);
-    start_ranks(m, RG_NEVER_NS);
+    start_ranks(m, false, RG_NEVER_NS);
     m->phase = PHASE_RUN;
 }
 
@@ -277,8 +298,9 @@ static void run_apart(struct rg_membership *m)
         return;
     }
     c = count(m);
-    if (m->finishing || (c.kept == c.members && c.startable == 0) ||
-        c.kept + c.startable < m->rules.min_np) {
+    int seats = count_seats(m, &c);
+    if (m->finishing || (c.kept == c.members && seats == 0) ||
+        c.kept + seats < m->rules.min_np) {
         m->change.ready_ns = 0;
         return;
     }
@@ -298,7 +320,7 @@ static void run_on(struct rg_membership *m, const struct census *c)
         return;
     }
     /* Those that have no epoch yet would not hear of it. */
-    if (gathers(m, c->on_the_way) ||
+    if (gathers(m, c->on_the_way && !has_no_seat(m, c->kept)) ||
         (!c->all_elastic &&
          !membership_passed(m, membership_after(m->change.began_ns, m->rules.settle_ns))))
         return;

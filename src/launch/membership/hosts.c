@@ -90,7 +90,7 @@ static int first_of(const struct host *host, int n)
  * slots are not free before it is. */
 static void deal(struct rg_membership *m)
 {
-    int left = m->rules.max_np ? m->rules.max_np : INT_MAX;
+    int left = m->rules.max_np ? m->rules.max_np + m->rules.spares : INT_MAX;
 
     for (struct machine *machine = m->wanted; machine; machine = machine->next)
         machine->left = may_be_used(machine) ? machine->slots : 0;

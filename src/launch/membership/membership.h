@@ -47,6 +47,8 @@ struct rg_membership_rules {
     int np, min_np, max_np;  /* ranks to begin with, to go on with, at most (0: no limit). max_np
                               * is exceeded by 1 in an epoch in which a machine that goes hands
                               * the state over to the others */
+    int spares;              /* so many places more than max_np are used: in place, their processes
+                              * meet the others, and wait until a seat is free. 0 without max_np */
     int room_hosts, room_places; /* how many there can ever be; names are below room_hosts */
     uint64_t timeout_ns;     /* so long too few ranks are borne; 0: for ever */
     uint64_t gather_ns;      /* enough are there, more are on their way: so long they are awaited */
@@ -163,7 +165,7 @@ struct rg_membership_action {
 
 /* One allocation, of which only what is used is touched. The time for np ranks to come begins at
  * now_ns. 0; -EINVAL: not 1 <= min_np <= np <= max_np, room for less than np, reset_limit below -1,
- * or tries below what its way allows; -ENOMEM. */
+ * spares below 0 or without a max_np, or tries below what its way allows; -ENOMEM. */
 int rg_membership_create(const struct rg_membership_rules *rules, uint64_t now_ns,
                          struct rg_membership **ret_membership);
 void rg_membership_destroy(struct rg_membership *membership); /* NULL is fine */
@@ -191,9 +193,13 @@ struct rg_membership_epoch rg_membership_epoch(const struct rg_membership *membe
 /* The rank of a place in that epoch, or -1. A rank keeps it after its end, until the next epoch. */
 int rg_membership_rank(const struct rg_membership *membership, int place);
 int rg_membership_host(const struct rg_membership *membership, int place);
+/* Its process has come to meet the others, and has no rank: it is a spare one, or is about to get a
+ * rank. */
+bool rg_membership_waits(const struct rg_membership *membership, int place);
 
 /* Whether a START_RANKS of the step before means this place; and who its rank will be, which is
- * certain if a PUBLISH came with it, and else a forecast: that all who live now come to meet. */
+ * certain if a PUBLISH came with it, and else a forecast: that all who live now come to meet. A
+ * spare one is told the last rank, which it gets when any other is lost. */
 struct rg_membership_seat {
     uint32_t epoch;
     int rank, size;

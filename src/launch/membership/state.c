@@ -13,7 +13,7 @@ static bool is_sound(const struct rg_membership_rules *rules)
 
     return rules->min_np >= 1 && rules->np >= rules->min_np && most >= rules->np &&
            rules->room_places >= rules->np && rules->room_hosts >= 1 &&
-           rules->reset_limit >= -1 &&
+           rules->reset_limit >= -1 && rules->spares >= 0 && (rules->max_np || !rules->spares) &&
            rules->tries >= (rules->way == RG_MEMBERSHIP_RESTART ? 0 : 1);
 }
 
@@ -125,6 +125,13 @@ int rg_membership_host(const struct rg_membership *membership, int place)
     return membership->places[place].host->number;
 }
 
+bool rg_membership_waits(const struct rg_membership *membership, int place)
+{
+    const struct place *own = &membership->places[place];
+
+    return is_staying(own) && own->meets && !own->member;
+}
+
 bool rg_membership_starts(const struct rg_membership *membership, int place)
 {
     return membership->places[place].started == membership->step;
@@ -147,7 +154,7 @@ struct rg_membership_seat rg_membership_seat(const struct rg_membership *members
     EACH_PLACE_OF(own->host, other) {
         int rank = seat_of(other);
         ret.local_size += rank > 0;
-        ret.local_rank += rank > 0 && rank < seat_of(own);
+        ret.local_rank += rank > 0 && (other < own ? rank <= seat_of(own) : rank < seat_of(own));
     }
     return ret;
 }

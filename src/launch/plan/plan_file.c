@@ -91,6 +91,7 @@ static const struct entry planned_entries[] = {
     FLAG(job.elastic.restarts),
     INT(job.elastic.min_np, 0, RG_JOB_RANKS_MAX),
     INT(job.elastic.max_np, 0, RG_JOB_RANKS_MAX),
+    INT(job.elastic.spares, 0, RG_JOB_RANKS_MAX),
     STRING(job.elastic.discovery),
     INT(job.elastic.slots_per_host, 0, RG_JOB_SLOTS_MAX),
     LONG(job.elastic.discovery_ms),

@@ -18,7 +18,7 @@ static void put_host(const struct rg_session *session, int host, struct rg_buf *
     };
     const struct rg_membership *membership = session->elastic->membership;
     const struct rg_plan_host *planned = &session->o.plan->hosts[host];
-    int nranks = 0;
+    int nranks = 0, nwait = 0;
 
     rg_buf_printf(text, "{\"host\":");
     rg_json_put_text(text, planned->name);
@@ -28,8 +28,9 @@ static void put_host(const struct rg_session *session, int host, struct rg_buf *
         int rank = rg_membership_rank(membership, planned->first_rank_index + i);
         if (rank >= 0)
             rg_buf_printf(text, nranks++ ? ",%d" : "%d", rank);
+        nwait += rg_membership_waits(membership, planned->first_rank_index + i);
     }
-    rg_buf_printf(text, "]}");
+    rg_buf_printf(text, "],\"waiting\":%d}", nwait);
 }
 
 static void put_aside(const struct machine *machine, const struct rg_membership_aside *aside,

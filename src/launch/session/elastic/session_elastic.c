@@ -603,6 +603,7 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
         .np = job->np ? job->np : asked->min_np,
         .min_np = asked->min_np,
         .max_np = asked->max_np,
+        .spares = asked->spares,
         .room_hosts = session->o.plan->room_hosts,
         .room_places = session->o.plan->room_ranks,
         .timeout_ns = asked->timeout_ms * RG_NS_PER_MS,

@@ -308,6 +308,17 @@ static void elastic_jobs_have_a_range_of_ranks(void **state)
     assert_int_equal(e->cooldown_min_ms, 60000);
     assert_int_equal(e->cooldown_max_ms, 300000);
     rg_request_fini(&request);
+    must_parse("-np 2 --min-np 2 --max-np 2 --spares 1 -H a:1,b:2 x", &request);
+    assert_true(e->on);
+    assert_int_equal(e->spares, 1);
+    rg_request_fini(&request);
+    must_parse("-np 2 --spares 1 -H a:1,b:2 x", &request);
+    assert_true(e->on);
+    assert_int_equal(e->min_np, 2);
+    assert_int_equal(e->max_np, 2);
+    rg_request_fini(&request);
+    must_fail("--spares 1 x", "-np is missing");
+    must_fail("-np 1 --spares 1 --on slurm x", "--spares: on Slurm a job keeps the hosts");
     must_fail("-np 2 --min-np 3 x", "more than -np 2");
     must_fail("-np 4 --max-np 3 x", "less than -np 4");
     must_fail("--min-np 4 --max-np 3 x", "less than --min-np 4");

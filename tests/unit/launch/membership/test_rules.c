@@ -603,6 +603,9 @@ RULE(rules_that_contradict_each_other_are_refused)
     REFUSE(room_hosts, 0);
     REFUSE(tries, 0);
     REFUSE(reset_limit, -2);
+    REFUSE(spares, -1);
+    sound.max_np = 0;
+    REFUSE(spares, 1);
 }
 
 int main(void)

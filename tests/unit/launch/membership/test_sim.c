@@ -35,6 +35,7 @@ static struct habits random_habits(void)
     r->min_np = 1 + upto(h.safe ? 1 : 2);
     r->np = r->min_np + upto(h.safe ? 0 : 1);
     r->max_np = rng() % 2 ? 0 : r->np + upto(3);
+    r->spares = r->max_np && rng() % 2 ? 1 + upto(1) : 0;
     r->room_hosts = HOSTS;
     r->room_places = PLACES;
     r->timeout_ns = r->leave_ns = r->join_ns = 600 * SECOND;

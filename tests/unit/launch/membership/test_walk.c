@@ -164,6 +164,17 @@ static void in_place_every_order_keeps_what_always_holds(void **state)
     walk_all(&habits);
 }
 
+static void with_a_spare_every_order_keeps_what_always_holds(void **state)
+{
+    (void) state;
+    struct habits habits = habits_of(RG_MEMBERSHIP_IN_PLACE);
+
+    habits.rules.max_np = 2;
+    habits.rules.spares = 1;
+    habits.losses = habits.deaths = 1;
+    walk_all(&habits);
+}
+
 static void with_restarts_every_order_keeps_what_always_holds(void **state)
 {
     (void) state;
@@ -178,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_place_every_order_keeps_what_always_holds),
+        cmocka_unit_test(with_a_spare_every_order_keeps_what_always_holds),
         cmocka_unit_test(with_restarts_every_order_keeps_what_always_holds),
     };
 

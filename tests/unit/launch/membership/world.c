@@ -206,6 +206,20 @@ static bool is_dead(struct play *play, int place)
     return (p->seen && !p->state) || agent_of(play, place)->lost;
 }
 
+/* Once there is a new epoch nobody waits who could have a seat. */
+static void check_spares(struct play *play)
+{
+    const struct rg_membership_rules *rules = &play->habits.rules;
+    int size = rg_membership_epoch(play->membership).size;
+
+    for (int i = 0; i < PLACES && !play->world.finishing; i++) {
+        const struct process *p = &play->world.processes[i];
+        if (p->seen && p->met && !p->told && rg_membership_rank(play->membership, i) < 0)
+            expect(play, rules->max_np && size >= rules->max_np,
+                   "a spare waits beside a free seat");
+    }
+}
+
 static void on_publish(struct play *play)
 {
     struct world *w = &play->world;
@@ -381,6 +395,8 @@ static void step(struct play *play, struct rg_membership_event *event)
 {
     const struct rg_membership_action *actions;
 
+    int epoch = play->world.epoch;
+
     event->now_ns = play->world.now_ns;
     if (play->tells)
         printf("%s host %d place %d name %d epoch %u%s%s%s%s\n", EVENTS[event->type], event->host,
@@ -394,6 +410,8 @@ static void step(struct play *play, struct rg_membership_event *event)
     uint64_t deadline = rg_membership_deadline_ns(play->membership);
     expect(play, deadline > play->world.now_ns, "a deadline that has passed already");
     check_drains(play);
+    if (play->world.epoch != epoch)
+        check_spares(play);
     if (play->habits.eager)
         hear(play);
 }
