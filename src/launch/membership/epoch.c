@@ -133,6 +133,7 @@ static void seat(struct rg_membership *m, struct place *place, int rank)
         place->since = m->epoch.number;
     if (!host->since)
         host->since = m->epoch.number;
+    host->machine->vain = 0;
 }
 
 /* Who is no rank, and will not be one, ends. */

@@ -72,7 +72,10 @@ enum rg_membership_event_type {
     RG_MEMBERSHIP_HOST_READY,  /* host: its agent can start ranks */
     RG_MEMBERSHIP_HOST_LOST,   /* host, failed: its agent is gone, or never came, and all processes
                                 * with it; failed false: after RELEASE, or because the platform
-                                * took it away in order. RANK_ENDED need not follow */
+                                * took it away. If its machine is wanted, another one is added at
+                                * once. RANK_ENDED need not follow */
+    RG_MEMBERSHIP_HOST_GOES,   /* host: the platform is about to take it away, and will put another
+                                * one in its place: its machine is not wanted until it is lost */
     RG_MEMBERSHIP_RANK_ENDED,  /* place, ok (exit 0), asked, cut_by. Also: could not be started */
     RG_MEMBERSHIP_RANK_ELASTIC,/* place */
     RG_MEMBERSHIP_RANK_MEETS,  /* place, epoch, failed, lacks. One of an older epoch than one in

@@ -13,7 +13,9 @@ struct machine {
     int slots;              /* wanted; 0: it is not */
     int left;               /* of them not yet given to a host, while they are dealt */
     int failures;
+    int vain;               /* of its hosts, in a row, that came and were gone before any epoch */
     bool drained;
+    bool goes;              /* until its host is lost */
     uint64_t drain_ns;      /* then ranks that are still there are ended; 0: never */
     enum rg_membership_why why;
     int host, place;        /* that failed */
@@ -127,7 +129,7 @@ static inline bool is_staying(const struct place *place)
 
 static inline bool may_be_used(const struct machine *machine)
 {
-    return machine->slots > 0 && !machine->drained && !machine->until_ns;
+    return machine->slots > 0 && !machine->drained && !machine->goes && !machine->until_ns;
 }
 
 /* Whether the time has come; else the deadline is not later than that. */

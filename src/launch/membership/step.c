@@ -3,6 +3,8 @@
 #include "launch/membership/epoch.h"
 #include "launch/membership/hosts.h"
 
+#define VAIN_MAX 3 /* hosts of a machine that the platform takes away before they were of any use */
+
 /* --- events ----------------------------------------------------------------------------------- */
 
 /* Where all are ended, they may end by the first failure: nobody else pays for it. */
@@ -98,11 +100,17 @@ static void on_elastic(struct rg_membership *m, struct place *place)
     m->said_elastic = true;
 }
 
-/* All its processes are gone with it. */
+/* All its processes are gone with it. One that the platform takes away again and again, before any
+ * rank of it has met the others, is of no use. */
 static void on_host_lost(struct rg_membership *m, struct host *host, bool failed)
 {
     bool came = host->stay == STAY_READY, some = false;
 
+    failed |= came && !host->since && ++host->machine->vain == VAIN_MAX;
+    if (failed)
+        host->machine->vain = 0;
+    m->dirty |= host->machine->goes;
+    host->machine->goes = false;
     EACH_PLACE_OF(host, place) {
         some |= place->member;
         m->naccusers -= place->accuses != NULL;
@@ -145,6 +153,8 @@ static void on_host(struct rg_membership *m, const struct rg_membership_event *e
         return;
     if (event->type == RG_MEMBERSHIP_HOST_LOST)
         on_host_lost(m, host, event->failed);
+    else if (event->type == RG_MEMBERSHIP_HOST_GOES)
+        m->dirty |= host->machine->goes |= host->stay < STAY_FREE;
     else if (host->stay == STAY_STARTS)
         host->stay = STAY_READY;
     else if (host->stay == STAY_FREE)
@@ -164,6 +174,7 @@ static void on_event(struct rg_membership *m, const struct rg_membership_event *
     switch (event->type) {
     case RG_MEMBERSHIP_WANTED: membership_want(m, event->wanted, event->nwanted); break;
     case RG_MEMBERSHIP_HOST_READY:
+    case RG_MEMBERSHIP_HOST_GOES:
     case RG_MEMBERSHIP_HOST_LOST: on_host(m, event); break;
     case RG_MEMBERSHIP_RANK_ENDED:
     case RG_MEMBERSHIP_RANK_ELASTIC:

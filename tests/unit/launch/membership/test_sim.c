@@ -52,7 +52,7 @@ static struct habits random_habits(void)
     h.changes = 1 + upto(3);
     h.early = !h.safe && rng() % 8 == 0;
     h.slow = h.safe ? 0 : upto(2);
-    h.drains = rng() % 8 == 0;
+    h.drains = rng() % 4 ? 0 : upto(3);
     h.target = 1 + upto(6);
     return h;
 }

@@ -258,6 +258,7 @@ static void on_add(struct play *play, const struct rg_membership_action *action)
 
     expect(play, agent->state == AGENT_NONE && action->slots >= 1, "a host is added twice");
     expect(play, !play->world.drained[action->name], "a drained machine is added");
+    expect(play, !play->world.goes[action->name], "a machine that goes is added");
     expect(play, play->world.slots[action->name] > 0, "a machine is added that is not wanted");
     *agent = (struct agent){ .state = AGENT_STARTS, .name = (uint8_t) action->name,
                              .first = (uint8_t) action->place, .nslots = (uint8_t) action->slots };
@@ -340,8 +341,9 @@ static void on_end(struct play *play, const struct rg_membership_action *action)
 
 static const char *const ACTIONS[] = { "ADD_HOST", "START_RANKS", "END_RANK", "RELEASE", "PUBLISH",
                                        "UPDATE", "RESTARTS", "ASIDE", "BACK", "END" };
-static const char *const EVENTS[] = { "WANTED", "HOST_READY", "HOST_LOST", "RANK_ENDED",
-                                      "RANK_ELASTIC", "RANK_MEETS", "DRAIN", "TICK", "STOP" };
+static const char *const EVENTS[] = { "WANTED", "HOST_READY", "HOST_LOST", "HOST_GOES",
+                                      "RANK_ENDED", "RANK_ELASTIC", "RANK_MEETS", "DRAIN", "TICK",
+                                      "STOP" };
 
 static void tell(const struct rg_membership_action *action, struct play *play)
 {
@@ -452,9 +454,12 @@ static void deliver_up(struct play *play, int host)
                                msg.value == w->epoch);
     } else if (msg.type == RG_MEMBERSHIP_HOST_LOST) {
         agent->state = AGENT_GONE;
+        w->goes[agent->name] = false;
         memset(&agent->down, 0, sizeof(agent->down));
         launcher_loses(play, agent);
     }
+    if (msg.type == RG_MEMBERSHIP_HOST_GOES && !agent->released)
+        w->goes[agent->name] = true;
     step(play, &event);
 }
 
@@ -646,7 +651,8 @@ static void move_rank(struct turn *turn, int place)
     }
 }
 
-static void lose_host(struct play *play, int host)
+/* taken: by the platform, which may have said so before. */
+static void lose_host(struct play *play, int host, bool taken)
 {
     struct world *w = &play->world;
     struct agent *agent = &w->agents[host];
@@ -658,7 +664,8 @@ static void lose_host(struct play *play, int host)
     }
     memset(&agent->down, 0, sizeof(agent->down));
     agent->lost = true;
-    put(play, &agent->up, (struct message){ RG_MEMBERSHIP_HOST_LOST, 0, 0, FLAG_FAILED });
+    put(play, &agent->up, (struct message){ RG_MEMBERSHIP_HOST_LOST, 0, 0,
+                                            taken ? 0 : FLAG_FAILED });
 }
 
 static void move_host(struct turn *turn, int host)
@@ -680,7 +687,14 @@ static void move_host(struct turn *turn, int host)
     if (is_turn(turn, w->losses < play->habits.losses && !agent->lost && !agent->gone &&
                           (agent->state == AGENT_READY || starts) &&
                           !(play->habits.safe && agent->name == 0)))
-        lose_host(play, host);
+        lose_host(play, host, agent->goes || turn->pick % 2);
+    if (is_turn(turn, w->drains < play->habits.drains && agent->state == AGENT_READY &&
+                          !agent->lost && !agent->gone && !agent->goes &&
+                          !(play->habits.safe && agent->name == 0))) {
+        w->drains++;
+        agent->goes = true;
+        put(play, &agent->up, (struct message){ RG_MEMBERSHIP_HOST_GOES, 0, 0, 0 });
+    }
 }
 
 static void say_wanted(struct play *play, uint32_t pick)

@@ -46,6 +46,7 @@ struct queue { uint8_t n; struct message at[QUEUE]; };
 enum agent_state { AGENT_NONE, AGENT_STARTS, AGENT_READY, AGENT_GONE };
 struct agent {
     uint8_t state, epoch, name, first, nslots; /* epoch: the newest it has heard of */
+    bool goes;                 /* its platform will take it away */
     bool released, gone, lost; /* in order, after its RELEASE; or not, and nobody knows yet */
     struct queue up, down;
 };
@@ -72,7 +73,7 @@ struct world {
     bool ended, finishing, updated, wanted_said;
     uint8_t cause;
     uint8_t slots[8];       /* wanted, by name */
-    bool drained[8];
+    bool drained[8], goes[8];
     uint64_t drain_ns[8];   /* then no rank stays there; 0: never */
     struct agent agents[HOSTS];
     struct process processes[PLACES];
