@@ -2,14 +2,16 @@
 """What happens inside the pods of a job on Kubernetes: the head in the one of index 0, the agents
 that call it, and what each of them ends with when another one is lost."""
 import contextlib
+import itertools
 import os
+import re
 import signal
 import socket
 import time
 
 import pytest
 
-from built import PROGRAMS
+from built import PROGRAMS, ROOT
 from pods import AGENT
 from processes import peak_kib, wait_for
 from ranks import free_port, program
@@ -17,6 +19,7 @@ from wait import until
 
 SLEEP = ('--', 'sh', '-c', 'echo up; exec sleep 300')
 LOST, LEFT = 76, 75
+STEPS = ROOT / 'tests/programs/elastic_steps.py'
 
 
 def has_ipv6():
@@ -342,3 +345,88 @@ def test_a_key_that_is_none_and_a_plan_that_is_none(job):
     (job.folder / 'plan').write_text('no plan')
     pod = job.pod(1)
     assert pod.wait() == 2 and '/reigen/job/plan' in pod.words['cause']
+
+
+# --- elastic jobs ---------------------------------------------------------------------------------
+
+def elastic(job, npods, *words, **env):
+    """Ranks count steps until there is /reigen/run/stop on the head's pod."""
+    return start(job, npods, '--min-np', 1, *words, '--', PROGRAMS.python, STEPS,
+                 '/reigen/run/stop', **env)
+
+
+def saw_sizes(head, *sizes):
+    """So many ranks took steps together, one number after the other."""
+    def seen():
+        return [size for size, _ in itertools.groupby(re.findall(r'step \d+ size (\d+)', head.out))]
+    wait_for(lambda: seen() == [str(size) for size in sizes], f'{sizes} ranks', 60, seen=seen)
+
+
+def stop(pods):
+    assert pods[0].inside('touch', '/reigen/run/stop').returncode == 0
+    assert [pod.wait() for pod in pods] == [0] * len(pods), [pod.out for pod in pods]
+
+
+@pytest.mark.parametrize('signo', [signal.SIGKILL, signal.SIGTERM])
+def test_an_elastic_job_goes_on_without_a_pod_and_with_the_one_in_its_place(job, signo):
+    """Killed as a whole, or evicted, five times: more often than a fixed job may be begun again."""
+    pods = elastic(job, 3, '-np', 3)
+    sizes = [3]
+    saw_sizes(pods[0], *sizes)
+    first = re.findall(r'place 0 pid \d+', pods[0].out)
+    for n in range(5):
+        lost = 1 + n % 2
+        pods[lost].signal(signo)
+        pods[lost].wait()
+        sizes += [2]
+        saw_sizes(pods[0], *sizes)
+        pods[lost] = job.pod(lost)
+        sizes += [3]
+        saw_sizes(pods[0], *sizes)
+    stop(pods)
+    assert re.findall(r'place 0 pid \d+', pods[0].out) == first and len(first) == 1, pods[0].out
+    assert 'aside' not in pods[0].out and 'reigen: restart' not in pods[0].out, pods[0].out
+
+
+def test_an_elastic_job_begins_with_np_and_others_join_up_to_max_np(job):
+    job.plan(4, '--no-inject-runtime', '--min-np', 1, '-np', 2, '--max-np', 3, '--',
+             PROGRAMS.python, STEPS, '/reigen/run/stop')
+    pods = [job.pod(0), job.pod(1)]
+    saw_sizes(pods[0], 2)
+    pods.append(job.pod(2))
+    saw_sizes(pods[0], 2, 3)
+    late = job.pod(3)
+    pods[1].signal(signal.SIGKILL)
+    saw_sizes(pods[0], 2, 3, 2)
+    assert late.child.poll() is None
+    pods[1] = job.pod(1)
+    saw_sizes(pods[0], 2, 3, 2, 3)
+    stop(pods)
+
+
+def test_a_rank_that_fails_sets_its_pod_aside_until_its_cooldown_is_over(job):
+    pods = start(job, 2, '--min-np', 1, '-np', 2, '--blacklist-cooldown-range', '1:2', '--',
+                 PROGRAMS.python, STEPS, '/reigen/run/stop', '/reigen/run/fail')
+    saw_sizes(pods[0], 2)
+    assert pods[1].inside('touch', '/reigen/run/fail-1').returncode == 0
+    pods[0].saw('host job-1 is set aside for 1 s: rank 1 on job-1: exit code 3')
+    saw_sizes(pods[0], 2, 1, 2)
+    assert pods[1].child.poll() is None
+    stop(pods)
+
+
+def test_an_elastic_job_ends_with_its_heads_pod_and_begins_again_with_another_one(job):
+    pods = elastic(job, 2, '-np', 2)
+    saw_sizes(pods[0], 2)
+    pods[0].signal(signal.SIGKILL)
+    pods[0].wait()
+    pods[0] = job.pod(0, REIGEN_POD_FAILURES='1', REIGEN_POD_DISRUPTIONS='')
+    saw_sizes(pods[0], 2)
+    stop(pods)
+
+
+def test_a_worker_of_an_elastic_job_that_cannot_work_does_not_end_it(job):
+    """Kubernetes ends a job by codes that say that a pod has failed by itself."""
+    job.plan(2, '--no-inject-runtime', '--min-np', 1, '-np', 2, '--start-timeout', 1, '--', 'true')
+    pod = job.pod(1)
+    assert pod.wait() == LEFT and 'has not answered within 1 s' in pod.words['cause'], pod.out

@@ -79,7 +79,13 @@ static int run(struct rg_pod *pod, struct rg_error *err)
         err->exit_code = RG_EXIT_USAGE;
     if (r < 0)
         return r;
-    return pod->leads ? lead(pod, &planned, err) : rg_pod_work(pod, &planned, err);
+    if (pod->leads)
+        return lead(pod, &planned, err);
+    r = rg_pod_work(pod, &planned, err);
+    /* Others may do without it, and the platform is to put another one in its place. */
+    if (planned.job.elastic.on && r < 0 && pod->backoff_ms)
+        err->exit_code = RG_EXIT_PREEMPTED;
+    return r;
 }
 
 int rg_pod_wait_main(const char *address, const char *place, uint64_t wait_ms)

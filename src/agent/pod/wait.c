@@ -40,6 +40,7 @@ struct waiting {
     uint64_t limit_ms; /* for these; 0: none */
     unsigned pause_ms; /* after a call that was in vain; 0: the last one was not */
     uint64_t start_ms; /* of a pod with a plan: how long a start may take; 0: as long as it takes */
+    bool elastic;      /* likewise: it may come back as often as it likes */
     int nstarts;       /* of its job, so far */
     int code;          /* what the last agent has ended with */
     char words[160];   /* of a pod with a plan: for a job that does not end well */
@@ -277,7 +278,7 @@ static int do_job(struct waiting *w, int fd, char *line, struct rg_error *err)
     const struct rg_pod *pod = w->pod;
 
     /* A head that has taken a lost one's place does not know what was lost before. */
-    if (pod->planned && pod->backoff_ms && w->nstarts > RG_POD_RESTARTS) {
+    if (pod->planned && pod->backoff_ms && !w->elastic && w->nstarts > RG_POD_RESTARTS) {
         close(fd);
         return rg_pod_give_up(w->nstarts, err);
     }
@@ -350,7 +351,8 @@ int rg_pod_wait(const struct rg_pod *pod, struct rg_error *err)
 int rg_pod_work(const struct rg_pod *pod, const struct rg_planned *planned, struct rg_error *err)
 {
     uint64_t ms = planned->job.start_timeout_ms;
-    struct waiting w = { .pod = pod, .watched_fd = -1, .limit_ms = ms, .start_ms = ms };
+    struct waiting w = { .pod = pod, .watched_fd = -1, .limit_ms = ms, .start_ms = ms,
+                         .elastic = planned->job.elastic.on };
 
     snprintf(w.words, sizeof(w.words), "the job has not ended well, or its head is lost: %s tells",
              pod->head);

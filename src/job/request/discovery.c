@@ -268,14 +268,20 @@ static int check_kind(const struct rg_request *request, struct rg_error *err)
         return rg_error_set(err, EINVAL, "%s: on %s a job keeps the hosts that it begins with; "
                             "leave it out, or name hosts by -H, --hostfile or "
                             "--host-discovery-script", option, platform->title);
-    if (job->pty || job->tf_config || job->submit || job->max_restarts || request->write_plan)
+    if (request->discovery && platform && platform->away)
+        return rg_error_set(err, EINVAL, "--host-discovery-script: on %s the hosts are those that "
+                            "it gives the job; leave it out", platform->title);
+    /* A script is on this computer. */
+    bool submit = job->submit && !(platform && platform->away);
+    bool written = request->write_plan && request->discovery;
+
+    if (job->pty || job->tf_config || submit || job->max_restarts || written)
         return rg_error_set(err, EINVAL, "%s: not together with %s; leave one of them out", option,
                             job->pty         ? "--pty"
                             : job->tf_config ? "--tf-config"
-                            : job->submit    ? "--submit"
-                            : request->write_plan
-                                ? "--write-plan"
-                                : "--max-restarts, as ranks that fail are replaced");
+                            : submit         ? "--submit"
+                            : written        ? "--write-plan"
+                                             : "--max-restarts, as ranks that fail are replaced");
     return 0;
 }
 

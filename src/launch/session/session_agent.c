@@ -31,10 +31,12 @@ static void stop_agent(void *arg)
 
 static void finish(struct session_host *host)
 {
-    /* Nobody will tell that its agent is gone, and one that has said BYE waits for the verdict. */
-    if (session_host_unseen(host))
-        host->gone = true;
-    if (host->state != HOST_DONE || !session_host_unseen(host))
+    bool unseen = session_host_unseen(host);
+
+    /* Nobody will tell that its agent is gone, and one that has said BYE waits for the verdict; in
+     * a job that goes on it may call again, and be another host. */
+    host->gone |= unseen;
+    if (host->state != HOST_DONE || !unseen || session_is_open(host->session))
         rg_channel_destroy(rg_steal_ptr(&host->channel));
     session_remote_host_gone(host);
     session_end_streams(host);
@@ -103,6 +105,9 @@ static bool is_early(const struct rg_session *session)
 {
     bool some = false;
 
+    if (session_is_open(session))
+        return false;
+
     for (int i = 0; i < session->o.plan->nhosts; i++)
         some |= session->hosts[i].state == HOST_AWAITED;
     return some && session->state == STATE_STARTING;
@@ -128,6 +133,7 @@ static void lose_unseen(struct session_host *host, const char *how)
         return;
     }
     host->gone_err.exit_code = RG_EXIT_HOST_LOST;
+    host->taken = true;
     set_lost(host, how);
 }
 
@@ -367,6 +373,8 @@ static void on_connected(void *arg, int index, int take_read_fd, int take_write_
         close(take_read_fd);
         if (take_write_fd != take_read_fd)
             close(take_write_fd);
+        if (host->channel && host->state <= HOST_READY && session_is_open(session))
+            lose_unseen(host, "another one has come in its place");
         return;
     }
     session_host_set_phase(host, RG_PHASE_CONNECTING, "");

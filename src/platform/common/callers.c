@@ -12,14 +12,18 @@
 #include "base/fd.h"
 #include "platform/local/door.h"
 
+struct pod_host {
+    bool own;   /* this process is on it */
+    bool heard; /* it has called with the key */
+};
+
 struct pods {
     const struct rg_pods_kind *kind;
     struct rg_driver_options o;
-    int head;           /* which host this process is on; -1: none */
-    struct rg_plan own; /* the plan as if that were all of it; borrows all */
-    void *local;        /* rg_driver_local's state for that; NULL: there is none */
+    struct pod_host *hosts;
+    struct rg_plan own; /* the plan, as the driver of this computer has it; borrows all */
+    void *local;        /* rg_driver_local's state; NULL: none of the hosts is here so far */
     struct rg_listener *listener;
-    bool *heard;        /* which hosts have called with the key; owned */
 };
 
 /* --- others ----------------------------------------------------------------------------------- */
@@ -36,15 +40,14 @@ static bool send_order(const struct pods *pods, int fd)
     return n && send(fd, line, (size_t) n, MSG_NOSIGNAL) == n;
 }
 
-/* The number of hosts: it is none of them. */
+/* -1: it is none of them. One that was there before is an older host of the same name. */
 static int find_host(const struct pods *pods, const char *place)
 {
     const struct rg_plan *plan = pods->o.plan;
-    int host = 0;
+    int host = plan->nhosts - 1;
 
-    while (host < plan->nhosts &&
-           (host == pods->head || !pods->kind->is_place(place, plan, host)))
-        host++;
+    while (host >= 0 && (pods->hosts[host].own || !pods->kind->is_place(place, plan, host)))
+        host--;
     return host;
 }
 
@@ -54,11 +57,11 @@ static void on_called(void *arg, const char *place, int take_fd)
     struct pods *pods = arg;
     int host = find_host(pods, place);
 
-    if (host == pods->o.plan->nhosts || (pods->kind->orders && !send_order(pods, take_fd))) {
+    if (host < 0 || (pods->kind->orders && !send_order(pods, take_fd))) {
         close(take_fd);
         return;
     }
-    pods->heard[host] = true;
+    pods->hosts[host].heard = true;
     pods->o.events->on_connected(pods->o.arg, host, take_fd, take_fd);
 }
 
@@ -79,7 +82,7 @@ static void on_refused(void *arg, const char *place)
     struct pods *pods = arg;
     int host = find_host(pods, place);
 
-    if (host == pods->o.plan->nhosts || pods->heard[host])
+    if (host < 0 || pods->hosts[host].heard)
         return;
     pods->o.events->on_phase(pods->o.arg, host, RG_PHASE_PENDING, RG_POD_WRONG_KEY);
     if (is_outdated(pods)) {
@@ -87,7 +90,7 @@ static void on_refused(void *arg, const char *place)
         rg_error_set_exit(&err, EKEYREJECTED, RG_EXIT_UNAVAILABLE,
                           "the hosts have got another key since this job began to wait for them; "
                           "run it again, and it takes that one");
-        pods->heard[host] = true;
+        pods->hosts[host].heard = true;
         pods->o.events->on_gone(pods->o.arg, host, &err);
     }
 }
@@ -107,88 +110,59 @@ static int listen_for_others(struct pods *pods, struct rg_error *err)
     return r == 0 ? 0 : pods->kind->port_taken(port, -r, err);
 }
 
-/* --- the own host, which is host 0 to the driver of this computer ----------------------------- */
-
-static void own_connected(void *arg, int host, int take_read_fd, int take_write_fd)
-{
-    const struct pods *pods = arg;
-
-    (void) host;
-    pods->o.events->on_connected(pods->o.arg, pods->head, take_read_fd, take_write_fd);
-}
-
-static void own_phase(void *arg, int host, int phase, const char *reason)
-{
-    const struct pods *pods = arg;
-
-    (void) host;
-    pods->o.events->on_phase(pods->o.arg, pods->head, phase, reason);
-}
-
-static void own_note(void *arg, int host, const char *text)
-{
-    const struct pods *pods = arg;
-
-    (void) host;
-    pods->o.events->on_note(pods->o.arg, pods->head, text);
-}
-
-static void own_gone(void *arg, int host, const struct rg_error *err)
-{
-    const struct pods *pods = arg;
-
-    (void) host;
-    pods->o.events->on_gone(pods->o.arg, pods->head, err);
-}
-
-static int start_own(struct pods *pods, struct rg_error *err)
-{
-    static const struct rg_driver_events events = {
-        .on_connected = own_connected, .on_phase = own_phase, .on_note = own_note,
-        .on_gone = own_gone,
-    };
-    struct rg_driver_options own = pods->o;
-
-    if (pods->head < 0)
-        return 0;
-    pods->own = *pods->o.plan;
-    pods->own.hosts += pods->head;
-    pods->own.nhosts = 1;
-    own.plan = &pods->own;
-    own.events = &events;
-    own.arg = pods;
-    return rg_driver_local.start(&own, &pods->local, err);
-}
-
 /* --- all of them ------------------------------------------------------------------------------ */
+
+/* The driver of this computer starts what it is told to, of what there is. */
+static int add_own(struct pods *pods, int host, struct rg_error *err)
+{
+    struct rg_driver_options own = pods->o;
+    int r = 0;
+
+    pods->own = *pods->o.plan;
+    if (!pods->local) {
+        own.plan = &pods->own;
+        pods->own.nhosts = 0;
+        r = rg_driver_local.start(&own, &pods->local, err);
+        pods->own.nhosts = pods->o.plan->nhosts;
+    }
+    return r < 0 ? r : rg_driver_local.add(pods->local, host, err);
+}
+
+int rg_pods_add(void *state, int host, struct rg_error *err)
+{
+    struct pods *pods = state;
+
+    pods->hosts[host].own = pods->kind->is_own(pods->o.plan, host);
+    if (pods->hosts[host].own)
+        return add_own(pods, host, err);
+    pods->o.events->on_phase(pods->o.arg, host, RG_PHASE_PENDING, pods->kind->pending);
+    return 0;
+}
+
+static bool is_alone(const struct pods *pods)
+{
+    const struct rg_plan *plan = pods->o.plan;
+
+    return plan->room_hosts == plan->nhosts && plan->nhosts == 1 && pods->kind->is_own(plan, 0);
+}
 
 int rg_pods_start(const struct rg_pods_kind *kind, const struct rg_driver_options *options,
                   void **ret_state, struct rg_error *err)
 {
     struct pods *pods = calloc(1, sizeof(*pods));
-    const struct rg_plan *plan = options->plan;
     int r = 0;
 
     if (!pods)
         return rg_error_memory(err);
     pods->kind = kind;
     pods->o = *options;
-    pods->head = -1;
-    pods->heard = calloc((size_t) plan->nhosts + 1, sizeof(*pods->heard));
-    if (!pods->heard)
+    pods->hosts = calloc((size_t) options->plan->room_hosts + 1, sizeof(*pods->hosts));
+    if (!pods->hosts)
         r = rg_error_memory(err);
-    for (int i = 0; i < plan->nhosts && pods->head < 0; i++) {
-        if (kind->is_own(plan, i))
-            pods->head = i;
-    }
-    if (r == 0 && plan->nhosts > (pods->head >= 0))
+    else if (!is_alone(pods))
         r = listen_for_others(pods, err);
-    for (int i = 0; r == 0 && i < plan->nhosts; i++) {
-        if (i != pods->head)
-            options->events->on_phase(options->arg, i, RG_PHASE_PENDING, kind->pending);
-    }
-    if (r == 0)
-        r = start_own(pods, err);
+    for (int i = 0; r == 0 && i < options->plan->nhosts; i++)
+        r = rg_pods_add(pods, i, err);
     if (r < 0)
         rg_pods_destroy(pods);
     else
@@ -208,7 +182,7 @@ const char *rg_pods_unseen(void *state, int host)
 {
     const struct pods *pods = state;
 
-    return host == pods->head ? NULL : pods->kind->unseen;
+    return pods->hosts[host].own ? NULL : pods->kind->unseen;
 }
 
 void rg_pods_stop(void *state, int host)
@@ -216,8 +190,8 @@ void rg_pods_stop(void *state, int host)
     struct pods *pods = state;
     struct rg_error err = RG_ERROR_INIT;
 
-    if (host == pods->head) {
-        rg_driver_local.stop(pods->local, 0);
+    if (pods->hosts[host].own) {
+        rg_driver_local.stop(pods->local, host);
         return;
     }
     rg_error_set(&err, ECANCELED, "%s", pods->kind->given_up);
@@ -231,6 +205,6 @@ void rg_pods_destroy(void *state)
     rg_listener_close(pods->listener);
     if (pods->local)
         rg_driver_local.destroy(pods->local);
-    free(pods->heard);
+    free(pods->hosts);
     free(pods);
 }

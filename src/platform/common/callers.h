@@ -6,7 +6,8 @@
  * others, which prove themselves by the job's key.
  *
  * A host that is lost before all are there is awaited again; one that is lost later ends the job
- * with code 76, or 75 if it has said so. Nothing but its link tells of it.
+ * with code 76, or 75 if it has said so. Nothing but its link tells of it. In an elastic job it is
+ * awaited again at any time, as another host of the same name: who calls is the last of that name.
  *
  * Hosts that were there before the job, or stay when it is started again, are told by one line on
  * the link, "JOB-ID DIRECTORY", before anything else: the link's handshake wants the id, and each
@@ -51,6 +52,7 @@ struct rg_pods_kind {
 
 int rg_pods_start(const struct rg_pods_kind *kind, const struct rg_driver_options *options,
                   void **ret_state, struct rg_error *err);
+int rg_pods_add(void *state, int host, struct rg_error *err);
 const char *rg_pods_stopping(void *state, bool by_root);
 const char *rg_pods_unseen(void *state, int host);
 void rg_pods_stop(void *state, int host);

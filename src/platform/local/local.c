@@ -164,6 +164,8 @@ static void end_all(struct local *local)
 
     for (int i = 0; i < local->nstarted; i++) {
         struct local_agent *agent = &local->agents[i];
+        if (!agent->local)
+            continue; /* another driver's */
         some |= agent->pid || rg_timer_active(&agent->sweep.timer);
         rg_child_stop(&agent->child);
         if (agent->report_fd >= 0)

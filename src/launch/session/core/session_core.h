@@ -62,6 +62,7 @@ struct session_host {
     int index;
     enum session_host_state state;
     bool gone;                    /* the driver said so, or it will not any more */
+    bool taken;                   /* lost by the platform, which puts another one in its place */
     struct rg_error gone_err;
     enum rg_host_phase phase;
     char reason[256];             /* of the phase, for the list of who never came */

@@ -529,7 +529,7 @@ void session_elastic_all_ready(struct rg_session *session)
 
 void session_elastic_lost(struct session_host *host)
 {
-    bool failed = host->state == HOST_LOST;
+    bool failed = host->state == HOST_LOST && !host->taken;
     int number = number_of(host);
 
     push(host->session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_HOST_LOST,
@@ -548,6 +548,11 @@ void session_elastic_drain(struct session_host *host)
 {
     struct rg_session *session = host->session;
 
+    if (session_host_unseen(host)) {
+        push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_HOST_GOES,
+                                                    .host = number_of(host) });
+        return;
+    }
     for (size_t i = 0; i < session->elastic->nmachines; i++) {
         if (strcmp(session->elastic->machines[i].name, session_host_name(host)) == 0)
             drain(session, (int) i, 0);
@@ -565,6 +570,8 @@ void session_elastic_rank_ended(struct rg_session *session, int rank, bool faile
     }
     if (!is_fixed(session)) /* others may make up for it */
         fact->excused = failed;
+    if (session->hosts[session->o.plan->ranks[rank].host].taken)
+        return; /* it has not failed, and all of its host is lost at once */
     push(session, (struct rg_membership_event){
                       .type = RG_MEMBERSHIP_RANK_ENDED, .place = place_of(session, rank),
                       .ok = !failed, .asked = fact->signalled != 0, .cut_by = fact->cut_by - 1 });

@@ -73,18 +73,17 @@ int rg_kubernetes_port_taken(int port, int errnum, struct rg_error *err)
                              port, strerror(errnum));
 }
 
-static bool is_own(const struct rg_plan *plan, int host)
-{
-    (void) plan;
-    return host == 0;
-}
-
-/* The place is the pod's index: "2". */
+/* The place is the pod's index, "2", and ends its host's name. */
 static bool is_place(const char *place, const struct rg_plan *plan, int host)
 {
-    int64_t index = 0;
+    const char *dash = strrchr(plan->hosts[host].name, '-');
 
-    return rg_parse_int("index", place, 1, plan->nhosts - 1, &index, NULL) == 0 && index == host;
+    return dash && strcmp(dash + 1, place) == 0;
+}
+
+static bool is_own(const struct rg_plan *plan, int host)
+{
+    return is_place("0", plan, host);
 }
 
 int rg_kubernetes_start(const struct rg_driver_options *options, void **ret_state,

@@ -2,7 +2,7 @@
 /*
  * The driver as the head has it, inside the pod of index 0 (platform/common/callers.h): the pods
  * are there, or will be, as the Job's controller makes them, and makes lost ones anew. They find
- * the head by its Service's address. Host i of the plan is the pod of index i. All of them stay
+ * the head by its Service's address. Host NAME-i is the pod of index i. All of them stay
  * when one is lost, so that the job can be started again as soon as that one is replaced; the
  * controller waits the longer the more pods of one index have failed, and not those of all.
  *

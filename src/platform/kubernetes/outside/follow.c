@@ -315,13 +315,19 @@ static void on_start_timeout(void *arg)
     give_up(f, ETIMEDOUT, RG_EXIT_TIMEOUT, what, "");
 }
 
+/* Pods of an elastic job may come at any time, but its head is needed. */
+static int count_needed(const struct follow *f)
+{
+    return f->elastic ? 1 : f->us.o.nhosts;
+}
+
 static void on_stuck(void *arg)
 {
     struct follow *f = arg;
     struct kube_hopeless cause;
     bool wait = false;
 
-    for (int i = 0; i < f->us.o.nhosts && !f->running && !f->us.done && !f->us.ending; i++) {
+    for (int i = 0; i < count_needed(f) && !f->running && !f->us.done && !f->us.ending; i++) {
         if (kube_host_is_given_up(&f->hosts[i], f->us.o.nhosts, &wait, &cause))
             give_up(f, ENOEXEC, cause.exit_code, "a pod cannot start", cause.remedy);
     }
@@ -333,7 +339,7 @@ static void look_at_start(struct follow *f)
 {
     bool all = true;
 
-    for (int i = 0; i < f->us.o.nhosts; i++)
+    for (int i = 0; i < count_needed(f); i++)
         all &= kube_host_is_up(&f->hosts[i]);
     if (!all && f->us.o.job && !f->running && !rg_timer_active(&f->stuck_timer))
         rg_timer_start(&f->stuck_timer, f->us.o.loop, STUCK_MS, 0, on_stuck, f);
@@ -386,14 +392,14 @@ static void say_lost(struct follow *f)
         if (kube_pod_is_lost(&f->hosts[i].pod))
             tell_phase(f, i);
     }
-    if (f->lost_ms)
+    if (f->lost_ms && !f->elastic)
         begin_again(f);
 }
 
 /* A pod that has used more memory than it may would do so again, and the Job cannot know. */
 static void give_up_memory(struct follow *f)
 {
-    for (int i = 0; i < f->us.o.nhosts && f->us.o.job; i++) {
+    for (int i = 0; i < f->us.o.nhosts && f->us.o.job && !f->elastic; i++) {
         if (f->hosts[i].pod.no_memory)
             kube_memory_give_up(&f->memory, f->us.o.loop, &f->place, f->us.o.submitted->id,
                                 &f->hosts[i].pod);
@@ -432,6 +438,8 @@ static void take_host(struct follow *f, const struct kube_pod *pod)
                          pod->name);
     if (news && !quiet && !pod->ended && !f->running)
         f->us.o.on_phase(f->us.o.arg, pod->index, (int) pod->phase, pod->reason);
+    if (!same && f->running && host->told_lost)
+        rg_follower_sayf(&f->us, "pod %s takes the place of %s", pod->name, old->name);
     snprintf(kept, sizeof(kept), "%s", quiet ? old->reason : pod->reason);
     memcpy(health, same && !*pod->health ? old->health : pod->health, sizeof(health));
     host->told_lost &= same;
@@ -626,6 +634,7 @@ int kube_follow(const struct rg_follow_options *options, void **ret_state, struc
     f->place = kube_place_submitted(options->submitted, f->place_text);
     snprintf(f->selector, sizeof(f->selector), KUBE_JOB_PODS, options->submitted->id);
     f->log.on_over = decide;
+    f->elastic = options->job && options->job->elastic.on;
     f->begun_ns = rg_now_ns();
     f->head.exit_code = -1;
     for (int i = 0; i < options->nhosts; i++)

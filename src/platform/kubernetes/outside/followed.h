@@ -57,7 +57,8 @@ struct follow {
     struct rg_timer start_timer, stuck_timer, lost_timer;
     uint64_t lost_ms;          /* that Kubernetes waits before it replaces those that are lost */
     uint64_t begun_ns;
-    bool running;              /* all pods do, or did */
+    bool running;              /* all pods do, or did; of an elastic job, the head's */
+    bool elastic;              /* pods come and go while the job goes on */
     bool gone;                 /* the Job is deleted, by us */
 };
 

@@ -53,10 +53,18 @@ static void join_volcano(const char *name, json_t *metadata, json_t *spec)
     json_object_set_new(spec, "schedulerName", json_string("volcano"));
 }
 
+/* An elastic job begins with fewer pods than it may have. */
+static int count_needed(const struct kube_parts *parts)
+{
+    int nslots = parts->job->nhosts ? parts->job->hosts[0].nslots : 1;
+
+    return parts->job->elastic.on ? (parts->job->np + nslots - 1) / nslots : parts->npods;
+}
+
 static json_t *make_volcano(const struct kube_parts *parts)
 {
     const char *queue = kube_option(parts->job, "queue");
-    json_t *spec = json_pack("{s:i}", "minMember", parts->npods);
+    json_t *spec = json_pack("{s:i}", "minMember", count_needed(parts));
 
     set_priority(spec, parts);
     if (queue)
@@ -77,7 +85,7 @@ static void join_plugins(const char *name, json_t *metadata, json_t *spec)
 
 static json_t *make_plugins(const struct kube_parts *parts)
 {
-    return json_pack("{s:i, s:I}", "minMember", parts->npods, "scheduleTimeoutSeconds",
+    return json_pack("{s:i, s:I}", "minMember", count_needed(parts), "scheduleTimeoutSeconds",
                      (json_int_t) (parts->job->start_timeout_ms / 1000));
 }
 

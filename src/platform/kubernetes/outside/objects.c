@@ -77,6 +77,13 @@ static json_int_t ttl_s(const struct rg_job *job)
     return ms / 1000 < INT32_MAX ? (json_int_t) (ms / 1000) : INT32_MAX;
 }
 
+/* How often pods may be lost. In an elastic job that ends nothing, unless it is the head's, which
+ * counts by itself. */
+static json_int_t failures(const struct kube_parts *parts, int npods)
+{
+    return parts->job->elastic.on ? INT32_MAX : KUBE_FAILURES * npods;
+}
+
 json_t *kube_job_object(const struct kube_parts *parts, bool suspended, struct rg_error *err)
 {
     json_t *template = kube_pod_template(parts->job, kube_count_bundle(parts), err);
@@ -85,10 +92,10 @@ json_t *kube_job_object(const struct kube_parts *parts, bool suspended, struct r
     if (!template)
         return NULL;
     json_t *spec = json_pack(
-        "{s:b, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:I, s:{s:[{s:s}]}, s:o, s:o}", "suspend",
+        "{s:b, s:i, s:i, s:s, s:s, s:I, s:I, s:i, s:I, s:{s:[{s:s}]}, s:o, s:o}", "suspend",
         suspended || queue, "completions", parts->npods, "parallelism", parts->npods,
         "completionMode", "Indexed", "podReplacementPolicy", "Failed", "backoffLimit",
-        KUBE_FAILURES * parts->npods, "backoffLimitPerIndex", KUBE_FAILURES, /* its own pauses */
+        failures(parts, parts->npods), "backoffLimitPerIndex", failures(parts, 1), /* own pauses */
         "maxFailedIndexes", 0, "ttlSecondsAfterFinished", ttl_s(parts->job),
         "successPolicy", "rules", "succeededIndexes", "0", "podFailurePolicy", failure_policy(),
         "template", template);
