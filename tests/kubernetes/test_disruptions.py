@@ -199,3 +199,23 @@ def preemptor(priority, node, cpu):
                                       'operator': 'Exists'}],
                      'containers': [{'name': 'it', 'image': IMAGE, 'command': ['true'],
                                      'resources': {'requests': {'cpu': cpu}}}]}}
+
+
+def test_an_elastic_job_goes_on_without_a_deleted_pod_and_with_the_next_one(reigen):  # noqa: F811
+    kube = reigen.kube
+    child, line = reigen.start(
+        '--name', 'elastic', '-np', 2, '--min-np', 1, '--', 'sh', '-c',
+        'echo $REIGEN_RANK of $REIGEN_SIZE; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo end')
+    text = read_until(child, '[1] 1 of 2\n', text=line)
+    head, lost = pods_of(kube, 'elastic', 2)
+    kube.kubectl('delete', 'pod', name_of(lost), '--grace-period=1')
+    text = read_until(child, '[0] 0 of 1\n', text=text)
+    text = read_until(child, '[1] 1 of 2\n', 2, text)
+    now = pods_of(kube, 'elastic', 2)
+    assert name_of(now[0]) == name_of(head) and name_of(now[1]) != name_of(lost)
+    let_go(kube, 'elastic', 2)
+    out, err = child.communicate(timeout=LIMIT)
+    assert child.returncode == 0 and out.count('end\n') == 2, (text + out, err)
+    assert f'pod {name_of(now[1])} takes the place of {name_of(lost)}' in err, err
+    assert 'aside' not in err and 'starts the job again' not in err, err
+    reigen.wait_gone()
