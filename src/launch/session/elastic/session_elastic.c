@@ -294,6 +294,9 @@ static void describe(const struct rg_session *session, int place, int host, char
     int rank = session_rank_of(session, place);
 
     rg_verdict_describe_end(&session->facts[place], how, sizeof(how));
+    if (session->facts[place].end.end == RG_END_LOST)
+        snprintf(how + strlen(how), sizeof(how) - strlen(how), " (%s)",
+                 session->hosts[plan->ranks[place].host].reason);
     if (rank >= 0)
         snprintf(text, nbytes, "rank %d on %s: %s", rank, session->facts[place].end.host, how);
     else
