@@ -32,6 +32,7 @@ struct rg_platform {
     bool own_cpus;         /* its agents may have other cpus than we, on this computer too */
     bool clears_up;        /* it removes by itself what a killed launcher has left on its hosts */
     bool elastic;          /* its jobs may get and lose hosts while they run */
+    bool stops_all;        /* where it tells an agent to stop, it ends the whole job */
     bool queues;           /* it takes jobs to run them later: --submit */
     bool contains;         /* it starts ranks in the containers of --image */
     bool own_containers;   /* its hosts are containers also where no --image is named */

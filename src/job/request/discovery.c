@@ -272,16 +272,15 @@ static int check_kind(const struct rg_request *request, struct rg_error *err)
         return rg_error_set(err, EINVAL, "--host-discovery-script: on %s the hosts are those that "
                             "it gives the job; leave it out", platform->title);
     /* A script is on this computer. */
-    bool submit = job->submit && !(platform && platform->away);
-    bool written = request->write_plan && request->discovery;
+    bool leaves = request->discovery && (request->write_plan || job->submit);
 
-    if (job->pty || job->tf_config || submit || job->max_restarts || written)
+    if (job->pty || job->tf_config || job->max_restarts || leaves)
         return rg_error_set(err, EINVAL, "%s: not together with %s; leave one of them out", option,
                             job->pty         ? "--pty"
                             : job->tf_config ? "--tf-config"
-                            : submit         ? "--submit"
-                            : written        ? "--write-plan"
-                                             : "--max-restarts, as ranks that fail are replaced");
+                            : !leaves        ? "--max-restarts, as ranks that fail are replaced"
+                            : job->submit    ? "--submit"
+                                             : "--write-plan");
     return 0;
 }
 

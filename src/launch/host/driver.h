@@ -49,6 +49,9 @@ struct rg_driver_events {
     void (*on_note)(void *arg, int host, const char *text);
     /* The agent is gone, or never came: err says why. Called at most once per host. */
     void (*on_gone)(void *arg, int host, const struct rg_error *err);
+    /* The platform takes this host, of an elastic job, away for good: it is not to be added again.
+     * Before its on_gone, which follows: in order, so that it has not failed. */
+    void (*on_taken)(void *arg, int host);
 };
 
 /* How what the job is to run on is got. */

@@ -71,13 +71,6 @@ static void start_due(void *arg)
     session_begin_end(session);
 }
 
-/* Agents of an elastic job stay when none of their ranks is left. */
-static void let_go(struct rg_session *session)
-{
-    if (session->o.job->elastic.on && session_none_runs(session))
-        session_release(session);
-}
-
 static void job_due(void *arg)
 {
     struct rg_session *session = arg;
@@ -87,7 +80,7 @@ static void job_due(void *arg)
     session_set_cause(session, RG_EXIT_TIMEOUT, "not done within %.6g s (--timeout)",
                       (double) session->o.job->timeout_ms / 1000.0);
     session_begin_end(session);
-    let_go(session);
+    session_let_go(session);
 }
 
 /* --- the owner's orders ----------------------------------------------------------------------- */
@@ -106,7 +99,7 @@ static void end_by_user(struct rg_session *session, int signo, const char *by)
         (!session->o.plan->engine || session_is_script(session)))
         session_cause_is_signal(session);
     session_end_by_user(session, signo);
-    let_go(session);
+    session_let_go(session);
 }
 
 bool rg_session_evict(struct rg_session *session)

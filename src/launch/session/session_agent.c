@@ -226,22 +226,28 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
     return 0;
 }
 
+void session_let_go(struct rg_session *session)
+{
+    if (session->o.job->elastic.on && session_none_runs(session))
+        session_release(session);
+}
+
 static void on_stopping(struct session_host *host, const struct rg_msg_signal *msg)
 {
     struct rg_session *session = host->session;
     const struct rg_driver_ops *driver = session->o.driver;
     const char *why = driver->stopping ? driver->stopping(session->driver_state, false) : NULL;
 
-    if (session_is_open(session)) {
+    if (session_is_open(session) && !driver->platform.stops_all) {
         session_elastic_drain(host);
         return;
     }
-
     if (session_set_cause(session, RG_EXIT_PREEMPTED,
                           "host %s: its agent was told to stop: signal %u", session_host_name(host),
                           msg->signo))
         session_cause_is_stop(session, (int) msg->signo, why);
     session_begin_end(session);
+    session_let_go(session);
 }
 
 static int on_bundle_wanted(struct session_host *host, uint64_t nbytes)
@@ -401,11 +407,20 @@ static void on_driver_note(void *arg, int index, const char *note)
     session_remark(session, -1, text);
 }
 
+static void on_taken(void *arg, int index)
+{
+    struct rg_session *session = arg;
+
+    if (session_is_open(session))
+        session_elastic_drain(&session->hosts[index]);
+}
+
 const struct rg_driver_events session_driver_events = {
     .on_note = on_driver_note,
     .on_connected = on_connected,
     .on_phase = on_phase,
     .on_gone = on_gone,
+    .on_taken = on_taken,
 };
 
 /* --- heartbeats ------------------------------------------------------------------------------- */

@@ -13,6 +13,8 @@
 
 extern const struct rg_driver_events session_driver_events;
 void session_host_fini(struct session_host *host);
+/* The job ends: agents of an elastic one would stay, though none of their ranks is left. */
+void session_let_go(struct rg_session *session);
 /* The heartbeat of all hosts, and the time from one to the next. */
 void session_tick(void *arg);
 uint64_t session_tick_ms(const struct rg_job *job);

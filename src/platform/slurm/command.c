@@ -110,12 +110,14 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
                                          "IFS= read -r s || exit 0; eval \"$s\"", "reigen-agent" };
 
     rg_strv_add(argv, "srun");
-    rg_strv_addf(argv, "--jobid=%s", step->job_id);
+    rg_strv_addf(argv, "--jobid=%s", step->slurm->allocation.job_id);
     if (step->group >= 0)
         rg_strv_addf(argv, "--het-group=%d", step->group);
     rg_strv_addf(argv, "--job-name=%s", o->plan->job_id);
     for (size_t i = 0; i < rg_array_len(fixed); i++)
         rg_strv_add(argv, fixed[i]);
+    if (o->job->elastic.on)
+        rg_strv_add(argv, "--no-kill"); /* nor is a node's */
     rg_strv_addf(argv, "--nodes=%d", step->nhosts);
     rg_strv_addf(argv, "--ntasks=%d", step->nhosts);
     int r = add_nodes(step, argv);

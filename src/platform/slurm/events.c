@@ -17,8 +17,11 @@ void slurm_phase(struct slurm_host *host, int phase, const char *reason)
 void slurm_tell_gone(void *arg)
 {
     struct slurm_host *host = arg;
+    const struct rg_driver_options *o = &host->slurm->shared.o;
 
-    host->slurm->shared.o.events->on_gone(host->slurm->shared.o.arg, host->index, &host->err);
+    if (host->taken)
+        o->events->on_taken(o->arg, host->index);
+    o->events->on_gone(o->arg, host->index, &host->err);
 }
 
 void slurm_host_gone(struct slurm_host *host)

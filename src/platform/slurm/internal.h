@@ -22,7 +22,6 @@
 #include "job/slurm.h"
 #include "job/options/options.h"
 
-#define SLURM_STEPS_MAX 64 /* components of a heterogeneous job, by the GPUs of their nodes */
 #define SLURM_ID_MAX 64  /* "1234_7.0" */
 
 struct slurm;
@@ -40,6 +39,8 @@ struct slurm_host {
     bool killed;          /* by SIGKILL, which Slurm may have sent */
     bool stopped;         /* by us */
     bool gone;            /* the session knows, or is just about to */
+    bool taken;           /* its node is not the job's any more, and has not failed */
+    bool asked;           /* whether its node still is, Slurm */
     struct rg_dialogue dialogue;
     struct rg_error err;  /* for on_gone */
     struct rg_timer timer;
@@ -48,40 +49,72 @@ struct slurm_host {
 /* Nodes that one srun is for. */
 struct slurm_step {
     struct slurm *slurm;
-    char job_id[SLURM_ID_MAX];  /* of the allocation */
     int group;                  /* component of a heterogeneous job; -1: it is none */
     int ngpus;                  /* of each of its nodes; -1: Slurm knows best */
     int nhosts;
     struct slurm_srun *srun;    /* step.c's; owned */
 };
 
+/* One of Slurm's programs that runs. Zeroed at first. */
+struct slurm_question {
+    pid_t pid; /* 0: none */
+    int fd;    /* what it has said; owned while there is an on_answer */
+    struct rg_child child;
+    struct rg_timer timer;
+    void (*on_answer)(void *arg, char *text);
+    void *arg;
+};
+
 struct slurm {
     struct rg_dialogue_shared shared;
-    struct slurm_host *hosts;
-    struct slurm_step *steps;
-    int nsteps;
+    struct rg_slurm_allocation allocation;
+    struct slurm_host *hosts;   /* room for all that can ever be */
+    struct slurm_step *steps;   /* likewise */
+    int nsteps, nstarted;       /* those from nstarted on have no srun yet */
+    struct rg_timer launch;
+    struct slurm_question question; /* which nodes the job has */
+    void (*on_missed)(void *arg); /* slurm_miss, of an elastic job; NULL: the host (arg) is gone */
     struct rg_listener *listener;
     struct rg_strv env;         /* srun's */
     char ending[256];           /* why Slurm ends the job, when it said so */
     int ending_code;            /* what we end with then */
 };
 
-/* --- slurm.c ---------------------------------------------------------------------------------- */
+/* --- events.c --------------------------------------------------------------------------------- */
 
 void slurm_phase(struct slurm_host *host, int phase, const char *reason);
 /* Once per host, with its err; from the loop. */
 void slurm_host_gone(struct slurm_host *host);
 /* Tell the session that the host (arg) is gone. */
 void slurm_tell_gone(void *arg);
+/* A line of srun's or slurmstepd's; and what scontrol shows of the job, as one line. Keep the cause
+ * in slurm->ending if that is one; the first stands. */
+void slurm_ending_said(struct slurm *slurm, const char *text);
+void slurm_ending_noted(struct slurm *slurm, const char *shown);
+
+/* --- slurm.c ---------------------------------------------------------------------------------- */
+
 /* The agent of this place has proven itself; takes the socket. arg: the driver. */
 void slurm_linked(void *arg, const char *place, int take_fd);
 /* Listen for the agents, on a port that --port-range, REIGEN_SLURM_PORTS or Slurm's SrunPortRange
  * names, else on any. */
 int slurm_listen(struct slurm *slurm, struct rg_error *err);
-/* A line of srun's or slurmstepd's; and what scontrol shows of the job, as one line. Keep the cause
- * in slurm->ending if that is one; the first stands. */
-void slurm_ending_said(struct slurm *slurm, const char *text);
-void slurm_ending_noted(struct slurm *slurm, const char *shown);
+
+/* --- nodes.c ---------------------------------------------------------------------------------- */
+
+/* Where the allocation has this node; -1: nowhere. */
+int slurm_find_node(const struct rg_slurm_allocation *allocation, const char *name);
+/* A host of the plan gets its node, and a step that has not begun. 0; -EINVAL: the allocation has
+ * no such node. */
+int slurm_assign(struct slurm *slurm, int host, struct rg_error *err);
+/* Start the steps (arg: the driver) that have no srun yet. */
+void slurm_launch(void *arg);
+/* driver.h. Those that are added in one turn of the loop get one step. */
+int slurm_add(void *state, int host, struct rg_error *err);
+/* The agent of this host (arg), which it has in an elastic job, has ended by no fault of ours, or
+ * will not come. If its node is still the job's, it is gone, or tried again where another host's
+ * node is what its step ended for. */
+void slurm_miss(void *arg);
 
 /* --- step.c ----------------------------------------------------------------------------------- */
 
@@ -91,6 +124,8 @@ extern const struct rg_dialogue_ops slurm_dialogue_ops;
 int slurm_step_prepare(struct slurm_step *step);
 /* Start its srun, for all hosts whose step it is. 0 or -errno. */
 int slurm_step_start(struct slurm_step *step, struct rg_error *err);
+/* Why this host is gone, into its err, unless that is known. */
+void slurm_step_explain(struct slurm_host *host);
 /* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. False:
  * there is no srun. */
 bool slurm_step_end(struct slurm_step *step);
@@ -162,16 +197,6 @@ int slurm_cancel(struct rg_submitted_job *job, struct rg_error *err);
 
 extern const struct rg_option slurm_options[];
 bool slurm_remark(const struct rg_job *job, char *buf, size_t nbytes);
-
-/* One of Slurm's programs that runs. Zeroed at first. */
-struct slurm_question {
-    pid_t pid; /* 0: none */
-    int fd;    /* what it has said; owned while there is an on_answer */
-    struct rg_child child;
-    struct rg_timer timer;
-    void (*on_answer)(void *arg, char *text);
-    void *arg;
-};
 
 #define SLURM_ANSWER_MAX (1u << 20) /* of a job on 10,000 nodes */
 

@@ -203,6 +203,8 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
 
     if (job->np)
         rg_strv_addf(argv, "--ntasks=%d", count_tasks(job));
+    if (job->elastic.on)
+        rg_strv_add(argv, "--no-kill");
     if (job->ranks_per_host)
         rg_strv_addf(argv, "--ntasks-per-node=%d", job->ranks_per_host);
     for (size_t i = 0; i < rg_array_len(wishes); i++) {

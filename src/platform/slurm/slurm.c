@@ -18,21 +18,12 @@
 
 /* --- discovery -------------------------------------------------------------------------------- */
 
-static int find_node(const struct rg_slurm_allocation *allocation, const char *name)
-{
-    for (size_t i = 0; i < allocation->nnodes; i++) {
-        if (strcmp(allocation->nodes[i].name, name) == 0)
-            return (int) i;
-    }
-    return -1;
-}
-
 /* Hosts that the user named, by -H or --nodelist: they must be there. */
 static int check_named(struct rg_job *job, const struct rg_slurm_allocation *allocation,
                        enum rg_slurm_scope scope, struct rg_error *err)
 {
     for (size_t i = 0; i < job->nhosts; i++) {
-        int node = find_node(allocation, job->hosts[i].name);
+        int node = slurm_find_node(allocation, job->hosts[i].name);
         if (node < 0)
             return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                      "host %s is not in the allocation (job %s: %s%s); name nodes "
@@ -62,7 +53,7 @@ static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *alloc
     if (r == 0 && exclude)
         r = rg_slurm_nodes("--exclude", exclude, &excluded, err);
     for (size_t i = 0; r == 0 && i < wanted.count; i++) {
-        if (find_node(allocation, wanted.v[i]) < 0)
+        if (slurm_find_node(allocation, wanted.v[i]) < 0)
             r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                   "--nodelist %s: the allocation (job %s) has no node %s",
                                   nodelist, allocation->job_id, wanted.v[i]);
@@ -171,10 +162,10 @@ static const char *stopping(void *state, bool by_root)
 static void ask_why(struct slurm *slurm)
 {
     char *argv[] = { (char *) "scontrol", (char *) "show", (char *) "job", (char *) "--oneliner",
-                     slurm->nsteps ? slurm->steps[0].job_id : NULL, NULL };
+                     slurm->allocation.job_id, NULL };
     char shown[SHOWN_MAX];
 
-    if (slurm->nsteps && *slurm->steps[0].job_id &&
+    if (slurm->allocation.job_id &&
         slurm_ask_within(argv, shown, sizeof(shown), ASK_MS) == 0)
         slurm_ending_noted(slurm, shown);
 }
@@ -209,59 +200,18 @@ static void destroy(void *state)
     struct slurm *slurm = state;
 
     rg_listener_close(slurm->listener);
+    rg_timer_stop(&slurm->launch);
+    slurm_question_stop(&slurm->question);
     for (int i = 0; slurm->steps && i < slurm->nsteps; i++)
         slurm_step_fini(&slurm->steps[i]);
     for (int i = 0; slurm->hosts && i < slurm->shared.o.plan->nhosts; i++)
         rg_timer_stop(&slurm->hosts[i].timer);
     rg_dialogue_shared_fini(&slurm->shared);
     rg_strv_fini(&slurm->env);
+    rg_slurm_allocation_fini(&slurm->allocation);
     free(slurm->steps);
     free(slurm->hosts);
     free(slurm);
-}
-
-/* A component of a heterogeneous job has nodes of its own, and gets its own srun; so do nodes with
- * a number of GPUs of their own, since srun takes one number for all nodes of a step. */
-static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int group, int ngpus)
-{
-    for (int i = 0; i < slurm->nsteps; i++) {
-        if (slurm->steps[i].group == group && slurm->steps[i].ngpus == ngpus)
-            return &slurm->steps[i];
-    }
-    if (slurm->nsteps == SLURM_STEPS_MAX)
-        return NULL;
-    struct slurm_step *step = &slurm->steps[slurm->nsteps++];
-    step->slurm = slurm;
-    step->group = group;
-    step->ngpus = ngpus;
-    snprintf(step->job_id, sizeof(step->job_id), "%s", job_id);
-    return step;
-}
-
-static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocation,
-                  struct rg_error *err)
-{
-    for (int i = 0; i < slurm->shared.o.plan->nhosts; i++) {
-        struct slurm_host *host = &slurm->hosts[i];
-        int node = find_node(allocation, slurm->shared.o.plan->hosts[i].name);
-        bool het = allocation->group_ids.count > 0 && node >= 0;
-        host->slurm = slurm;
-        host->index = i;
-        host->task = -1;
-        host->name = slurm->shared.o.plan->hosts[i].name;
-        host->dialogue.shared = &slurm->shared; /* the rest is large, and stays untouched memory */
-        host->dialogue.ops = &slurm_dialogue_ops;
-        host->dialogue.arg = host;
-        host->dialogue.host = i;
-        host->step = step_for(slurm, allocation->job_id, het ? allocation->nodes[node].group : -1,
-                              allocation->gpus_by_node && node >= 0
-                                  ? allocation->nodes[node].ngpus : -1);
-        if (!host->step)
-            return rg_error_set(err, E2BIG, "more than %d components of a heterogeneous job, or "
-                                            "numbers of GPUs on its nodes", SLURM_STEPS_MAX);
-        host->step->nhosts++;
-    }
-    return 0;
 }
 
 /* A firewall between the nodes and us lets through what srun needs: its range is ours, too. */
@@ -299,11 +249,10 @@ int slurm_listen(struct slurm *slurm, struct rg_error *err)
 static int prepare(struct slurm *slurm, const struct rg_driver_options *options,
                    struct rg_error *err)
 {
-    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
-    int r = slurm_held_read_whole(options->held, &allocation, err);
+    int r = slurm_held_read_whole(options->held, &slurm->allocation, err);
 
-    if (r == 0)
-        r = assign(slurm, &allocation, err);
+    for (int i = 0; r == 0 && i < options->plan->nhosts; i++)
+        r = slurm_assign(slurm, i, err);
     if (r == 0)
         r = rg_dialogue_shared_init(&slurm->shared, options, true, err);
     if (r == 0 && slurm_command_env(slurm->shared.o.job, &slurm->env) < 0)
@@ -318,18 +267,17 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     if (!slurm)
         return rg_error_set(err, ENOMEM, "out of memory");
     slurm->shared.o = *options;
-    slurm->hosts = calloc((size_t) options->plan->nhosts, sizeof(*slurm->hosts));
-    slurm->steps = calloc(SLURM_STEPS_MAX, sizeof(*slurm->steps));
+    slurm->on_missed = options->job->elastic.on ? slurm_miss : NULL;
+    slurm->hosts = calloc((size_t) options->plan->room_hosts, sizeof(*slurm->hosts));
+    /* Each one that another host's node made fail has lost a host. */
+    slurm->steps = calloc(2 * (size_t) options->plan->room_hosts, sizeof(*slurm->steps));
     int r = slurm->hosts && slurm->steps ? prepare(slurm, options, err)
                                          : rg_error_set(err, ENOMEM, "out of memory");
-    for (int i = 0; r == 0 && i < options->plan->nhosts; i++)
-        slurm_phase(&slurm->hosts[i], RG_PHASE_STARTING, "asking Slurm for a step");
-    for (int i = 0; r == 0 && i < slurm->nsteps; i++)
-        r = slurm_step_start(&slurm->steps[i], err);
     if (r < 0) {
         destroy(slurm);
         return r;
     }
+    slurm_launch(slurm);
     *ret_state = slurm;
     return 0;
 }
@@ -356,12 +304,15 @@ const struct rg_driver_ops rg_driver_slurm = {
         .contains = true,
         .own_cpus = true,
         .clears_up = true,
+        .elastic = true,
+        .stops_all = true,
         .queues = true,
     },
     .acquire = slurm_acquire,
     .release = slurm_release,
     .discover = discover,
     .start = start,
+    .add = slurm_add,
     .stopping = stopping,
     .ending = ending,
     .said = said,

@@ -36,6 +36,7 @@ struct slurm_srun {
     bool pausing;               /* it waits for resources, and said so */
     bool orphaned;              /* it was killed, and its tasks go on without it */
     int force;                  /* how far we have gone to end it */
+    char how[96];               /* it ended; "" before */
     struct slurm_host *tasks[]; /* by number, nhosts of them; NULL: not known yet */
 };
 
@@ -142,8 +143,10 @@ static const struct slurm_known known[] = {
     { NULL, "" },
 };
 
-static void explain(const struct slurm_step *step, struct slurm_host *host, const char *how)
+void slurm_step_explain(struct slurm_host *host)
 {
+    const struct slurm_step *step = host->step;
+    const char *how = *step->srun->how ? step->srun->how : "its task has ended";
     char said[RG_PREAMBLE_NOISE_MAX + 1], line[RG_PREAMBLE_NOISE_MAX + 1];
 
     if (*step->slurm->ending && (!host->err.errnum || host->killed))
@@ -166,28 +169,39 @@ static void explain(const struct slurm_step *step, struct slurm_host *host, cons
                           *said ? "; it said: " : "", said);
 }
 
+static void task_is_over(void *arg)
+{
+    struct slurm_host *host = arg;
+
+    if (host->gone || (host->linked && !host->killed && host->step->srun->pid))
+        return;
+    if (host->slurm->on_missed) {
+        host->slurm->on_missed(host);
+    } else {
+        slurm_step_explain(host);
+        slurm_host_gone(host);
+    }
+}
+
 static void drain(struct slurm_step *step);
 
 static void process_ended(void *arg, pid_t pid, int status)
 {
     struct slurm_step *step = arg;
     struct slurm_host *host;
-    char how[64], text[96];
+    char how[64];
 
     (void) pid;
     drain(step);
     close_streams(step);
     rg_timer_stop(&step->srun->timer);
     rg_status_text(status, how, sizeof(how));
-    snprintf(text, sizeof(text), "srun: %s%s", how, step->srun->force ? ", ended by reigen" : "");
+    snprintf(step->srun->how, sizeof(step->srun->how), "srun: %s%s", how,
+             step->srun->force ? ", ended by reigen" : "");
     step->srun->pid = 0;
     step->srun->orphaned = WIFSIGNALED(status) && !step->srun->force;
-    for (int at = 0; (host = next_host(step, &at));) {
-        if (host->gone)
-            continue;
-        explain(step, host, text);
-        slurm_host_gone(host);
-    }
+    for (int at = 0; (host = next_host(step, &at));)
+        task_is_over(host);
 }
 
 /* --- what we send ----------------------------------------------------------------------------- */
@@ -326,14 +340,6 @@ static void take_at(struct slurm_step *step, int task, const char *text)
     }
 }
 
-static void was_killed(void *arg)
-{
-    struct slurm_host *host = arg;
-
-    explain(host->step, host, "");
-    slurm_host_gone(host);
-}
-
 /* Its agent has ended. Of what ends by SIGKILL Slurm may say soon that this was its doing. */
 static void agent_ended(struct slurm_host *host, const char *how, bool killed)
 {
@@ -343,7 +349,7 @@ static void agent_ended(struct slurm_host *host, const char *how, bool killed)
                           "its agent ended%s: %s", host->linked ? "" : " before it was ready", how);
     host->killed = killed;
     if (killed)
-        rg_timer_start(&host->timer, host->slurm->shared.o.loop, KILLER_MS, 0, was_killed, host);
+        rg_timer_start(&host->timer, host->slurm->shared.o.loop, KILLER_MS, 0, task_is_over, host);
     else
         slurm_host_gone(host);
 }
@@ -452,9 +458,8 @@ static void on_output(void *arg, int events)
 
 /* "Task launch for StepId=3.0 failed on node n[1-2]: Communication connection failure": the other
  * tasks are cancelled for it, which is then not the cause. */
-static void take_launch_failure(struct slurm_step *step, const char *text)
+static void launch_has_failed(struct slurm_host *host, const char *why)
 {
-    static const char mark[] = " failed on node ";
     static const struct slurm_known reasons[] = {
         { "Communication", "the node or its slurmd is down, or a firewall is before it" },
         { "timed out", "the node or its slurmd is down, or a firewall is before it" },
@@ -462,66 +467,68 @@ static void take_launch_failure(struct slurm_step *step, const char *text)
         { "User not found", "you have no account there" },
         { NULL, "sinfo -R tells more" },
     };
-    rg_autostrv struct rg_strv names = RG_STRV_INIT;
-    const char *at = strstr(text, mark);
-    struct slurm_host *host;
 
-    if (!rg_str_starts(text, "srun: error: Task launch for ") || !at)
+    if (host->linked)
         return;
-    at += strlen(mark);
-    size_t length = strcspn(at, ":");
-    rg_autofree char *list = strndup(at, length);
-    if (!list || rg_slurm_nodes("srun", list, &names, NULL) < 0)
-        return;
-    const char *remedy = slurm_find_remedy(reasons, at + length);
-    for (int i = 0; (host = next_host(step, &i));) {
-        if (host->linked || host->gone || !rg_strv_has(&names, host->name))
-            continue;
-        if (!host->err.errnum)
-            rg_error_set_exit(&host->err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
-                              "srun cannot start its agent%.200s; %s", at + length, remedy);
-        slurm_host_gone(host);
-    }
-}
-
-static void task_is_over(void *arg)
-{
-    struct slurm_host *host = arg;
-
-    if (host->linked || host->gone)
-        return;
-    explain(host->step, host, "its task has ended");
+    if (!host->err.errnum)
+        rg_error_set_exit(&host->err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
+                          "srun cannot start its agent%.200s; %s", why,
+                          slurm_find_remedy(reasons, why));
     slurm_host_gone(host);
 }
 
-/* "srun: error: n[1-2]: tasks 0-1: Killed": a task that was killed before its agent was there has
- * said nothing, and srun waits for the others. One that could speak gets the time for it. Where the
- * step is cancelled, the shell that would tell of a linked agent's end is killed with it. */
-static void take_task_end(struct slurm_step *step, const char *text)
+/* "n[1-2]: tasks 0-1: Killed": a task that was killed before its agent was there has said nothing,
+ * and srun waits for the others. One that could speak gets the time for it. Where the step is
+ * cancelled, the shell that would tell of a linked agent's end is killed with it. */
+static void task_has_ended(struct slurm_host *host, const char *how)
 {
-    static const char mark[] = "srun: error: ";
-    const char *names_at = text + sizeof(mark) - 1, *end = strstr(text, ": task");
+    if (host->stopped)
+        return;
+    if (host->linked && !host->ended && strstr(how, ": Killed"))
+        agent_ended(host, "signal 9 (Killed)", true);
+    else if (!host->linked)
+        rg_timer_start(&host->timer, host->slurm->shared.o.loop, KILLER_MS, 0, task_is_over, host);
+}
+
+/* "Node failure on n[1-2]" */
+static void node_has_failed(struct slurm_host *host, const char *rest)
+{
+    (void) rest;
+    rg_error_set_exit(&host->err, EHOSTDOWN, RG_EXIT_HOST_LOST,
+                      "Slurm says that this node has failed");
+    slurm_host_gone(host);
+}
+
+/* An error of srun's that names nodes. */
+static void take_failure(const struct slurm_step *step, const char *text)
+{
+    static const char launch[] = " failed on node ", failure[] = "Node failure on ";
+    void (*take)(struct slurm_host *host, const char *rest) = task_has_ended;
+    const char *at = text, *end = strstr(text, ": task"), *launched = strstr(text, launch);
     rg_autostrv struct rg_strv names = RG_STRV_INIT;
     struct slurm_host *host;
 
-    if (!rg_str_starts(text, mark) || !end || end <= names_at)
-        return;
-    rg_autofree char *list = strndup(names_at, (size_t) (end - names_at));
+    if (launched) {
+        at = launched + sizeof(launch) - 1;
+        end = at + strcspn(at, ":");
+        take = launch_has_failed;
+    } else if (rg_str_starts(text, failure)) {
+        at += sizeof(failure) - 1;
+        end = at + strlen(at);
+        take = node_has_failed;
+    }
+    rg_autofree char *list = end > at ? strndup(at, (size_t) (end - at)) : NULL;
     if (!list || rg_slurm_nodes("srun", list, &names, NULL) < 0)
         return;
     for (int i = 0; (host = next_host(step, &i));) {
-        if (host->gone || host->stopped || !rg_strv_has(&names, host->name))
-            continue;
-        if (host->linked && !host->ended && strstr(end, ": Killed"))
-            agent_ended(host, "signal 9 (Killed)", true);
-        else if (!host->linked)
-            rg_timer_start(&host->timer, step->slurm->shared.o.loop, KILLER_MS, 0, task_is_over,
-                           host);
+        if (!host->gone && rg_strv_has(&names, host->name))
+            take(host, end);
     }
 }
 
 static void take_error_line(void *arg, const char *text)
 {
+    static const char error[] = "srun: error: ";
     struct slurm_step *step = arg;
     char *end;
     long task = strtol(text, &end, 10);
@@ -531,8 +538,8 @@ static void take_error_line(void *arg, const char *text)
 
     if (step->srun->force < FORCE_SIGNAL)
         slurm_ending_said(step->slurm, text);
-    take_launch_failure(step, text);
-    take_task_end(step, text);
+    if (rg_str_starts(text, error))
+        take_failure(step, text + sizeof(error) - 1);
     if (host && rg_preamble_is_remark(end + 2) && host->linked && !host->stopped) {
         step->slurm->shared.o.events->on_note(step->slurm->shared.o.arg, host->index, end + 2);
         return;
@@ -558,7 +565,7 @@ void slurm_step_await_cause(struct slurm_step *step, uint64_t until_ns)
 
     for (int at = 0; (host = next_host(step, &at));)
         killed |= host->killed;
-    if (!killed || !srun->pid || srun->force >= FORCE_SIGNAL)
+    if (!killed || !srun || !srun->pid || srun->force >= FORCE_SIGNAL)
         return;
     /* Its reader stops at the end of the stream, which is srun's own. */
     while (rg_io_active(&srun->errors.io) && !*step->slurm->ending &&

@@ -326,7 +326,7 @@ static void elastic_jobs_have_a_range_of_ranks(void **state)
     must_fail("--min-np 1 --blacklist-cooldown-range 9:5 x", "the least first");
     must_fail("--min-np 1 --engine openmpi x", "mpirun starts the ranks");
     must_fail("--min-np 1 -n 1 x : -n 2 y", "several programs");
-    must_fail("--min-np 1 --on slurm x", "keeps the hosts that it begins with");
+    must_fail("--min-np 1 --on openpai x", "keeps the hosts that it begins with");
     must_fail("--min-np 2 --host-discovery-script /bin/true -H a x", "other hosts are named");
 }
 

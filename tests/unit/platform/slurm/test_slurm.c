@@ -94,16 +94,13 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
                                    { .name = "b", .step = &steps[1] },
                                    { .name = "c", .step = &steps[0] } };
     struct rg_plan plan = { .nhosts = 3, .job_id = "r-1" };
-    struct slurm slurm = { .hosts = hosts,
+    struct slurm slurm = { .hosts = hosts, .allocation.job_id = (char *) "12",
                            .shared = { .o = { .job = &job, .plan = &plan },
                                        .agent_path = "/a'b/reigen-agent" } };
 
     (void) state;
     rg_job_init(&job);
-    for (int i = 0; i < 2; i++) {
-        steps[i].slurm = &slurm;
-        strcpy(steps[i].job_id, "12");
-    }
+    steps[0].slurm = steps[1].slurm = &slurm;
     assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
     assert_true(has(&argv, "--jobid=12") && has(&argv, "--nodelist=a,c"));
     assert_true(has(&argv, "--ntasks=2") && has(&argv, "--nodes=2") && has(&argv, "--overlap"));
@@ -119,10 +116,12 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
     assert_int_equal(slurm_command_make(&steps[1], &argv), 0);
     assert_true(has(&argv, "--het-group=1") && has(&argv, "--nodelist=b"));
     assert_true(has(&argv, "--gpus=3"));
+    assert_false(has(&argv, "--no-kill"));
     rg_strv_fini(&argv);
+    job.elastic.on = true;
     steps[0].ngpus = 2;
     assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
-    assert_true(has(&argv, "--gpus-per-node=2"));
+    assert_true(has(&argv, "--gpus-per-node=2") && has(&argv, "--no-kill"));
     rg_strv_fini(&argv);
     steps[0].ngpus = 0;
     assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
@@ -140,7 +139,7 @@ static struct {
     struct rg_timer timer;
     int nlooks, ndone;
     char text[RG_ERROR_TEXT_MAX];
-} asking = { .dir = "/tmp/reigen-salloc-XXXXXX" };
+} asking;
 
 static void put_file(const char *name, const char *text)
 {
@@ -186,6 +185,7 @@ static void why_there_is_no_allocation_is_told_once(void **state)
 
     (void) state;
     rg_job_init(&job);
+    strcpy(asking.dir, "/tmp/reigen-salloc-XXXXXX");
     assert_non_null(mkdtemp(asking.dir));
     put_file("salloc", salloc);
     rg_autofree char *path = rg_strf("%s:%s", asking.dir, before);
@@ -289,6 +289,113 @@ static void a_task_that_was_killed_with_its_shell_is_not_waited_for(void **state
     assert_string_equal(hosts[2].err.text, "its agent ended: signal 9 (Killed)");
     slurm_step_fini(&step);
     rg_loop_destroy(slurm.shared.o.loop);
+}
+
+static void srun_says_which_node_has_failed(void **state)
+{
+    static const char said[] = "srun: error: Node failure on node[2-3]\n"
+                               "srun: error: node2: task 1: Killed\n";
+    static const struct rg_driver_events events = { .on_gone = on_gone };
+    static struct slurm_step step;
+    struct slurm_host hosts[3] = { { .name = "node1", .linked = true },
+                                   { .name = "node2", .linked = true },
+                                   { .name = "node3", .linked = true, .gone = true } };
+    struct rg_plan plan = { .nhosts = 3 };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
+
+    (void) state;
+    memset(&gone, 0, sizeof(gone));
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
+    step.slurm = &slurm;
+    for (int i = 0; i < 3; i++) {
+        hosts[i].slurm = &slurm;
+        hosts[i].step = &step;
+        hosts[i].index = i;
+    }
+    step.nhosts = 3;
+    assert_int_equal(slurm_step_prepare(&step), 0);
+    slurm_step_take_errors(&step, said, strlen(said));
+    rg_loop_run(slurm.shared.o.loop);
+    assert_int_equal(gone.count, 1);
+    assert_int_equal(gone.first, 1);
+    assert_string_equal(gone.text, "Slurm says that this node has failed");
+    assert_int_equal(hosts[1].err.exit_code, 76);
+    slurm_step_fini(&step);
+    rg_loop_destroy(slurm.shared.o.loop);
+}
+
+static struct {
+    int order[4], norder, ntold;
+} taken;
+
+static void on_taken(void *arg, int host)
+{
+    (void) arg;
+    taken.order[taken.norder++] = host;
+}
+
+static void on_gone_after(void *arg, int host, const struct rg_error *err)
+{
+    (void) arg;
+    taken.order[taken.norder++] = host + 100;
+    assert_non_null(strstr(err->text, host == 1 ? "taken" : "Killed"));
+}
+
+static void on_told(void *arg, int host, const char *text)
+{
+    (void) arg, (void) host, (void) text;
+    taken.ntold++;
+}
+
+/* Slurm is asked once for both. */
+static void of_nodes_that_are_missed_those_that_the_job_has_no_more_have_not_failed(void **state)
+{
+    static const char squeue[] = "#!/bin/sh\necho >>\"${0%/*}/asked\"\n"
+                                 "case $* in *--jobs=12*) echo 'node[1,3]';; esac\n";
+    static const struct rg_driver_events events = { .on_gone = on_gone_after,
+                                                    .on_taken = on_taken, .on_note = on_told };
+    static struct slurm_step step;
+    struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" } };
+    struct rg_plan plan = { .nhosts = 3 };
+    struct slurm slurm = { .hosts = hosts, .on_missed = slurm_miss,
+                           .allocation.job_id = (char *) "12",
+                           .shared.o = { .plan = &plan, .events = &events } };
+    char said[] = "srun: error: node[2-3]: tasks 1-2: Killed\n", text[8];
+    rg_autofree char *before = strdup(getenv("PATH"));
+
+    (void) state;
+    strcpy(asking.dir, "/tmp/reigen-squeue-XXXXXX");
+    assert_non_null(mkdtemp(asking.dir));
+    put_file("squeue", squeue);
+    put_file("asked", "");
+    rg_autofree char *path = rg_strf("%s:%s", asking.dir, before);
+    rg_autofree char *clear = rg_strf("rm -r %s", asking.dir);
+    rg_autofree char *asked = rg_strf("%s/asked", asking.dir);
+    setenv("PATH", path, 1);
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
+    step.slurm = &slurm;
+    for (int i = 0; i < 3; i++) {
+        hosts[i].slurm = &slurm;
+        hosts[i].step = &step;
+        hosts[i].index = i;
+        hosts[i].linked = true;
+    }
+    step.nhosts = 3;
+    assert_int_equal(slurm_step_prepare(&step), 0);
+    slurm_step_take_errors(&step, said, strlen(said));
+    rg_loop_run(slurm.shared.o.loop);
+    assert_int_equal(taken.norder, 3);
+    int first = taken.order[0] == 1 ? 0 : 1; /* node2 is taken, and then gone */
+    assert_int_equal(taken.order[first], 1);
+    assert_int_equal(taken.order[first + 1], 101);
+    assert_int_equal(taken.ntold, 1);
+    assert_false(hosts[0].gone);
+    rg_autoclose int fd = open(asked, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(fd, text, sizeof(text)), 1);
+    slurm_step_fini(&step);
+    rg_loop_destroy(slurm.shared.o.loop);
+    setenv("PATH", before, 1);
+    assert_int_equal(system(clear), 0);
 }
 
 /* A task's prolog may write what it likes, and no newline. */
@@ -435,6 +542,8 @@ int main(void)
         cmocka_unit_test(a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows),
         cmocka_unit_test(our_words_are_found_behind_what_a_prolog_writes),
         cmocka_unit_test(a_task_that_was_killed_with_its_shell_is_not_waited_for),
+        cmocka_unit_test(srun_says_which_node_has_failed),
+        cmocka_unit_test(of_nodes_that_are_missed_those_that_the_job_has_no_more_have_not_failed),
         cmocka_unit_test(hosts_of_the_job_are_linked_once_each_and_others_are_sent_away),
         cmocka_unit_test(agents_call_at_a_port_that_srun_may_use),
         cmocka_unit_test(why_there_is_no_allocation_is_told_once),
