@@ -163,7 +163,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_install_scripts, NULL },
     { "version", "", NULL, "Print reigen's version.", cmd_version, NULL },
     { "help", "[COMMAND]",
-      "run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs stop drain logs "
+      "run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs stop drain "
+      "logs "
       "attach status render "
       "pai wait-workers explain man completion sshd sshconfig run-dock-asuser install-scripts "
       "version",
