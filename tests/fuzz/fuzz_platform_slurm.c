@@ -37,7 +37,15 @@ static void on_gone(void *arg, int host, const struct rg_error *err)
         abort();
 }
 
-static const struct rg_driver_events events = { on_connected, on_phase, on_note, on_gone };
+static void on_taken(void *arg, int host)
+{
+    (void) arg;
+    if (host < 0 || host >= HOSTS)
+        abort();
+}
+
+static const struct rg_driver_events events = { on_connected, on_phase, on_note, on_gone,
+                                                on_taken };
 
 static void check_tasks(const struct slurm_host *hosts)
 {

@@ -113,8 +113,7 @@ static void check_forwarded(struct rg_session *session, const struct rg_fact *fa
     int signo = fact->end.value;
 
     if (session->state != STATE_RUNNING || fact->end.end != RG_END_SIGNAL ||
-        fact->signalled != (uint32_t) signo || signo == SIGKILL ||
-        (signo == SIGTERM && session_is_open(session)))
+        fact->signalled != (uint32_t) signo || signo == SIGKILL)
         return;
     /* So ends a rank that has no place any more in an elastic job; we were sent nothing. */
     if (session_is_open(session) && signo == SIGTERM)
