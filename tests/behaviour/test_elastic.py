@@ -289,10 +289,16 @@ def ask(job, *words):
                           timeout=60, check=False, env=environment(HOME=job.folder))
 
 
+def id_of(job, child):
+    """Of the job that this process has launched: tests beside this one have theirs."""
+    one, = [one for one in json.loads(ask(job, 'jobs', '--json').stdout)
+            if f':{child.pid}:' in one['launcher']]
+    return one['id']
+
+
 def status(job):
     """What reigen status says, as JSON."""
-    ident, = [one['id'] for one in json.loads(ask(job, 'jobs', '--json').stdout)]
-    done = ask(job, 'status', '--json', ident)
+    done = ask(job, 'status', '--json', id_of(job, job.child))
     assert done.returncode == 0, done
     return json.loads(done.stdout)
 
@@ -429,7 +435,7 @@ def test_what_cannot_be_drained_is_refused(job, start):
     fixed = start(PROGRAMS.reigen, 'run', '-np', 1, '--', 'sh', '-c', f': >{there}; exec sleep 600',
                   env=environment(HOME=it.folder))
     until(there.exists, 'the job that is not elastic', 30)
-    ident = json.loads(ask(it, 'jobs', '--json').stdout)[0]['id']
+    ident = id_of(it, fixed)
     done = ask(it, 'drain', ident, 'localhost')
     assert done.returncode == 2 and 'is not elastic, and keeps the hosts' in done.stderr, done
     fixed.terminate()

@@ -15,7 +15,7 @@ from ranks import DEADLINE, SLOWER, job, run, slowdown, state
 from wait import until
 
 TREE = {'REIGEN_PLANES': 'tcp', 'REIGEN_TREE_DEGREE': 2}
-QUICK = {**TREE, 'REIGEN_STALL_SECONDS': 1}
+QUICK = {**TREE, 'REIGEN_STALL_SECONDS': 1, 'HOROVOD_LOG_LEVEL': 'warning'}
 REPORT = 'waiting for remainder of ranks'
 SIZE = 7
 

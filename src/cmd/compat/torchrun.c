@@ -197,8 +197,8 @@ const struct rg_script rg_script_torchrun = {
     .status = "As of reigen run: reigen explain tells them.",
     .examples = "reigen torchrun --standalone --nproc-per-node=4 train.py --epochs 4\n"
                 "reigen torchrun --nnodes=2 --nproc-per-node=4 -H a,b train.py\n"
-                "reigen torchrun --nnodes=1:4 --nproc-per-node=4 --max-restarts=3 -H a,b,c,d "
-                "train.py\n",
+                "reigen torchrun --nnodes=1:2 --nproc-per-node=4 --max-restarts=3 \\\n"
+                "    -H a,b train.py\n",
     .operands = true, .options = options
 };
 

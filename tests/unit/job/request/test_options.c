@@ -318,7 +318,7 @@ static void elastic_jobs_have_a_range_of_ranks(void **state)
     assert_int_equal(e->max_np, 2);
     rg_request_fini(&request);
     must_fail("--spares 1 x", "-np is missing");
-    must_fail("-np 1 --spares 1 --on slurm x", "--spares: on Slurm a job keeps the hosts");
+    must_fail("-np 1 --spares 1 --on openpai x", "--spares: on OpenPAI a job keeps the hosts");
     must_fail("-np 2 --min-np 3 x", "more than -np 2");
     must_fail("-np 4 --max-np 3 x", "less than -np 4");
     must_fail("--min-np 4 --max-np 3 x", "less than --min-np 4");
