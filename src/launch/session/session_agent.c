@@ -133,7 +133,7 @@ static void lose_unseen(struct session_host *host, const char *how)
         return;
     }
     host->gone_err.exit_code = RG_EXIT_HOST_LOST;
-    host->taken = true;
+    host->taken = session_is_open(host->session); /* a fixed job gets no other one */
     set_lost(host, how);
 }
 
