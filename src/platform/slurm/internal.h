@@ -124,6 +124,13 @@ extern const struct rg_dialogue_ops slurm_dialogue_ops;
 int slurm_step_prepare(struct slurm_step *step);
 /* Start its srun, for all hosts whose step it is. 0 or -errno. */
 int slurm_step_start(struct slurm_step *step, struct rg_error *err);
+/* Once all of its hosts that are not gone have an agent, they are told what it is to do. */
+void slurm_step_check(struct slurm_step *step);
+/* The host is gone (slurm_host_gone); in an elastic job the others of its step, which may have
+ * waited for it, go on. */
+void slurm_step_lose(struct slurm_host *host);
+/* The host is to belong to another step: what it had of this one is forgotten. */
+void slurm_step_leave(struct slurm_host *host);
 /* Why this host is gone, into its err, unless that is known. */
 void slurm_step_explain(struct slurm_host *host);
 /* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. False:

@@ -45,12 +45,12 @@ int slurm_assign(struct slurm *slurm, int index, struct rg_error *err)
     const char *name = slurm->shared.o.plan->hosts[index].name;
     int node = slurm_find_node(allocation, name);
 
-    if (node < 0)
-        return rg_error_set_exit(err, EINVAL, RG_EXIT_UNAVAILABLE,
-                                 "it is not in the allocation (job %s)", allocation->job_id);
     host->slurm = slurm;
     host->index = index;
     host->name = name;
+    if (node < 0)
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_UNAVAILABLE,
+                                 "it is not in the allocation (job %s)", allocation->job_id);
     host->dialogue.shared = &slurm->shared; /* the rest is large, and stays untouched memory */
     host->dialogue.ops = &slurm_dialogue_ops;
     host->dialogue.arg = host;
@@ -109,13 +109,18 @@ static bool some_never_came(const struct slurm_step *step)
 
 static void settle(struct slurm_host *host)
 {
-    if (!host->linked && !host->stopped && !host->err.errnum && some_never_came(host->step)) {
+    struct slurm *slurm = host->slurm;
+    bool room = slurm->nsteps < 2 * slurm->shared.o.plan->room_hosts;
+
+    if (room && !host->linked && !host->stopped && !host->err.errnum &&
+        some_never_came(host->step)) {
+        slurm_step_leave(host);
         join_step(host, host->step->group, host->step->ngpus);
-        launch_soon(host->slurm);
+        launch_soon(slurm);
         return;
     }
     slurm_step_explain(host);
-    slurm_host_gone(host);
+    slurm_step_lose(host);
 }
 
 static void take_away(struct slurm_host *host)
@@ -125,7 +130,7 @@ static void take_away(struct slurm_host *host)
     host->taken = true;
     rg_error_set(&host->err, ENODEV, "Slurm has taken this node out of the job");
     o->events->on_note(o->arg, host->index, host->err.text);
-    slurm_host_gone(host);
+    slurm_step_lose(host);
 }
 
 /* A line for each component of a heterogeneous job. NULL: nobody knows. */

@@ -175,11 +175,11 @@ static void task_is_over(void *arg)
 
     if (host->gone || (host->linked && !host->killed && host->step->srun->pid))
         return;
-    if (host->slurm->on_missed) {
+    if (host->slurm->on_missed && !host->stopped) {
         host->slurm->on_missed(host);
     } else {
         slurm_step_explain(host);
-        slurm_host_gone(host);
+        slurm_step_lose(host);
     }
 }
 
@@ -254,12 +254,12 @@ static void send_boot(struct slurm_step *step)
         send_out(step);
 }
 
-/* Once all have an agent, they can be told what it is to do. */
-static void check_ready(void *arg)
+void slurm_step_check(struct slurm_step *step)
 {
-    const struct slurm_host *ready = arg;
-    struct slurm_step *step = ready->step;
     struct slurm_host *host;
+
+    if (!step->srun)
+        return;
 
     for (int at = 0; (host = next_host(step, &at));) {
         if (host->dialogue.state < RG_DIALOGUE_READY && !host->gone && !host->err.errnum)
@@ -267,6 +267,29 @@ static void check_ready(void *arg)
     }
     if (!step->srun->sent_boot && step->srun->in.fd >= 0)
         send_boot(step);
+}
+
+void slurm_step_lose(struct slurm_host *host)
+{
+    slurm_host_gone(host);
+    if (host->slurm->on_missed)
+        slurm_step_check(host->step);
+}
+
+static void check_ready(void *arg)
+{
+    const struct slurm_host *host = arg;
+
+    slurm_step_check(host->step);
+}
+
+void slurm_step_leave(struct slurm_host *host)
+{
+    rg_timer_stop(&host->timer);
+    if (host->step->srun && host->task >= 0)
+        host->step->srun->tasks[host->task] = NULL;
+    host->dialogue.got_bundle = false;
+    host->dialogue.said = (struct rg_preamble){ 0 };
 }
 
 /* All of its kind get it. */
@@ -310,7 +333,7 @@ static void on_error(void *arg, const struct rg_error *err, bool said)
         return;
     if (!host->err.errnum)
         host->err = *err;
-    slurm_host_gone(host);
+    slurm_step_lose(host);
 }
 
 const struct rg_dialogue_ops slurm_dialogue_ops = { .send_agent = send_agent,
@@ -351,7 +374,7 @@ static void agent_ended(struct slurm_host *host, const char *how, bool killed)
     if (killed)
         rg_timer_start(&host->timer, host->slurm->shared.o.loop, KILLER_MS, 0, task_is_over, host);
     else
-        slurm_host_gone(host);
+        slurm_step_lose(host);
 }
 
 /* "end STATUS", of a shell: 128 + n for a signal. */
@@ -474,7 +497,7 @@ static void launch_has_failed(struct slurm_host *host, const char *why)
         rg_error_set_exit(&host->err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
                           "srun cannot start its agent%.200s; %s", why,
                           slurm_find_remedy(reasons, why));
-    slurm_host_gone(host);
+    slurm_step_lose(host);
 }
 
 /* "n[1-2]: tasks 0-1: Killed": a task that was killed before its agent was there has said nothing,
@@ -496,7 +519,7 @@ static void node_has_failed(struct slurm_host *host, const char *rest)
     (void) rest;
     rg_error_set_exit(&host->err, EHOSTDOWN, RG_EXIT_HOST_LOST,
                       "Slurm says that this node has failed");
-    slurm_host_gone(host);
+    slurm_step_lose(host);
 }
 
 /* An error of srun's that names nodes. */
