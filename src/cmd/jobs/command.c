@@ -153,7 +153,7 @@ int rg_cmd_jobs(int argc, char **argv)
 static int print_job(const struct rg_registry_job *job, bool json)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT, ranks = RG_BUF_INIT;
-    json_t *elastic = rg_jobs_ask_elastic(job);
+    json_t *elastic = rg_jobs_ask_elastic(job, "");
 
     if (json) {
         json_t *value = rg_jobs_json(job);

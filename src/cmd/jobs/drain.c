@@ -18,7 +18,8 @@
 
 static int refuse(const struct rg_registry_job *job, const char *host, const json_t *answer)
 {
-    const char *why = json_string_value(json_object_get(answer, "error"));
+    const char *error = json_string_value(json_object_get(answer, "error"));
+    const char *why = error ? error : "";
     const json_t *hosts = json_object_get(answer, "hosts"), *one;
     rg_autobuf struct rg_buf names = RG_BUF_INIT;
     struct rg_error err = RG_ERROR_INIT;
@@ -57,28 +58,15 @@ static int fail_to_ask(const struct rg_registry_job *job, int r)
 
 /* --- until the host is free ------------------------------------------------------------------- */
 
-static bool has_host(const json_t *elastic, const char *host)
-{
-    const char *at = strrchr(host, '@'), *name;
-    const json_t *one;
-    size_t i;
-
-    json_array_foreach(json_object_get(elastic, "hosts"), i, one) {
-        name = json_string_value(json_object_get(one, "host"));
-        if (name && strcmp(name, at ? at + 1 : host) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The job may end meanwhile; then it is free, too. */
 static int wait_until_free(const struct rg_registry_job *job, const char *host)
 {
     bool there = true;
 
     while (there) {
-        json_t *elastic = rg_jobs_ask_elastic(job);
-        there = elastic ? has_host(elastic, host) : !rg_registry_is_over(job);
+        json_t *elastic = rg_jobs_ask_elastic(job, host);
+        there = elastic ? json_array_size(json_object_get(elastic, "hosts")) > 0
+                        : !rg_registry_is_over(job);
         json_decref(elastic);
         if (there)
             rg_sleep_ms(LOOK_MS);
@@ -96,8 +84,8 @@ static int drain(const struct rg_registry_job *job, const struct rg_control_requ
     if (r < 0)
         return fail_to_ask(job, r);
     json_t *answer = json_loadb((const char *) rg_buf_bytes(&text), rg_buf_nbytes(&text), 0, NULL);
-    int code = json_is_string(json_object_get(answer, "error"))
-                   ? refuse(job, request->host, answer) : 0;
+    int code = json_is_object(answer) && !json_object_get(answer, "error")
+                   ? 0 : refuse(job, request->host, answer);
 
     json_decref(answer);
     return code ? code : wait_until_free(job, request->host);

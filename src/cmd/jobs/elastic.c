@@ -16,9 +16,11 @@ static json_t *ask(const char *id, const struct rg_control_request *request)
     return json_loadb((const char *) rg_buf_bytes(&text), rg_buf_nbytes(&text), 0, NULL);
 }
 
-json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job)
+json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job, const char *host)
 {
-    const struct rg_control_request request = { .question = RG_CONTROL_STATUS };
+    struct rg_control_request request = { .question = RG_CONTROL_STATUS };
+
+    snprintf(request.host, sizeof(request.host), "%s", host);
     json_t *answer = rg_registry_state(job) == RG_JOB_RUNS ? ask(job->id, &request) : NULL;
 
     if (json_is_integer(json_object_get(answer, "epoch")))

@@ -122,9 +122,9 @@ void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool co
 void rg_jobs_describe(const struct rg_registry_job *job, const char *ranks, struct rg_buf *text);
 /* What the launcher of an elastic job says of it now (launch/control/control.h): an object for the
  * caller to release, or NULL: the job is not elastic, has ended, or its launcher does not answer
- * here. Waits for RG_JOBS_ASK_MS at most. */
+ * here. host: only what is of this one; "": all. Waits for RG_JOBS_ASK_MS at most. */
 #define RG_JOBS_ASK_MS 5000
-json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job);
+json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job, const char *host);
 /* Append that as lines, for people. */
 void rg_jobs_describe_elastic(const json_t *elastic, struct rg_buf *text);
 /* "12", "3:12", "1:02:03", "2-01:02:03": in seconds, minutes, hours and days, as squeue has it.

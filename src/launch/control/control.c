@@ -16,6 +16,7 @@
 #define QUESTION_MAX 1024
 #define CLIENTS_MAX 8 /* who says nothing makes room for the next but seven */
 #define BACKLOG 64
+#define LOOK_MS 20 /* between two looks at a queue that is full */
 
 struct client {
     struct rg_control *control;
@@ -80,6 +81,13 @@ static bool read_question(const uint8_t *bytes, size_t nbytes, struct rg_control
     return true;
 }
 
+static bool has_left(int fd)
+{
+    struct pollfd look = { .fd = fd, .events = POLLRDHUP };
+
+    return poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
 static void on_question(void *arg, int events)
 {
     struct client *client = arg;
@@ -92,11 +100,19 @@ static void on_question(void *arg, int events)
     ssize_t n = recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
+    if (n > 0 && has_left(client->fd)) { /* it was told that nobody answers: nothing may follow */
+        drop(client);
+        return;
+    }
     if (n > 0 && read_question(bytes, (size_t) n, &request))
         client->control->answer(client->control->arg, &request, &answer);
     else if (n > 0)
         rg_buf_printf(&answer, "{\"error\":\"version\"}");
     setsockopt(client->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+    if (rg_buf_nbytes(&answer) > RG_CONTROL_ANSWER_MAX) {
+        rg_buf_fini(&answer);
+        rg_buf_printf(&answer, "{\"error\":\"too-long\"}");
+    }
     if (n > 0 && rg_buf_status(&answer) == 0)
         send(client->fd, rg_buf_bytes(&answer), rg_buf_nbytes(&answer),
              MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -178,6 +194,19 @@ void rg_control_close(struct rg_control *control)
 
 /* --- the other side --------------------------------------------------------------------------- */
 
+/* A launcher that is stopped takes nobody in; its queue may be full. */
+static int reach(int fd, const struct sockaddr_un *address, socklen_t nbytes, uint64_t until_ns)
+{
+    while (connect(fd, (const struct sockaddr *) address, nbytes) < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            return -errno;
+        if (rg_now_ns() >= until_ns)
+            return -ETIMEDOUT;
+        rg_sleep_ms(LOOK_MS);
+    }
+    return 0;
+}
+
 static int put_question(int fd, const struct rg_control_request *request)
 {
     rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
@@ -191,9 +220,9 @@ static int put_question(int fd, const struct rg_control_request *request)
     return send(fd, rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static int take_answer(int fd, uint64_t timeout_ms, struct rg_buf *answer)
+static int take_answer(int fd, uint64_t until_ns, struct rg_buf *answer)
 {
-    int r = rg_fd_wait(fd, POLLIN, rg_now_ns() + timeout_ms * RG_NS_PER_MS);
+    int r = rg_fd_wait(fd, POLLIN, until_ns);
     uint8_t *room = r == 0 ? rg_buf_reserve(answer, RG_CONTROL_ANSWER_MAX) : NULL;
 
     if (!room)
@@ -210,14 +239,15 @@ int rg_control_ask(const char *job_id, const struct rg_control_request *request,
 {
     struct sockaddr_un address;
     socklen_t nbytes = address_of(job_id, &address);
-    rg_autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    uint64_t until_ns = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
+    rg_autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
         return -errno;
-    if (nbytes == 0 || connect(fd, (struct sockaddr *) &address, nbytes) < 0)
-        return nbytes == 0 ? -ECONNREFUSED : -errno;
-    if (!is_own(fd))
-        return -EPERM;
-    int r = put_question(fd, request);
-    return r < 0 ? r : take_answer(fd, timeout_ms, answer);
+    int r = nbytes == 0 ? -ECONNREFUSED : reach(fd, &address, nbytes, until_ns);
+    if (r == 0 && !is_own(fd))
+        r = -EPERM;
+    if (r == 0)
+        r = put_question(fd, request);
+    return r < 0 ? r : take_answer(fd, until_ns, answer);
 }

@@ -11,6 +11,7 @@
  *     "no-host"  hosts: the names that there are
  *     "too-few"  has, needs: ranks that there would be room for, and --min-np
  *     "version"  the two are of different versions of Reigen
+ *     "too-long" the answer is larger than RG_CONTROL_ANSWER_MAX
  *
  * Thread rule: the loop's thread, in which nothing blocks; rg_control_ask blocks.
  */
@@ -30,7 +31,7 @@ enum rg_control_question { RG_CONTROL_STATUS = 1, RG_CONTROL_DRAIN };
 
 struct rg_control_request {
     enum rg_control_question question;
-    char host[RG_CONTROL_HOST_MAX]; /* DRAIN: which one */
+    char host[RG_CONTROL_HOST_MAX]; /* DRAIN: which one; STATUS: only of this one, or "" */
     uint64_t deadline_ms;           /* DRAIN: from now on, then its ranks are ended; 0: never */
 };
 

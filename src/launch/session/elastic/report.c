@@ -2,8 +2,9 @@
 /* Hosts that are gone are left out, so that what is told does not grow with the job's age. */
 #include "launch/session/elastic/report.h"
 
+#include <string.h>
+
 #include "base/json.h"
-#include "base/time.h"
 
 static void put_int_or_null(struct rg_buf *text, const char *name, int value, bool known)
 {
@@ -57,7 +58,16 @@ static void put_aside(const struct machine *machine, const struct rg_membership_
                           ? (double) (aside->until_ns - now_ns) / (double) RG_NS_PER_S : 0.0);
 }
 
-void session_report_put(const struct rg_session *session, struct rg_buf *text)
+bool session_report_means(const char *host, const char *name, const char *user)
+{
+    const char *at = strrchr(host, '@');
+    size_t n = at ? (size_t) (at - host) : 0;
+
+    return strcmp(name, at ? at + 1 : host) == 0 &&
+           (!at || (user && strncmp(user, host, n) == 0 && !user[n]));
+}
+
+void session_report_put(const struct rg_session *session, const char *only, struct rg_buf *text)
 {
     const struct session_elastic *elastic = session->elastic;
     const struct rg_membership *membership = elastic->membership;
@@ -74,7 +84,9 @@ void session_report_put(const struct rg_session *session, struct rg_buf *text)
                   rg_membership_in_place(membership) ? "true" : "false",
                   rg_membership_restarts(membership));
     for (int host = 0; host < session->o.plan->nhosts; host++) {
-        if (rg_membership_host_state(membership, host) == RG_MEMBERSHIP_HOST_IS_GONE)
+        const struct rg_plan_host *planned = &session->o.plan->hosts[host];
+        if (rg_membership_host_state(membership, host) == RG_MEMBERSHIP_HOST_IS_GONE ||
+            (*only && !session_report_means(only, planned->name, planned->user)))
             continue;
         rg_buf_printf(text, count++ ? "," : "");
         put_host(session, host, text);
@@ -82,7 +94,7 @@ void session_report_put(const struct rg_session *session, struct rg_buf *text)
     rg_buf_printf(text, "],\"aside\":[");
     count = 0;
     for (size_t name = 0; name < elastic->nmachines; name++) {
-        if (!rg_membership_aside(membership, (int) name, &aside))
+        if (*only || !rg_membership_aside(membership, (int) name, &aside))
             continue;
         rg_buf_printf(text, count++ ? "," : "");
         put_aside(&elastic->machines[name], &aside, elastic_now_ns(session), text);

@@ -10,21 +10,17 @@
 #include "launch/session/elastic/report.h"
 #include "launch/session/meet/meet.h"
 
+#define REASON_MAX 256 /* bytes of it; the remark has had all */
+
 /* --- reigen drain ----------------------------------------------------------------------------- */
-
-static bool is_meant(const struct machine *machine, const char *host)
-{
-    const char *at = strrchr(host, '@'), *user = machine->user ? machine->user : "";
-    size_t n = at ? (size_t) (at - host) : 0;
-
-    return strcmp(machine->name, at ? at + 1 : host) == 0 &&
-           (!at || (strncmp(user, host, n) == 0 && !user[n]));
-}
 
 /* The first machine from this one on that is meant by NAME or USER@NAME; nmachines: none is. */
 static size_t find(const struct session_elastic *elastic, const char *host, size_t from)
 {
-    while (from < elastic->nmachines && !is_meant(&elastic->machines[from], host))
+    const struct machine *machines = elastic->machines;
+
+    while (from < elastic->nmachines &&
+           !session_report_means(host, machines[from].name, machines[from].user))
         from++;
     return from;
 }
@@ -82,7 +78,9 @@ static void drain(struct rg_session *session, const struct rg_control_request *r
 static void answer(void *arg, const struct rg_control_request *request, struct rg_buf *text)
 {
     if (request->question == RG_CONTROL_STATUS) {
-        session_report_put(arg, text);
+        session_report_put(arg, request->host, text);
+    } else if (request->question != RG_CONTROL_DRAIN) {
+        rg_buf_printf(text, "{\"error\":\"version\"}");
     } else if (can_spare(arg, request->host, text)) {
         rg_buf_printf(text, "{}");
         drain(arg, request);
@@ -118,6 +116,6 @@ void session_control_set_aside(struct rg_session *session, int name, int place, 
     struct machine *machine = &session->elastic->machines[name];
 
     free(machine->reason);
-    machine->reason = strdup(why);
+    machine->reason = strndup(why, REASON_MAX);
     machine->rank = place < 0 ? -1 : session_rank_of(session, place);
 }

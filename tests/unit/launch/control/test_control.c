@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions come from another process, which a thread stands for here. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -11,18 +12,21 @@
 #include "unit.h"
 
 #define SILENT 20
+#define QUEUE 100 /* more than wait to be let in */
 #define TIMEOUT_MS 60000
 
 static struct rg_loop *loop;
 static struct rg_control *control;
 static char job[64];
 static struct rg_control_request heard;
+static int nheard;
 static size_t answer_nbytes; /* of an answer that is that long; 0: a short one */
 
 static void answer(void *arg, const struct rg_control_request *request, struct rg_buf *text)
 {
     assert_ptr_equal(arg, &heard);
     heard = *request;
+    nheard++;
     rg_buf_printf(text, "{\"fine\":true");
     while (rg_buf_nbytes(text) < answer_nbytes)
         rg_buf_printf(text, "%1024s", "");
@@ -34,6 +38,7 @@ static int begin(void **state)
     (void) state;
     snprintf(job, sizeof(job), "test-control-%d", (int) getpid());
     answer_nbytes = 0;
+    nheard = 0;
     if (rg_loop_create(&loop) < 0)
         return -1;
     return rg_control_listen(loop, job, answer, &heard, &control);
@@ -74,16 +79,28 @@ static void *ask_well(void *arg)
     return NULL;
 }
 
-static int connect_to_it(void)
+/* -1: its queue is full. */
+static int connect_soon(void)
 {
     struct sockaddr_un address;
     char name[96];
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     snprintf(name, sizeof(name), "@reigen-job-%s", job);
     socklen_t nbytes = rg_unix_address(name, &address);
-    if (connect(fd, (struct sockaddr *) &address, nbytes) < 0)
+    if (connect(fd, (struct sockaddr *) &address, nbytes) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_to_it(void)
+{
+    int fd = connect_soon();
+
+    if (fd < 0)
         abort();
+    fcntl(fd, F_SETFL, 0);
     return fd;
 }
 
@@ -140,7 +157,33 @@ static void a_long_answer_comes_whole_or_not_at_all(void **state)
     rg_buf_clear(&asking.text);
     answer_nbytes = 8 << 20;
     run(&asking);
-    assert_int_equal(asking.result, -ECONNRESET);
+    assert_int_equal(asking.result, 0);
+    assert_string_equal(rg_buf_text(&asking.text), "{\"error\":\"too-long\"}");
+    rg_buf_fini(&asking.text);
+}
+
+/* A launcher that is stopped: its queue is full, and it takes up later who was told so. */
+static void who_was_told_that_nobody_answers_is_not_heard_later(void **state)
+{
+    struct rg_control_request request = { RG_CONTROL_DRAIN, "b", 0 };
+    struct asking asking = { .ask = ask_well, .request = { .question = RG_CONTROL_STATUS } };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    int waiting[QUEUE];
+
+    (void) state;
+    heard = (struct rg_control_request){ 0 };
+    assert_int_equal(rg_control_ask(job, &request, 1, &text), -ETIMEDOUT);
+    for (int i = 0; i < QUEUE; i++)
+        waiting[i] = connect_soon();
+    assert_int_equal(rg_control_ask(job, &request, 1, &text), -ETIMEDOUT);
+    for (int i = 0; i < QUEUE; i++) {
+        if (waiting[i] >= 0)
+            close(waiting[i]);
+    }
+    run(&asking);
+    assert_int_equal(asking.result, 0);
+    assert_int_equal(heard.question, RG_CONTROL_STATUS);
+    assert_int_equal(nheard, 1);
     rg_buf_fini(&asking.text);
 }
 
@@ -189,6 +232,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_question_and_all_that_it_says_is_answered, begin, end),
         cmocka_unit_test_setup_teardown(a_long_answer_comes_whole_or_not_at_all, begin, end),
+        cmocka_unit_test_setup_teardown(who_was_told_that_nobody_answers_is_not_heard_later, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(what_is_no_question_is_told_so, begin, end),
         cmocka_unit_test_setup_teardown(who_says_nothing_keeps_nobody_out, begin, end),
         cmocka_unit_test_setup_teardown(a_job_has_one_launcher_and_none_when_it_is_over, begin,
