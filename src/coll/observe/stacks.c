@@ -72,8 +72,14 @@ static int make_file(void)
     struct stat about;
     int fd = (int) syscall(SYS_memfd_create, "reigen-stacks", MFD_CLOEXEC);
 
-    if (fd < 0 || fstat(fd, &about) < 0)
+    if (fd < 0)
         return -errno;
+    if (fstat(fd, &about) < 0) {
+        int r = -errno;
+
+        close(fd);
+        return r;
+    }
     stacks.fd = fd;
     stacks.device = about.st_dev;
     stacks.file = about.st_ino;
@@ -135,8 +141,7 @@ static void give_up(int signum)
     _exit(1);
 }
 
-/* In the process that reads. What it may die of ends it alone, without a core dump, which old
- * kernels would make of all who share its memory. */
+/* In the process that reads. It ends by what it may die of without a core dump. */
 static int write_down(void *arg)
 {
     static const int fatal[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGALRM };
@@ -156,11 +161,13 @@ static int write_down(void *arg)
     _exit(0);
 }
 
-/* It tells nobody of its end: the program may wait for children of its own. This thread stands
- * still meanwhile, as in vfork. Under the lock. */
+/* The process that writes has a copy of the memory: what faulthandler keeps of a call that did not
+ * come to its end, and whatever handles signals there, is not this process's. It tells nobody of
+ * its end: the program may wait for children of its own. This thread stands still meanwhile, as in
+ * vfork. Under the lock. */
 static bool have_it_written(void)
 {
-    int flags = CLONE_VM | CLONE_VFORK | CLONE_FILES;
+    int flags = CLONE_VFORK | CLONE_FILES;
     int status = 0;
     pid_t pid;
 
@@ -171,7 +178,7 @@ static bool have_it_written(void)
         return false;
     while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
-    return true;
+    return true; /* what it wrote before an early end counts, too */
 }
 
 bool rg_stacks_place(pthread_t thread, char *ret_text, size_t nbytes)
@@ -289,25 +296,29 @@ bool rg_stacks_parse(char *text, unsigned long ident, const char *own, const cha
 {
     struct found now = { .has_top = false }, wanted = now, last = now;
     unsigned long thread = 0, main_thread = 0;
-    bool is_main;
+    bool is_main, whole = true;
     char *rest = NULL;
 
     ret_text[0] = '\0';
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         struct frame frame;
 
-        if (take_thread(line, &thread))
+        if (strcmp(line, "...") == 0) /* there are more threads than it tells of */
+            whole = false;
+        else if (take_thread(line, &thread))
             now = (struct found){ .has_top = false };
         else if (take_frame(line, &frame))
             note_frame(&now, &frame, own, others);
         if (now.has_top && thread == ident)
             wanted = now;
-        if (now.has_top) {
+        if (now.has_top && whole) {
             last = now; /* the main thread is the last one */
             main_thread = thread;
         }
     }
-    is_main = !wanted.has_top || ident == main_thread;
+    if (!whole)
+        last = (struct found){ .has_top = false };
+    is_main = !wanted.has_top || (whole && ident == main_thread);
     print_found(is_main ? &last : &wanted, is_main, ret_text, nbytes);
     return is_main;
 }

@@ -3,14 +3,14 @@
  * Where this process's program is in its own language, for reports of stalls: the file, line and
  * function of a thread, as Python's faulthandler writes them. Nothing of the program takes part,
  * no lock of its interpreter is taken and no signal is sent: the function that faulthandler would
- * have run on a signal is called in a process of its own that shares this one's memory, and is
- * gone a moment later. Threads that run meanwhile may leave it with a broken stack to read; it is
- * then that process which ends, and the place is not known.
+ * have run on a signal is called in a process of its own, which has this one's memory as it is at
+ * that moment, and is gone at once. A stack that is broken ends that process, and the place is not
+ * known.
  *
  * One per process, for all progress engines.
  *
- * Thread rule: any thread; a lock inside is held while a stack is read, a fraction of a
- * millisecond, a second at most.
+ * Thread rule: any thread; a lock inside is held while a stack is read: for as long as a fork
+ * takes, which grows with the process's memory, and a second at most beyond that.
  */
 #ifndef RG_COLL_OBSERVE_STACKS_H
 #define RG_COLL_OBSERVE_STACKS_H

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 
 #define REPLACED '?'
 #define NAMES_SHOWN 6
@@ -43,12 +44,18 @@ void rg_stall_facts_fini(struct rg_stall_facts *facts)
     *facts = (struct rg_stall_facts){ 0 };
 }
 
-/* Lines and reports are not to be broken by a name. */
+/* Lines and reports are not to be broken by a name, nor the terminal steered. */
 static void clean(char *name)
 {
-    for (; *name; name++) {
-        if ((unsigned char) *name < ' ')
-            *name = REPLACED;
+    for (const char *end = name + strlen(name); *name;) {
+        size_t n = rg_utf8_nbytes(name, (size_t) (end - name));
+        bool steers = (unsigned char) *name < ' ' || *name == 0x7f || n == 0 ||
+                      rg_shown_steers(name, n);
+
+        n = n ? n : 1;
+        if (steers)
+            memset(name, REPLACED, n);
+        name += n;
     }
 }
 
@@ -166,6 +173,8 @@ void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, 
             who->blocked = line[5] == 'b';
             free(who->detail);
             who->detail = line[7] ? strdup(line + 7) : NULL;
+            if (who->detail)
+                clean(who->detail);
         } else if (strncmp(line, "at ", 3) == 0 && k > 0 && strchr(line, '\t')) {
             char *call = strchr(line, '\t');
 
