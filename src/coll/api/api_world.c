@@ -485,7 +485,7 @@ REIGEN_API int reigen_elastic(int failed)
     if (!rt)
         return rg_api_uninitialised();
     if (failed < 0 || failed > 2)
-        return -EINVAL;
+        return rg_api_failf(EINVAL, "reigen_elastic: failed is %d, not 0, 1 or 2", failed);
     rg_boot_elastic(rt->boot, failed);
     return 0;
 }
