@@ -95,6 +95,7 @@ class State:
         self._host_messages = _Messages()
         self._last_updated_timestamp = 0
         self._reset_callbacks = []
+        self._synced = False  # it has been that of the other ranks, once
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Call these after ranks have come or gone, for instance to scale the learning rate."""
@@ -230,7 +231,7 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
         process_sets.end_adoption()
         _core.join_in()
         _core.go_on(failed=False)
-        skip_sync = changed = synced = False
+        skip_sync = changed = False
         try:
             while True:
                 try:
@@ -240,14 +241,14 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
                             state.on_reset()
                     if _needs_sync(skip_sync):
                         state.sync()
-                    synced = True
+                    state._synced = True
                     return func(state, *args, **kwargs)
                 except InvalidOperationError:
                     raise
                 except HorovodInternalError as error:
                     if _is_final(error):
                         raise
-                    _core.go_on(failed=True, lacks=not synced)
+                    _core.go_on(failed=True, lacks=not getattr(state, '_synced', False))
                     state.restore()
                     skip_sync = False
                 except HostsUpdatedInterrupt as change:

@@ -17,6 +17,7 @@ from horovod.runner.elastic import driver
 DEFAULT_COOLDOWN_LOWER_LIMIT_SECONDS = 1
 DEFAULT_COOLDOWN_UPPER_LIMIT_SECONDS = 1 * 60 * 60
 SCRIPT_SECONDS = 60
+PATIENCE_S = 5
 
 
 class HostState:
@@ -225,7 +226,7 @@ def as_script(found: HostDiscovery) -> Iterator[Tuple[str, Optional[int]]]:
             yield 'cat ' + shlex.quote(path), None
         finally:
             over.set()
-            thread.join()
+            thread.join(PATIENCE_S)  # it may be in a call that does not return
 
 
 def _write_hosts(found: HostDiscovery, path: str) -> None:
