@@ -284,8 +284,11 @@ static int count_gpus(void)
     glob_t found = { 0 };
     int n = 0;
 
-    for (const char *p = seen; p && *p; p += strcspn(p, ","), p += *p == ',')
+    /* As for CUDA, the list ends before a word such as -1 or NoDevFiles. */
+    for (const char *p = seen; p && *p && strchr("0123456789GM", *p); p += *p == ',') {
+        p += strcspn(p, ",");
         n++;
+    }
     if (!seen && glob("/dev/nvidia[0-9]*", 0, NULL, &found) == 0)
         n = (int) found.gl_pathc;
     globfree(&found);
@@ -421,6 +424,10 @@ static int settle_shown(const struct torchrun *t, struct rg_job *job, struct rg_
 
     if (!t->shown)
         return 0;
+    if ((!t->each && !is_alone(job)) || (!t->max_nodes && !job->nhosts && !is_alone(job)))
+        return rg_error_set(err, EINVAL, "--local-ranks-filter %s: say with --nproc-per-node how "
+                            "many ranks each host has, and with --nnodes how many hosts there are",
+                            t->shown);
     int rc = rg_ranks_parse(t->shown, &local, err);
 
     for (int rank = 0; rc == 0 && rank < nhosts * each; rank++) {
