@@ -279,7 +279,7 @@ class Job:
             again = place.meets == (self.number, 0) and not place.knows
             if number in self.members and (place.meets[0] < self.number or again):
                 self._tell(number)
-            elif number not in self.members and self.members and all(
+            elif not place.leaving and self.members and number not in self.members and all(
                     self.places[other].meets for other in self._living()
                     if other not in self.members):
                 self._update(COME)
