@@ -12,7 +12,7 @@
 #define MAGIC "reigen-p"
 #define MAGIC_NBYTES 8
 #define HEAD_NBYTES (MAGIC_NBYTES + 8)
-#define NAME_NBYTES 34
+#define NAME_NBYTES 30
 #define TEXT_MAX (1u << 20)
 #define LIST_MAX 65536
 #define PORT_MAX 65535
@@ -70,6 +70,10 @@ struct entry {
 #define INTS_OF(member, number, must)                                                          \
     { .name = #member, .kind = INTS, .offset = AT(rg_planned, member, sizeof(int *)),          \
       .count = AT(rg_planned, number, sizeof(int)), .min = (must), .max = RG_JOB_RANKS_MAX }
+/* By another name, as its own would be the longest of all by far. */
+#define NAMED(its_name, kind_of, member, type, high)                                           \
+    { .name = its_name, .kind = kind_of, .offset = AT(rg_planned, member, sizeof(type)),     \
+      .max = (high) }
 
 /* job.file_text is none of them: it may hold secrets, and only its platform's driver reads it. */
 static const struct entry planned_entries[] = {
@@ -114,14 +118,14 @@ static const struct entry planned_entries[] = {
     INT(job.container.inject, 0, RG_INJECT_NO),
     FLAG(job.container.privileged),
     FLAG(job.container.ibdevices),
-    INT(job.container.place.host_index, 0, RG_JOB_HOSTS_MAX),
+    NAMED("place.host_index", NUMBER, job.container.place.host_index, int, RG_JOB_HOSTS_MAX),
     FLAG(job.container.place.one_host),
     STRING(job.container.place.cwd),
     STRING(job.container.place.term),
     STRING(job.container.place.launcher),
-    STRING(job.container.place.bundle_digest),
-    LONG(job.container.place.bundle_nbytes),
-    STRING(job.container.place.bundle_error),
+    NAMED("place.bundle_digest", TEXT, job.container.place.bundle_digest, char *, TEXT_MAX),
+    NAMED("place.bundle_nbytes", U64, job.container.place.bundle_nbytes, uint64_t, 0),
+    NAMED("place.bundle_error", TEXT, job.container.place.bundle_error, char *, TEXT_MAX),
     INT(job.ssh_port, 0, PORT_MAX),
     STRING(job.ssh_identity),
     WORDS(job.ssh_options),
