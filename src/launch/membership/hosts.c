@@ -196,12 +196,12 @@ static void set_aside(struct rg_membership *m, struct host *host, const struct p
 
 /* What leaves anyway has not failed. */
 void membership_fail(struct rg_membership *m, struct host *host, const struct place *place,
-                     enum rg_membership_why why)
+                     enum rg_membership_why why, bool faulty)
 {
     if (place ? !is_kept(place) : host->keep == 0)
         return;
     int failures = ++host->machine->failures;
-    if (!place || (m->rules.tries && failures >= m->rules.tries))
+    if (!place || faulty || (m->rules.tries && failures >= m->rules.tries))
         set_aside(m, host, place, why);
 }
 

@@ -14,9 +14,10 @@ void membership_drop_host(struct rg_membership *m, struct host *host, enum stay 
 /* A member of the epoch is gone, or will be, by the failure of that place (or NULL) of a host. */
 void membership_lose(struct rg_membership *m, const struct host *host, const struct place *place);
 void membership_tell(struct rg_membership *m, struct place *place);
-/* That place of a host has failed, or (NULL) its agent: what that means for its machine. */
+/* That place of a host has failed, or (NULL) its agent: what that means for its machine. faulty:
+ * which is set aside for it in any case. */
 void membership_fail(struct rg_membership *m, struct host *host, const struct place *place,
-                     enum rg_membership_why why);
+                     enum rg_membership_why why, bool faulty);
 /* Machines whose time is over are back. */
 void membership_forgive(struct rg_membership *m);
 

@@ -76,7 +76,8 @@ enum rg_membership_event_type {
                                 * once. RANK_ENDED need not follow */
     RG_MEMBERSHIP_HOST_GOES,   /* host: the platform is about to take it away, and will put another
                                 * one in its place: its machine is not wanted until it is lost */
-    RG_MEMBERSHIP_RANK_ENDED,  /* place, ok (exit 0), asked, cut_by. Also: could not be started */
+    RG_MEMBERSHIP_RANK_ENDED,  /* place, ok (exit 0), asked, cut_by, faulty. Also: could not be
+                                * started */
     RG_MEMBERSHIP_RANK_ELASTIC,/* place */
     RG_MEMBERSHIP_RANK_MEETS,  /* place, epoch, failed, lacks. One of an older epoch than one in
                                 * which that place is a rank is ignored: its agent has answered */
@@ -103,6 +104,8 @@ struct rg_membership_event {
                              * (EXITED.signalled) */
     int cut_by;             /* RANK_ENDED: it says that the end of this place's rank caused its
                              * own: then that one is to blame, if it has ended badly too; or -1 */
+    bool faulty;            /* RANK_ENDED: it is its machine's fault, which is set aside for it,
+                             * whatever rules.tries says */
     uint32_t epoch;         /* RANK_MEETS: the last one its process was in, or 0 */
     bool failed;            /* RANK_MEETS: that ended by an error; HOST_LOST */
     bool lacks;             /* RANK_MEETS: its process never got to the end of a sync, so it has

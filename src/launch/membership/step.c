@@ -8,12 +8,13 @@
 /* --- events ----------------------------------------------------------------------------------- */
 
 /* Where all are ended, they may end by the first failure: nobody else pays for it. */
-static void blame(struct rg_membership *m, struct place *place, enum rg_membership_why why)
+static void blame(struct rg_membership *m, struct place *place, enum rg_membership_why why,
+                  bool faulty)
 {
     if (m->change.blamed && !rg_membership_in_place(m))
         return;
     m->change.blamed = true;
-    membership_fail(m, place->host, place, why);
+    membership_fail(m, place->host, place, why, faulty);
 }
 
 static void empty(struct rg_membership *m, struct place *place)
@@ -42,8 +43,11 @@ static void end_well(struct rg_membership *m, struct place *place, bool member)
     m->last_bad = false;
 }
 
-static void end_badly(struct rg_membership *m, struct place *place, bool member, int cut_by)
+static void end_badly(struct rg_membership *m, struct place *place, bool member,
+                      const struct rg_membership_event *event)
 {
+    int cut_by = event->cut_by;
+
     if (member)
         membership_lose(m, place->host, place);
     if (!m->rules.elastic) {
@@ -52,7 +56,7 @@ static void end_badly(struct rg_membership *m, struct place *place, bool member,
         place->accuses = &m->places[cut_by];
         m->naccusers++;
     } else {
-        blame(m, place, RG_MEMBERSHIP_RANK_FAILED);
+        blame(m, place, RG_MEMBERSHIP_RANK_FAILED, event->faulty);
     }
 }
 
@@ -71,7 +75,7 @@ static void on_ended(struct rg_membership *m, const struct rg_membership_event *
     if (event->ok && !told)
         end_well(m, place, member);
     else if (!event->ok && (!told || (m->phase == PHASE_ENDING && place->bad && !m->change.blamed)))
-        end_badly(m, place, member, event->cut_by);
+        end_badly(m, place, member, event);
 }
 
 static void on_meets(struct rg_membership *m, const struct rg_membership_event *event,
@@ -127,7 +131,7 @@ static void on_host_lost(struct rg_membership *m, struct host *host, bool failed
         membership_end(m, RG_MEMBERSHIP_ONE_FAILED, 0, 0)->host = host->number;
     else if (failed)
         membership_fail(m, host, NULL,
-                        came ? RG_MEMBERSHIP_AGENT_LOST : RG_MEMBERSHIP_NEVER_CAME);
+                        came ? RG_MEMBERSHIP_AGENT_LOST : RG_MEMBERSHIP_NEVER_CAME, false);
     membership_drop_host(m, host, STAY_GONE);
 }
 
@@ -201,7 +205,7 @@ static void judge(struct rg_membership *m)
         place->accuses = NULL;
         m->naccusers--;
         if (accused->live || !accused->bad)
-            blame(m, place, RG_MEMBERSHIP_RANK_FAILED);
+            blame(m, place, RG_MEMBERSHIP_RANK_FAILED, false);
     }
 }
 
@@ -242,7 +246,7 @@ static void expire(struct rg_membership *m)
         }
         if (place->member)
             membership_lose(m, place->host, place);
-        blame(m, place, RG_MEMBERSHIP_NEVER_MET);
+        blame(m, place, RG_MEMBERSHIP_NEVER_MET, false);
         membership_tell(m, place);
     }
 }

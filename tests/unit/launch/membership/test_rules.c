@@ -456,6 +456,30 @@ RULE(restart_keeps_the_machine_that_has_tries_left)
     assert_string_equal(fails(0), "end reset limit");
 }
 
+RULE(restart_leaves_the_machine_that_is_at_fault)
+{
+    rules.way = RG_MEMBERSHIP_RESTART;
+    rules.tries = 0;
+    rules.cooldown_min_ns = 60 * S;
+    rules.cooldown_max_ns = 60 * S;
+    WANTED(1, 1);
+    ready(0);
+    ready(1);
+    assert_string_equal(STEP(RG_MEMBERSHIP_RANK_ENDED, .place = 1, .cut_by = -1, .faulty = true),
+                        "aside 1, free 1, restart, term 0");
+    assert_string_equal(ends(0, false), "epoch 2/1: 0, start 0");
+    lost(1, false);
+    assert_string_equal(after(60 * S), "back 1, +2:1*1");
+}
+
+RULE(machine_at_fault_has_no_tries_left)
+{
+    rules.tries = 2;
+    run_two_by_two();
+    assert_string_equal(STEP(RG_MEMBERSHIP_RANK_ENDED, .place = 2, .cut_by = -1, .faulty = true),
+                        "term 3, aside 1");
+}
+
 /* --- the end ---------------------------------------------------------------------------------- */
 
 RULE(all_that_end_well_are_done)
@@ -638,7 +662,9 @@ int main(void)
         TEST(in_a_restart_only_the_first_failure_counts), TEST(who_was_cut_off_is_not_to_blame),
         TEST(accuser_is_to_blame_if_the_accused_was_well),
         TEST(new_machine_waits_until_it_is_clear_who_can_meet),
-        TEST(restart_keeps_the_machine_that_has_tries_left), TEST(all_that_end_well_are_done),
+        TEST(restart_keeps_the_machine_that_has_tries_left),
+        TEST(restart_leaves_the_machine_that_is_at_fault),
+        TEST(machine_at_fault_has_no_tries_left), TEST(all_that_end_well_are_done),
         TEST(joiners_are_not_wanted_once_one_has_finished),
         TEST(the_rest_meets_however_few_they_are), TEST(failure_that_leaves_nobody_is_the_jobs),
         TEST(nothing_starts_again_where_some_have_ended_well), TEST(nothing_follows_a_stop),

@@ -401,10 +401,10 @@ static void step(struct play *play, struct rg_membership_event *event)
 
     event->now_ns = play->world.now_ns;
     if (play->tells)
-        printf("%s host %d place %d name %d epoch %u%s%s%s%s\n", EVENTS[event->type], event->host,
+        printf("%s host %d place %d name %d epoch %u%s%s%s%s%s\n", EVENTS[event->type], event->host,
                event->place, event->name, event->epoch, event->ok ? " ok" : "",
                event->asked ? " asked" : "", event->failed ? " failed" : "",
-               event->lacks ? " lacks" : "");
+               event->lacks ? " lacks" : "", event->faulty ? " faulty" : "");
     size_t n = rg_membership_step(play->membership, event, &actions);
     /* A rank's end is known before what follows from it. */
     for (size_t i = 0; i < n; i++)
@@ -441,6 +441,7 @@ static void deliver_up(struct play *play, int host)
         .type = msg.type, .host = host, .place = msg.place, .epoch = msg.value,
         .ok = msg.flags & FLAG_OK, .asked = msg.flags & FLAG_ASKED, .cut_by = -1,
         .failed = msg.flags & FLAG_FAILED, .lacks = msg.flags & FLAG_LACKS,
+        .faulty = msg.flags & FLAG_FAULTY,
     };
 
     if (msg.type == RG_MEMBERSHIP_RANK_ENDED && !event.ok && msg.value)
@@ -640,7 +641,7 @@ static void move_rank(struct turn *turn, int place)
         die(play, place, FLAG_ASKED, -1);
     if (is_turn(turn, w->deaths < play->habits.deaths && !safe)) {
         w->deaths++;
-        die(play, place, p->term ? FLAG_ASKED : 0, -1);
+        die(play, place, p->term ? FLAG_ASKED : turn->pick & 2 ? FLAG_FAULTY : 0, -1);
     }
     if (p->state == RANK_IMPORTS) {
         bool joiner = rank_in(session_of(w, w->epoch), place) < 0;

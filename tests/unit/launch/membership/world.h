@@ -39,7 +39,8 @@ struct habits {
 };
 
 struct message { uint8_t type, place, value, flags; };
-enum { FLAG_OK = 1, FLAG_ASKED = 2, FLAG_FAILED = 4, FLAG_LACKS = 8, FLAG_HARD = 16 };
+enum { FLAG_OK = 1, FLAG_ASKED = 2, FLAG_FAILED = 4, FLAG_LACKS = 8, FLAG_HARD = 16,
+       FLAG_FAULTY = 32 };
 
 struct queue { uint8_t n; struct message at[QUEUE]; };
 
