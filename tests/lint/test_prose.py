@@ -43,6 +43,8 @@ PLACES = {
     ('src/launch/host/preamble.c', 'mark'): "the guard's last word, among what others wrote",
     ('src/launch/host/preamble.c', '"reigen-agent: "'): "the agent's log",
     ('src/platform/openpai/jobfile/waits.c', '"tail -f /dev/null"'): "a user's command",
+    ('src/launch/verdict/failure.c', '"File'): "Python's",
+    ('src/launch/verdict/failure.c', ', line "'): "Python's",
     ('src/launch/verdict/tail.c', '"Traceback'): "Python's",
 }
 
