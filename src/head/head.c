@@ -240,6 +240,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     run->again = !run->reader_gone && rg_restart_wanted(&run->restart, &planned->job, verdict);
     struct rg_verdict told = *verdict;
     told.exit_code = run->exit_code;
+    if (run->restart.vain)
+        told.twice = rg_restart_twice(&run->restart);
     run->shown.ops->ended(&run->shown, &told,
                           run->again ? run->restart.before + run->restart.count : 0);
     if (verdict->first && verdict->first->note)
@@ -258,7 +260,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
                       "was ended (exit code %d)\n",
                       RG_EXIT_OUTPUT_LOST);
     else
-        rg_verdict_print(verdict, &run->planned.plan, &style, &run->last_words);
+        rg_verdict_print(&told, &run->planned.plan, &style, &run->last_words);
     tell_restarts(run, verdict);
     if (run->as->horovod && !run->again)
         rg_verdict_print_horovod(verdict, &run->last_words);

@@ -62,6 +62,41 @@ static bool may_go_better(const struct rg_restart *restart, const struct rg_verd
     return verdict->exit_code == RG_EXIT_HOST_LOST;
 }
 
+#ifndef RG_AGENT
+/* Whether this attempt failed as the one before did. */
+static bool is_vain(struct rg_restart *restart, const struct rg_job *job,
+                    const struct rg_verdict *verdict)
+{
+    struct rg_failure *before = &restart->failures[0], *now = &restart->failures[1];
+
+    if (restart->count)
+        *before = *now;
+    *now = verdict->failure ? *verdict->failure
+                            : (struct rg_failure){ .kind = RG_FAILURE_UNKNOWN };
+    return restart->count && !job->restart_always && rg_failure_is_vain(before, now);
+}
+
+const struct rg_failure *rg_restart_twice(const struct rg_restart *restart)
+{
+    return restart->vain ? restart->failures : NULL;
+}
+#else
+static bool is_vain(struct rg_restart *restart, const struct rg_job *job,
+                    const struct rg_verdict *verdict)
+{
+    (void) restart;
+    (void) job;
+    (void) verdict;
+    return false;
+}
+
+const struct rg_failure *rg_restart_twice(const struct rg_restart *restart)
+{
+    (void) restart;
+    return NULL;
+}
+#endif
+
 bool rg_restart_wanted(struct rg_restart *restart, const struct rg_job *job,
                        const struct rg_verdict *verdict)
 {
@@ -77,6 +112,9 @@ bool rg_restart_wanted(struct rg_restart *restart, const struct rg_job *job,
     if (restart->stopped || !may_go_better(restart, verdict) ||
         restart->before + restart->count >= job->max_restarts ||
         (restart->timeout_ms && spent_ms(restart) >= restart->timeout_ms))
+        return false;
+    restart->vain = is_vain(restart, job, verdict);
+    if (restart->vain)
         return false;
     restart->count++;
     return true;
@@ -94,7 +132,7 @@ void rg_restart_print_all(const struct rg_restart *restart, bool ok, struct rg_b
     const struct rg_strv *causes = &restart->causes;
     const char *plural = restart->count == 1 ? "" : "s";
 
-    if (!restart->count)
+    if (!restart->count || (restart->vain && restart->count == 1)) /* both have been told */
         return;
     rg_shown_printf(text, ok ? "reigen: the job ended well after %d restart%s; what had failed:\n"
                            : "reigen: the job was started again %d time%s; what failed each "

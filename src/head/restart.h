@@ -7,6 +7,10 @@
  * not what would fail again as it stands (a command that is not there, a host that cannot be
  * reached, an image that cannot be pulled).
  *
+ * Nor what would fail again as it did before: the same failure in two attempts, of which the second
+ * got no further, ends the job (launch/verdict/failure.h), unless --restart-always is given. Where
+ * an agent is the head, attempts are not compared.
+ *
  * In pods the same is done for what a platform replaces (lost_only): hosts that were lost or told
  * to stop, and what ends with the codes 75 and 76, but no other failure.
  *
@@ -16,6 +20,7 @@
 #define RG_HEAD_RESTART_H
 
 #include "base/buf.h"
+#include "launch/verdict/failure.h"
 #include "launch/session/session.h"
 
 /* The variables that tell a rank which restart it is: 0 for the first start. */
@@ -31,6 +36,10 @@ struct rg_restart {
     struct rg_strv causes; /* of each failure, with its time */
     uint64_t timeout_ms;   /* what --timeout said for all of it; 0: nothing */
     uint64_t since_ns;
+#ifndef RG_AGENT
+    struct rg_failure failures[2]; /* of the attempt before, and of this one */
+#endif
+    bool vain;             /* they are the same, and nothing was gained */
     bool stopped;          /* the user or the platform has ended the job: no more of them */
 };
 
@@ -38,9 +47,13 @@ struct rg_restart {
  * what is left of --timeout into the job. Does nothing without --max-restarts. 0 or -ENOMEM. */
 int rg_restart_prepare(struct rg_restart *restart, struct rg_job *job);
 
-/* Keep this failure's cause, and say whether to start again; then count is one more. */
+/* Keep this failure's cause, and say whether to start again; then count is one more. If that would
+ * be in vain, that is kept, too. */
 bool rg_restart_wanted(struct rg_restart *restart, const struct rg_job *job,
                        const struct rg_verdict *verdict);
+
+/* The two failures for which a restart would be in vain; NULL: it would not. */
+const struct rg_failure *rg_restart_twice(const struct rg_restart *restart);
 
 /* The line after a verdict that is not the last: "restart 1 of 3". */
 void rg_restart_print_next(const struct rg_restart *restart, const struct rg_job *job,

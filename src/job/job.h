@@ -122,6 +122,7 @@ struct rg_job {
     uint64_t start_timeout_ms; /* for all ranks to be started */
     uint64_t grace_ms;         /* between SIGTERM and SIGKILL */
     int max_restarts;          /* of the whole job, after a failure */
+    bool restart_always;       /* also when the same failure comes twice, and nothing is gained */
     uint64_t lease_ms;         /* silence after which an agent ends its ranks */
     /* its input and output */
     char *output_dir;        /* NULL: none; else <dir>/rank.<r>/{stdout,stderr} */

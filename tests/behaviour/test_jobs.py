@@ -103,9 +103,9 @@ def test_a_job_that_is_started_again_stays_one_job(home):
     script = ('echo $REIGEN_JOB_ID; [ $REIGEN_RESTART -lt 2 ] && exit 3; '
               f': >{home.folder}/there; exec sleep 1000')
     with subprocess.Popen([PROGRAMS.reigen, 'run', '-np', '1', '--max-restarts', '5',
-                           '--output-dir', out, '--', 'sh', '-c', script], env=home.env,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, text=True,
-                          stderr=subprocess.PIPE) as job:
+                           '--restart-always', '--output-dir', out, '--', 'sh', '-c', script],
+                          env=home.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True) as job:
         try:
             wait_until((home.folder / 'there').exists)
             # The rank is ahead of the launcher, which writes the file.

@@ -69,8 +69,8 @@ def test_what_would_fail_again_is_not_started_again(reigen, args, code):
 
 
 def test_the_time_limit_is_for_all_starts_together(reigen):
-    done = reigen('run', '-np', 1, '--max-restarts', 1000, '--timeout', '2s', '--', 'sh', '-c',
-                  'sleep 0.3; exit 3')
+    done = reigen('run', '-np', 1, '--max-restarts', 1000, '--restart-always', '--timeout',
+                  '2s', '--', 'sh', '-c', 'sleep 0.3; exit 3')
     assert done.returncode in (3, 124) and 'restart 1 of 1000' in done.stderr
     assert 'restart 20 of' not in done.stderr
 

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/time.h"
+#include "head/show/twice.h"
 
 const char *rg_phase_name(enum rg_host_phase phase)
 {
@@ -238,5 +239,6 @@ void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict)
     rg_buf_printf(text, "]");
     put_texts(text, "last_lines", verdict->last_lines, verdict->nlast_lines);
     put_seconds(text, "seconds", verdict->elapsed_ns);
+    rg_twice_put_json(verdict->twice, text);
     end(text);
 }

@@ -41,7 +41,8 @@ void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *end);
 void rg_event_note(struct rg_buf *text, int rank, const char *note);
 /* "restart": restart (1, 2, ...), of, exit_code and cause of the failure before it. */
 void rg_event_restart(struct rg_buf *text, int restart, int of, const struct rg_verdict *failure);
-/* "verdict": exit_code, ok, cause, first (a rank or null), same (ranks), last_lines, seconds. */
+/* "verdict": exit_code, ok, cause, first (a rank or null), same (ranks), last_lines, seconds; and
+ * twice, where restarts could not help: see twice.h. */
 void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict);
 
 /* "pulling": the word for a phase. */

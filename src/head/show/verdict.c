@@ -7,6 +7,7 @@
 
 #include "base/exitcode.h"
 #include "base/say.h"
+#include "head/show/twice.h"
 
 #define BOLD_RED "\033[1;31m"
 #define DIM "\033[2m"
@@ -305,6 +306,7 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
         print_cause(v, style, text);
     if (v->first && v->ends && !style->quiet)
         print_others(v, plan, text);
+    rg_twice_print(v->twice, text);
     if (!style->again)
         print_code(v, code, text);
 }

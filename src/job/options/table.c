@@ -207,6 +207,9 @@ static const struct rg_option options[] = {
      "When the job fails, start all of it again, N times at most; each cause is told. Ranks find "
      "in REIGEN_RESTART how often that was. The default is 0.",
      INT(job.max_restarts, 0, RG_JOB_RESTARTS_MAX)},
+    {"restart-always", NULL, NULL, RG_GROUP_TIME, RG_FILE_BOOL, NULL, NULL, NULL,
+     "Start ranks again also when they have failed twice in the same way and got no further "
+     "in between. Else that ends the job.", FLAG(job.restart_always)},
     {"grace", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "Leave ranks that are told to end TIME before they are killed. The default is 5 s.",
      TIME(job.grace_ms)},

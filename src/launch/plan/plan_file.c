@@ -141,6 +141,7 @@ static const struct entry planned_entries[] = {
     LONG(job.start_timeout_ms),
     LONG(job.grace_ms),
     INT(job.max_restarts, 0, RG_JOB_RESTARTS_MAX),
+    FLAG(job.restart_always),
     LONG(job.lease_ms),
     STRING(job.output_dir),
     INT(job.tag, 0, RG_TAG_HOROVOD),

@@ -34,6 +34,8 @@
 
 enum rg_end { RG_END_EXIT, RG_END_SIGNAL, RG_END_NOT_STARTED, RG_END_LOST };
 
+struct rg_failure;
+
 /* How one rank ended. */
 struct rg_rank_end {
     int rank;
@@ -70,6 +72,10 @@ struct rg_verdict {
     const struct rg_rank_end *ends; /* of all ranks that were to run, by rank; plan->nranks */
     int nends;
     uint64_t elapsed_ns;
+    const struct rg_failure *failure; /* first's, where it may be compared with another
+                                       * attempt's; or NULL */
+    const struct rg_failure *twice;   /* two of them that are the same, the job having got no
+                                       * further: it is not started again for that; or NULL */
 };
 
 /* What is known of one rank's end. */

@@ -83,6 +83,8 @@ struct rg_session {
     bool open;    /* elastic, and not over: more hosts may come when all are gone */
     void (*on_fit)(struct rg_session *session); /* all hosts of a fixed job can start its ranks */
     uint64_t start_ns;
+    uint64_t began_ns; /* since then the ranks run; of an elastic job, those of its epoch */
+    const struct rg_failure *twice; /* as struct rg_verdict has it; its owner's */
     struct session_host *hosts;
     struct rg_fact *facts; /* by rank */
     int nended;            /* ranks */

@@ -10,6 +10,7 @@
 
 #include "base/exitcode.h"
 #include "base/time.h"
+#include "launch/session/core/session_failure.h"
 #include "launch/session/core/session_stream.h"
 #include "launch/verdict/tail.h"
 
@@ -35,6 +36,7 @@ struct session_end {
 
     char text[RG_CAUSE_MAX];  /* the verdict's, with the rest of it */
     const char *last_lines[RG_TAIL_LINES];
+    struct rg_failure failure;
     struct rg_rank_end ends[];
 };
 
@@ -388,6 +390,23 @@ static void tell_verdict(struct rg_session *session, int exit_code)
     }
 }
 
+/* What this attempt is compared by. */
+static void tell_failure(struct rg_session *session, struct rg_verdict *verdict)
+{
+#ifndef RG_AGENT
+    if (verdict->first && session->o.job->max_restarts) {
+        int rank = verdict->first->rank;
+        session_failure_take(session, rank, rank, &session->end->failure);
+        session_failure_note_steps(session, &session->end->failure);
+        verdict->failure = &session->end->failure;
+    }
+    verdict->twice = session->twice;
+#else
+    (void) session;
+    (void) verdict;
+#endif
+}
+
 static void give_verdict(void *arg)
 {
     struct rg_session *session = arg;
@@ -425,6 +444,7 @@ static void give_verdict(void *arg)
                                                         e->last_lines);
     }
     verdict.last_lines = e->last_lines;
+    tell_failure(session, &verdict);
     verdict.elapsed_ns = session_elapsed_ns(session);
     rg_timer_stop(&e->grace_timer);
     rg_timer_stop(&e->hard_timer);

@@ -147,6 +147,8 @@ void session_output_begin(struct rg_session *session, int rank)
     struct output_rank *r = &session->output->ranks[rank];
 
     r->ended[0] = r->ended[1] = false;
+    rg_tail_fini(&r->tail); /* of the process that was there before */
+    rg_tail_fini(&r->errors);
 }
 
 void session_output_drop(struct rg_session *session, bool discard)
@@ -195,6 +197,14 @@ size_t session_output_last_lines(const struct rg_session *session, int rank, con
 {
     return rg_tail_lines(&session->output->ranks[rank].tail, ret_lines);
 }
+
+#ifndef RG_AGENT
+size_t session_output_last_errors(const struct rg_session *session, int rank,
+                                  const char **ret_lines)
+{
+    return rg_tail_lines(&session->output->ranks[rank].errors, ret_lines);
+}
+#endif
 
 static void fini_output(struct rg_session *session)
 {

@@ -33,6 +33,9 @@ void session_output_hash(struct rg_session *session);
 /* As rg_tail_lines, of a rank. */
 size_t session_output_last_lines(const struct rg_session *session, int rank,
                                  const char **ret_lines);
+/* The same of its standard error alone. The launcher has it. */
+size_t session_output_last_errors(const struct rg_session *session, int rank,
+                                  const char **ret_lines);
 
 /* As rg_session_input. */
 int session_input_put(struct rg_session *session, const void *data, size_t nbytes);

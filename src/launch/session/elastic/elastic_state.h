@@ -13,6 +13,7 @@
 #include "launch/membership/membership.h"
 #include "launch/session/core/session_core.h"
 #include "launch/session/elastic/epoch.h"
+#include "launch/verdict/failure.h"
 
 struct machine {
     char *name, *user; /* as the plan's hosts have them; of a fixed job NULL, */
@@ -36,7 +37,7 @@ struct session_elastic {
     struct rg_buf queue;      /* struct rg_membership_event each */
     bool stepping, started, over; /* a rank was started; the membership has said END */
     uint64_t stamp;           /* of the last UPDATE */
-    uint64_t since_ns;        /* the last epoch's, on the verdict's clock */
+    struct rg_failure failures[2]; /* of the attempt before, and of this one */
 };
 
 /* The membership's clock, which stands still while the job does: nobody is late for that. */

@@ -73,7 +73,7 @@ void session_report_put(const struct rg_session *session, const char *only, stru
     const struct rg_membership *membership = elastic->membership;
     const struct rg_elastic *asked = &session->o.job->elastic;
     struct rg_membership_epoch epoch = rg_membership_epoch(membership);
-    uint64_t age_ns = session_elapsed_ns(session) - elastic->since_ns;
+    uint64_t age_ns = session_elapsed_ns(session) - session->began_ns;
     struct rg_membership_aside aside;
     int count = 0;
 

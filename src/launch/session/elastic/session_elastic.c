@@ -16,6 +16,7 @@
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
+#include "launch/session/elastic/session_again.h"
 #include "launch/session/elastic/session_control.h"
 #include "launch/session/meet/meet.h"
 #include "launch/session/remote/remote.h"
@@ -214,6 +215,7 @@ static void start_ranks(struct session_host *host)
 static void begin_running(struct rg_session *session)
 {
     session->state = STATE_RUNNING;
+    session->began_ns = session_elapsed_ns(session);
     for (int i = 0; is_fixed(session) && i < session->o.plan->nhosts; i++) {
         if (number_of(&session->hosts[i]) < 0)
             start_host(&session->hosts[i]);
@@ -238,7 +240,7 @@ static void publish(struct rg_session *session)
     struct rg_membership_epoch epoch = rg_membership_epoch(elastic->membership);
     struct rg_epoch_seats *seats = &elastic->seats;
 
-    elastic->since_ns = session_elapsed_ns(session);
+    session->began_ns = session_elapsed_ns(session);
     if (rg_epoch_seats_take(seats, &epoch, session->o.plan) < 0 ||
         session_open_fence(session, epoch.number, epoch.size, seats->rank_of) < 0) {
         give_up(session, &(struct rg_error){ ENOMEM, 0, "no memory for the ranks" });
@@ -319,21 +321,6 @@ static void tell_aside(struct rg_session *session, const struct rg_membership_ac
     session_control_set_aside(session, action->name, action->place, who);
 }
 
-static void tell_restart(struct rg_session *session, const struct rg_membership_action *action)
-{
-    char who[RG_CAUSE_MAX], text[RG_CAUSE_MAX + 128];
-
-    if (action->place < 0 && action->host < 0) {
-        snprintf(text, sizeof(text), "restart %d: hosts have come or gone",
-                 rg_membership_restarts(session->elastic->membership));
-    } else {
-        describe(session, action->place, action->host, who, sizeof(who));
-        snprintf(text, sizeof(text), "restart %d, after %s",
-                 rg_membership_restarts(session->elastic->membership), who);
-    }
-    session_remark(session, -1, text);
-}
-
 /* --- the end ---------------------------------------------------------------------------------- */
 
 /* A rank's failure is the job's. */
@@ -349,7 +336,7 @@ static void accuse(struct rg_session *session, int place)
 {
     for (int i = 0; i < session->o.plan->nranks; i++) {
         struct rg_fact *fact = &session->facts[i];
-        if (fact->ended && (i == place || fact->end.at_ns >= session->elastic->since_ns))
+        if (fact->ended && (i == place || fact->end.at_ns >= session->began_ns))
             fact->excused = fact->end.borne = false;
     }
 }
@@ -416,6 +403,27 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
         session_begin_end(session);
     }
     let_go(session);
+}
+
+static void tell_restart(struct rg_session *session, const struct rg_membership_action *action)
+{
+    char who[RG_CAUSE_MAX], text[RG_CAUSE_MAX + 128];
+
+    if (session_again_is_vain(session, action->place)) {
+        end(session, &(struct rg_membership_action){ .cause = RG_MEMBERSHIP_ONE_FAILED,
+                                                     .place = action->place,
+                                                     .host = action->host });
+        return;
+    }
+    if (action->place < 0 && action->host < 0) {
+        snprintf(text, sizeof(text), "restart %d: hosts have come or gone",
+                 rg_membership_restarts(session->elastic->membership));
+    } else {
+        describe(session, action->place, action->host, who, sizeof(who));
+        snprintf(text, sizeof(text), "restart %d, after %s",
+                 rg_membership_restarts(session->elastic->membership), who);
+    }
+    session_remark(session, -1, text);
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -577,7 +585,8 @@ void session_elastic_rank_ended(struct rg_session *session, int rank, bool faile
         return; /* it has not failed, and all of its host is lost at once */
     push(session, (struct rg_membership_event){
                       .type = RG_MEMBERSHIP_RANK_ENDED, .place = place_of(session, rank),
-                      .ok = !failed, .asked = fact->signalled != 0, .cut_by = fact->cut_by - 1 });
+                      .ok = !failed, .asked = fact->signalled != 0, .cut_by = fact->cut_by - 1,
+                      .faulty = failed && session_again_blames_host(session, rank) });
 }
 
 void session_elastic_on_meet(struct session_host *host, const struct rg_msg_meet *msg)

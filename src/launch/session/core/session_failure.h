@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The failure of a rank, by all that the session knows: how it ended, what it wrote last, for how
+ * long its attempt ran, and which steps the ranks told of. An agent that is a head does not compare
+ * attempts.
+ *
+ * Thread rule: the loop's thread.
+ */
+#ifndef RG_LAUNCH_SESSION_CORE_SESSION_FAILURE_H
+#define RG_LAUNCH_SESSION_CORE_SESSION_FAILURE_H
+
+#include "launch/session/core/session_core.h"
+#include "launch/verdict/failure.h"
+
+/* place: whose end is in the facts; rank: by what number it was known, or -1. Of steps nothing is
+ * known then. */
+void session_failure_take(const struct rg_session *session, int place, int rank,
+                          struct rg_failure *ret_failure);
+/* The steps that any rank of this attempt has told. In proportion to all ranks' last lines. */
+void session_failure_note_steps(const struct rg_session *session, struct rg_failure *failure);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What fails twice in the same way is the program's fault, or the host's: of the program's nothing
+ * helps but its author, of the host's another one. */
+#include "launch/session/elastic/session_again.h"
+
+#include <string.h>
+
+#include "launch/session/core/session_failure.h"
+#include "launch/session/meet/meet.h"
+
+/* Who is to blame for this place's end: itself, or whoever cut it off. -1: not known yet. */
+static int blamed_by(const struct rg_session *session, int place)
+{
+    int other = session->facts[place].cut_by - 1;
+
+    if (other < 0 || other == place || other >= session->o.plan->nranks)
+        return place;
+    return session->facts[other].ended && !rg_end_is_good(&session->facts[other].end) ? other : -1;
+}
+
+static struct rg_failure failure_of(const struct rg_session *session, int place)
+{
+    struct rg_failure failure = { .kind = RG_FAILURE_UNKNOWN, .epoch = -1, .step = -1 };
+    int blamed = place < 0 ? -1 : blamed_by(session, place);
+
+    if (blamed >= 0)
+        session_failure_take(session, blamed, session_rank_of(session, blamed), &failure);
+    return failure;
+}
+
+/* Machines have the numbers in which they came; several users of one host are several. -1 */
+static int machine_of(const struct rg_session *session, int place)
+{
+    const struct session_elastic *elastic = session->elastic;
+    const struct rg_plan_host *host =
+        &session->o.plan->hosts[session->o.plan->ranks[place].host];
+
+    for (size_t i = 0; i < elastic->nmachines; i++) {
+        if (strcmp(elastic->machines[i].name, host->name) == 0)
+            return (int) i;
+    }
+    return -1;
+}
+
+bool session_again_blames_host(struct rg_session *session, int place)
+{
+    const struct session_elastic *elastic = session->elastic;
+
+    if (elastic->failures[0].kind < RG_FAILURE_MEMORY || session->facts[place].cut_by)
+        return false;
+    struct rg_failure now = failure_of(session, place);
+    int machine = machine_of(session, place);
+
+    return rg_failure_blames_host(&elastic->failures[0], &now) && machine >= 0 &&
+           rg_membership_without(elastic->membership, machine) >=
+               session->o.job->elastic.min_np;
+}
+
+/* The host is not used any more, so the next attempt is another one. */
+static bool is_mended(const struct rg_session *session, int place)
+{
+    const struct session_elastic *elastic = session->elastic;
+    int machine = machine_of(session, place);
+    struct rg_membership_aside aside;
+
+    return machine >= 0 && rg_failure_blames_host(&elastic->failures[0], &elastic->failures[1]) &&
+           rg_membership_aside(elastic->membership, machine, &aside);
+}
+
+bool session_again_is_vain(struct rg_session *session, int place)
+{
+    struct session_elastic *elastic = session->elastic;
+
+    elastic->failures[1] = failure_of(session, place);
+    session_failure_note_steps(session, &elastic->failures[1]);
+    if (!session->o.job->restart_always && place >= 0 && !is_mended(session, place) &&
+        rg_failure_is_vain(&elastic->failures[0], &elastic->failures[1])) {
+        session->twice = elastic->failures;
+        return true;
+    }
+    elastic->failures[0] = elastic->failures[1];
+    return false;
+}
