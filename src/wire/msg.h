@@ -389,8 +389,8 @@ union rg_msg {
 
 struct rg_msg_info {
     enum rg_msg_type type;
+    bool from_agent;               /* it stands where it makes the table no larger */
     const char *name;              /* "HELLO" */
-    bool from_agent;
     const struct rg_field *fields; /* behind the address */
 };
 

@@ -30,8 +30,8 @@ def test_messages_of_launcher_and_agent_are_documented():
     header = repo.read(repo.ROOT / 'src/wire/msg.h')
     tables = fields_in(code + repo.read(repo.ROOT / 'src/wire/rankmsg.c'))
     numbers = dict(re.findall(r'RG_MSG_(\w+) = (\d+),', header))
-    coded = {(numbers[kind], name, direction, tables[table]) for kind, name, direction, table in
-             re.findall(r'\{ RG_MSG_(\w+), "(\w+)", (true|false), (\w+)_fields \}', code)}
+    coded = {(numbers[kind], name, direction, tables[table]) for kind, direction, name, table in
+             re.findall(r'\{ RG_MSG_(\w+), (true|false), "(\w+)", (\w+)_fields \}', code)}
     assert len(coded) == len(numbers)
     documented = {(number, name, direction, fields)
                   for section, direction in (('From the agent', 'true'),
