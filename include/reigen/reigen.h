@@ -223,14 +223,17 @@ REIGEN_API int reigen_is_homogeneous(void); /* 1 when all hosts have equally man
 enum reigen_update {
     REIGEN_HOSTS_GONE = 1,
     REIGEN_HOSTS_COME = 2,
-    REIGEN_HOSTS_BOTH = 3
+    REIGEN_HOSTS_BOTH = 3,
+    REIGEN_JOB_STOPS = 4,   /* the job was told to stop, and ends soon (reigen_preemptible) */
+    REIGEN_JOB_AT_RISK = 8  /* a host is about to go, and too few ranks are left without it: the job
+                             * then waits for another host, or ends */
 };
 
 struct reigen_epoch {
-    int number;      /* from 1; 0: the job is not elastic, and all else is 0 */
+    int number;      /* from 1; 0: the job is not elastic, and sync is 0 */
     int sync;        /* 1: not all ranks have the state of rank 0, which is to be sent to all */
-    int update;      /* enum reigen_update: what the launcher has said last in this epoch, or 0; */
-    uint64_t stamp;  /* when, in ms of the wall clock; a newer one is larger */
+    int update;      /* bits of enum reigen_update that the launcher has said in this epoch */
+    uint64_t stamp;  /* when it did so of hosts, in ms of the wall clock; a newer one is larger */
 };
 
 /* The present epoch; each rank hears of an update at its own time. 0, or -ENOTCONN. */
@@ -243,6 +246,12 @@ REIGEN_API int reigen_epoch(struct reigen_epoch *ret_epoch);
  * has seen another one die has failed without being told. 0, also in other jobs; -EINVAL: another
  * number; -ENOTCONN. */
 REIGEN_API int reigen_elastic(int failed);
+/* Say that this program saves its work when the job is told to stop: by SIGTERM to the launcher or
+ * to an agent, or by --timeout. reigen_epoch's update then has REIGEN_JOB_STOPS, which each rank
+ * sees at its own time, and SIGTERM comes when three quarters of --grace are over. It holds for the
+ * whole job, and for all of its life. 1; 0: no launcher will tell, and SIGTERM comes at once;
+ * -ENOTCONN. Any thread; never blocks for long. */
+REIGEN_API int reigen_preemptible(void);
 /* For a process that has come to an epoch whose other ranks are at work already, which do not know
  * what it does until it is as far as they: until this is called with 0, its operations on all ranks
  * are carried out in that process set, which is of this rank alone, and a broadcast has this rank

@@ -60,7 +60,7 @@ enum rg_rankmsg_type {
     RG_RANKMSG_TAKEN = 14,      /* agent -> rank, instead of WELCOME */
     RG_RANKMSG_MEET = 15,       /* rank -> agent, in an elastic job: after WELCOME */
     RG_RANKMSG_EPOCH = 16,      /* agent -> rank: the answer */
-    RG_RANKMSG_UPDATE = 17,     /* agent -> rank: hosts have come or gone */
+    RG_RANKMSG_UPDATE = 17,     /* agent -> rank: hosts have come or gone, or the job stops */
     RG_RANKMSG_ELASTIC = 18,    /* rank -> agent */
 };
 
@@ -97,10 +97,18 @@ struct rg_rankmsg_epoch {
     struct rg_span key;    /* as in WELCOME, for this epoch only */
 };
 
+enum rg_update {
+    RG_UPDATE_GONE = 1,    /* hosts have gone, or are about to */
+    RG_UPDATE_COME = 2,
+    RG_UPDATE_STOPS = 4,   /* the job is told to stop: SIGTERM follows soon. Only after a NOTE of
+                            * level RG_NOTE_PREEMPTIBLE, also in jobs that are not elastic */
+    RG_UPDATE_AT_RISK = 8, /* a host is about to go, and too few ranks are left without it */
+};
+
 /* Larger stamps are newer. */
 struct rg_rankmsg_update {
-    uint64_t stamp;        /* ms of the wall clock, never the same twice */
-    uint32_t result;       /* 1: hosts have gone, 2: have come, 3: both */
+    uint64_t stamp;        /* ms of the wall clock, never the same twice; 0 with STOPS */
+    uint32_t result;       /* bits of enum rg_update */
 };
 
 struct rg_rankmsg_fence {
@@ -141,8 +149,11 @@ struct rg_rankmsg_peer_died {
     char *text;            /* of REPORTED; else "" */
 };
 
+#define RG_NOTE_PREEMPTIBLE 3 /* a level */
+
 struct rg_rankmsg_note {
-    /* 0: cause of this rank's coming failure, for the verdict; 1: for the user to see */
+    /* 0: cause of this rank's coming failure, for the verdict; 1: for the user to see, and 2: about
+     * the whole job; 3: without a text: it wants to hear of the job's end before SIGTERM */
     uint32_t level;
     char *text;
 };

@@ -74,6 +74,7 @@ _PROTOTYPES = {
     'reigen_is_homogeneous': (c_int, []),
     'reigen_epoch': (c_int, [POINTER(Epoch)]),
     'reigen_elastic': (c_int, [c_int]),
+    'reigen_preemptible': (c_int, []),
     'reigen_apart': (c_int, [c_int]),
     'reigen_allreduce_async':
         (c_int, [c_char_p, c_void_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),

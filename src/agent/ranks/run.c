@@ -247,10 +247,7 @@ static int on_elastic_message(struct rg_agent *agent, uint16_t type, union rg_ms
         return -EBADMSG;
     if (type == RG_MSG_EPOCH)
         return rg_rankserver_epoch(agent->server, &msg->epoch);
-    if (type == RG_MSG_SIGNAL_RANK)
-        return on_signal_rank(agent, &msg->signal_rank);
-    rg_rankserver_update(agent->server, &msg->update);
-    return 0;
+    return on_signal_rank(agent, &msg->signal_rank);
 }
 
 static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
@@ -273,8 +270,8 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
         rg_rankserver_fence_failed(agent->server, &msg->fence_failed);
         return 0;
     case RG_MSG_PEER_DIED: on_peer_died(agent, &msg->peer_died); return 0;
+    case RG_MSG_UPDATE: rg_rankserver_update(agent->server, &msg->update); return 0;
     case RG_MSG_EPOCH:
-    case RG_MSG_UPDATE:
     case RG_MSG_SIGNAL_RANK: return on_elastic_message(agent, type, msg);
     default: return on_remote_message(agent, type, msg);
     }

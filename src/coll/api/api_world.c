@@ -490,6 +490,13 @@ REIGEN_API int reigen_elastic(int failed)
     return 0;
 }
 
+REIGEN_API int reigen_preemptible(void)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+
+    return rt ? rg_boot_preemptible(rt->boot) : rg_api_uninitialised();
+}
+
 /* ---- about the runtime */
 
 REIGEN_API const char *reigen_last_error(void)

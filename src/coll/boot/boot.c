@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A boot as its users see it: what its way leaves out is filled in here, once for all ways. */
 #include "coll/boot/boot.h"
+#include "wire/rankmsg.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -140,6 +141,17 @@ void rg_boot_elastic(struct rg_boot *boot, int failed)
     pthread_mutex_lock(&boot->lock);
     boot->ops->elastic(boot->state, failed);
     pthread_mutex_unlock(&boot->lock);
+}
+
+/* Whoever can tell of updates takes notes, too. */
+bool rg_boot_preemptible(struct rg_boot *boot)
+{
+    if (boot->below)
+        return rg_boot_preemptible(boot->below);
+    if (!boot->ops->update)
+        return false;
+    rg_boot_note(boot, RG_NOTE_PREEMPTIBLE, "");
+    return true;
 }
 
 uint64_t rg_boot_update(struct rg_boot *boot, int *ret_result)

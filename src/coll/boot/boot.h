@@ -129,8 +129,12 @@ void rg_boot_cut_off(struct rg_boot *boot, int rank);
  * boot and opening another one; failed: the epoch ends by an error, so that its state is an older
  * one. Nothing in other jobs. Any thread. */
 void rg_boot_elastic(struct rg_boot *boot, int failed);
-/* When the launcher said last, since the boot was opened, that hosts have come or gone: ms of the
- * wall clock, and enum reigen_update; or 0. Never blocks; any thread; boot is polled by others. */
+/* Tell the launcher that this program wants to hear of the job's end before it comes. Whether there
+ * is one that does so. Any thread. */
+bool rg_boot_preemptible(struct rg_boot *boot);
+/* What the launcher has said since the boot was opened: bits of enum reigen_update. Returns when it
+ * spoke last of hosts, in ms of the wall clock; or 0. Never blocks; any thread; boot is polled by
+ * others. */
 uint64_t rg_boot_update(struct rg_boot *boot, int *ret_result);
 void rg_boot_close(struct rg_boot *boot, bool goodbye);
 void rg_boot_after_fork(struct rg_boot *boot);

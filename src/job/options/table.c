@@ -211,7 +211,8 @@ static const struct rg_option options[] = {
      "Start ranks again also when they have failed twice in the same way and got no further "
      "in between. Else that ends the job.", FLAG(job.restart_always)},
     {"grace", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
-     "Leave ranks that are told to end TIME before they are killed. The default is 5 s.",
+     "Leave ranks that are told to end TIME before they are killed, and to save their work, if "
+     "they ask for that. The default is 5 s.",
      TIME(job.grace_ms)},
     {"lease", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "A host that hears nothing from reigen for TIME ends its ranks. The default is 30 s.",

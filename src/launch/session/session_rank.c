@@ -185,6 +185,10 @@ void session_on_note(struct session_host *host, const struct rg_msg_note *msg)
     struct rg_session *session = host->session;
     const char *text = msg->text ? msg->text : "";
 
+    if (msg->level == RG_NOTE_PREEMPTIBLE) {
+        session_wants_notice(session);
+        return;
+    }
     if (msg->rank == RG_MSG_NO_RANK || msg->level != 0) {
         bool of_job = msg->rank == RG_MSG_NO_RANK || msg->level > 1;
 

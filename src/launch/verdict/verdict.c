@@ -189,19 +189,27 @@ static struct rg_fact *find_any_failed(struct rg_facts *facts)
     return any;
 }
 
+/* By the exit code that says so. */
+static bool has_saved(const struct rg_fact *fact)
+{
+    return fact->end.end == RG_END_EXIT && fact->end.value == RG_EXIT_PREEMPTED;
+}
+
 static void judge_own(struct rg_facts *facts, struct rg_verdict *verdict)
 {
-    bool all_well = true;
+    bool all_well = true, all_saved = facts->own_is_signal;
 
     for (int i = 0; i < facts->nranks; i++) {
         struct rg_fact *fact = &facts->ranks[i];
-        all_well &= fact->ended && !has_failed(fact);
-        fact->end.consequence = has_failed(fact);
+        bool failed = has_failed(fact);
+        all_well &= fact->ended && !failed;
+        all_saved &= !failed || has_saved(fact);
+        fact->end.consequence = failed;
     }
     if (facts->own_is_signal && all_well)
         return;
     verdict->ok = false;
-    verdict->exit_code = facts->own_exit_code;
+    verdict->exit_code = all_saved ? RG_EXIT_PREEMPTED : facts->own_exit_code;
     verdict->cause = facts->own_cause;
 }
 

@@ -20,7 +20,7 @@
  *   6. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
  *      rank failed wins; there is no first rank then.
  *   7. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
- *      is not.
+ *      is not. If they ended with 75, as they have saved their work, that is the job's code.
  *   8. Lost output makes 74 of an end that is good otherwise.
  *
  * Thread rule: any.

@@ -157,8 +157,9 @@ static int on_update(void *arg, void *message)
     struct rg_client *client = arg;
     const struct rg_rankmsg_update *update = message;
 
+    client->update.result |= update->result;
     if (update->stamp > client->update.stamp)
-        client->update = *update;
+        client->update.stamp = update->stamp;
     return 0;
 }
 

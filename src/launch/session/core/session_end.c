@@ -20,6 +20,7 @@
 /* For a rank to end that has left the others, and may say why. Its runtime does not wait for those
  * that stand still any more, as it was told of the failure: what is left to do is the script's. */
 #define LEAVE_MS 15000
+#define WITH_NOTICE UINT64_MAX /* who has asked for it is told of the end before SIGTERM */
 
 struct session_end {
     char cause[RG_CAUSE_MAX]; /* "": none of our own */
@@ -28,6 +29,8 @@ struct session_end {
     int exit_code;
     bool first, is_signal;    /* as rg_facts has them */
     bool some_failed;         /* a rank, before there was a cause */
+    bool wants_notice;        /* some rank, before SIGTERM */
+    uint64_t notice_ms;       /* of the grace time, that was left for that */
     bool well;                /* enough tasks have succeeded: how the others end does not matter */
     int user_signo;           /* SIGINT or SIGTERM that reigen got, or 0 */
     int nawaited;
@@ -189,9 +192,11 @@ static void stop_ranks(struct rg_session *session, int signo)
     if (again)
         return;
     session->state = STATE_STOPPING;
-    if (session->o.job->grace_ms)
-        rg_timer_start(&session->end->grace_timer, session->o.loop, session->o.job->grace_ms, 0,
-                       grace_due, session);
+    uint64_t grace_ms = session->o.job->grace_ms - session->end->notice_ms;
+
+    if (grace_ms)
+        rg_timer_start(&session->end->grace_timer, session->o.loop, grace_ms, 0, grace_due,
+                       session);
     else
         kill_all(session, STATE_KILLING);
 }
@@ -209,6 +214,19 @@ static void wait_to_stop(struct rg_session *session, uint64_t tell_ms)
     rg_timer_start(&session->end->grace_timer, session->o.loop, tell_ms, 0, tell_due, session);
 }
 
+/* The rest of the grace time is for those that make nothing of it. */
+static uint64_t give_notice(struct rg_session *session)
+{
+    static const struct rg_rankmsg_update stops = { .result = RG_UPDATE_STOPS };
+    struct session_end *e = session->end;
+
+    if (e->wants_notice) {
+        session_broadcast(session, RG_MSG_UPDATE, &stops);
+        e->notice_ms = session->o.job->grace_ms / 4 * 3;
+    }
+    return e->notice_ms;
+}
+
 static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
 {
     bool was_running = session->state == STATE_RUNNING;
@@ -221,12 +239,24 @@ static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
     if (was_running && session->nended < session->o.plan->nranks) {
         if (session->paused)
             session_pause(session, false);
+        if (tell_ms == WITH_NOTICE)
+            tell_ms = give_notice(session);
         if (tell_ms)
             wait_to_stop(session, tell_ms);
         else
             stop_ranks(session, signo);
     }
     session_check_end(session);
+}
+
+void session_wants_notice(struct rg_session *session)
+{
+    session->end->wants_notice = true;
+}
+
+void session_begin_stop(struct rg_session *session)
+{
+    end_by(session, SIGTERM, WITH_NOTICE);
 }
 
 void session_end_by_error(struct rg_session *session, const struct rg_error *err)
@@ -244,8 +274,9 @@ void session_end_by_user(struct rg_session *session, int signo)
 {
     session->end->user_signo = signo;
     if (session->state < STATE_ENDING)
-        end_by(session, signo, 0);
-    else if (session->state < STATE_KILLING)
+        end_by(session, signo, signo == SIGTERM ? WITH_NOTICE : 0);
+    else if (session->state >= STATE_STOPPING ? session->state < STATE_KILLING
+                                              : !session->end->notice_ms)
         stop_ranks(session, signo);
 }
 

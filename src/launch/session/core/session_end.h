@@ -26,9 +26,15 @@ bool session_has_cause(const struct rg_session *session);
 
 /* Begin the end, whose cause was set: ranks get SIGTERM, then KILL after the grace time. */
 void session_begin_end(struct rg_session *session);
-/* The same, for this cause unless there is one. */
+/* The same, where ranks may save their work: if one has asked for that, all are told first, and get
+ * SIGTERM when three quarters of the grace time are over. */
+void session_begin_stop(struct rg_session *session);
+/* A rank has asked for that. */
+void session_wants_notice(struct rg_session *session);
+/* The same as session_begin_end, for this cause unless there is one. */
 void session_end_by_error(struct rg_session *session, const struct rg_error *err);
-/* The same by this signal that the user has sent; a later one is handed on. */
+/* The same by this signal that the user has sent: as session_begin_stop by SIGTERM. A later one is
+ * handed on, but not while the ranks save their work: it may be the same, by another way. */
 void session_end_by_user(struct rg_session *session, int signo);
 /* The user has sent one that ends jobs. */
 bool session_was_signalled(const struct rg_session *session);
