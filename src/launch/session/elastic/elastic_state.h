@@ -46,4 +46,15 @@ static inline uint64_t elastic_now_ns(const struct rg_session *session)
     return (session->paused ? session->paused_at_ns : rg_now_ns()) - session->paused_ns;
 }
 
+/* To all ranks of the epoch: bits of enum rg_update. */
+static inline void elastic_tell(struct rg_session *session, uint32_t result)
+{
+    struct session_elastic *elastic = session->elastic;
+    uint64_t now_ms = rg_wall_ns() / RG_NS_PER_MS;
+
+    elastic->stamp = now_ms > elastic->stamp ? now_ms : elastic->stamp + 1;
+    session_broadcast(session, RG_MSG_UPDATE,
+                      &(struct rg_rankmsg_update){ elastic->stamp, result });
+}
+
 #endif

@@ -16,6 +16,7 @@
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
+#include "launch/session/elastic/notice.h"
 #include "launch/session/elastic/session_again.h"
 #include "launch/session/elastic/session_control.h"
 #include "launch/session/meet/meet.h"
@@ -260,16 +261,6 @@ static void publish(struct rg_session *session)
         session->o.ops->on_epoch(session->o.arg, epoch.number, epoch.size, seats->rank_of);
 }
 
-static void tell_update(struct rg_session *session, uint32_t result)
-{
-    struct session_elastic *elastic = session->elastic;
-    uint64_t now_ms = rg_wall_ns() / RG_NS_PER_MS;
-
-    elastic->stamp = now_ms > elastic->stamp ? now_ms : elastic->stamp + 1;
-    session_broadcast(session, RG_MSG_UPDATE,
-                      &(struct rg_rankmsg_update){ elastic->stamp, result });
-}
-
 static void end_rank(struct rg_session *session, int place, bool hard)
 {
     struct session_host *host = &session->hosts[session->o.plan->ranks[place].host];
@@ -440,7 +431,7 @@ static void perform(struct rg_session *session, const struct rg_membership_actio
         release_host(&session->hosts[action->host]);
         return;
     case RG_MEMBERSHIP_PUBLISH: publish(session); return;
-    case RG_MEMBERSHIP_UPDATE: tell_update(session, action->result); return;
+    case RG_MEMBERSHIP_UPDATE: elastic_tell(session, action->result); return;
     case RG_MEMBERSHIP_RESTARTS: tell_restart(session, action); return;
     case RG_MEMBERSHIP_ASIDE: tell_aside(session, action); return;
     case RG_MEMBERSHIP_BACK:
@@ -566,8 +557,9 @@ void session_elastic_drain(struct session_host *host)
     }
     for (size_t i = 0; i < session->elastic->nmachines; i++) {
         if (strcmp(session->elastic->machines[i].name, session_host_name(host)) == 0)
-            drain(session, (int) i, 0);
+            drain(session, (int) i, session_notice_until_ns(session));
     }
+    session_notice_given(host);
 }
 
 void session_elastic_rank_ended(struct rg_session *session, int rank, bool failed)
