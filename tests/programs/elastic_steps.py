@@ -8,9 +8,15 @@ how many ranks there are. It writes a line for each event, so that a test can fo
     done R of S
 
 Where there is a file argv[2]-P, place P fails by itself: exit code 3. With PLAIN in the environment
-it knows nothing of elastic jobs.
+it knows nothing of elastic jobs. With SAVES it asks to be told of the end, and says
+
+    saved R at B
+
+when it is to save its work; where there is a file of that name, it stops committing then.
+In a job that is not elastic, P is the rank.
 """
 import os
+import signal
 import sys
 from array import array
 
@@ -39,6 +45,8 @@ def train(state):
             sys.exit(3)
         state.batch += 1
         state.over = reigen.broadcast_object(os.path.exists(STOP), 0, name='over')
+        while os.path.exists(SAVES):
+            signal.pause()
         state.commit()
         if reigen.rank() == 0:
             say('step', state.batch, 'size', reigen.size())
@@ -52,12 +60,15 @@ class Plain:
         pass
 
 
-PLACE = os.environ['REIGEN_PLACE']
+PLACE, SAVES = os.environ.get('REIGEN_PLACE', os.environ['RANK']), os.environ.get('SAVES', '')
 say('place', PLACE, 'pid', os.getpid(), 'rank', os.environ['RANK'], os.environ['WORLD_SIZE'],
-    'restarts', os.environ['REIGEN_RESTART_COUNT'])
+    'restarts', os.environ.get('REIGEN_RESTART_COUNT', 0))
 reigen.init()
 if 'PLAIN' in os.environ:
     train(Plain())
 else:
-    run_fn(train, reset)(ObjectState(reigen.broadcast_object, reigen.rank, batch=0, over=False))
+    kept = ObjectState(reigen.broadcast_object, reigen.rank, batch=0, over=False)
+    if SAVES:
+        kept.register_preemption_callbacks([lambda: say('saved', reigen.rank(), 'at', kept.batch)])
+    run_fn(train, reset)(kept)
 say('done', reigen.rank(), 'of', reigen.size())

@@ -20,7 +20,7 @@ from wait import until
 
 (HELLO, WELCOME, FENCE, FENCE_DONE, FENCE_FAILED, PEER_DIED, NOTE, GOODBYE) = range(1, 9)
 MEET, EPOCH, UPDATE, ELASTIC = range(15, 19)
-GONE, COME = 1, 2
+GONE, COME, STOPS, AT_RISK = 1, 2, 4, 8
 TOKEN = bytes(range(16))
 _numbers = itertools.count()
 
@@ -88,6 +88,11 @@ class Job:
         with self.lock:
             self.places[number].leaving = True
             self._update(GONE)
+
+    def tell(self, result):
+        """Something that changes no epoch."""
+        with self.lock:
+            self._update(result)
 
     def text(self, number):
         file = self.places[number].file

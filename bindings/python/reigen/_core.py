@@ -16,6 +16,9 @@ from reigen.errors import HorovodInternalError, InvalidOperationError
 #: enum reigen_op
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
+#: Of enum reigen_update.
+HOSTS_CHANGED, JOB_STOPS, JOB_AT_RISK = 3, 4, 8
+
 #: C waits at most this long before Python may look for signals.
 SLICE_MS = 100
 AGAIN = -errno.EAGAIN
@@ -121,8 +124,8 @@ def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
 
 def epoch() -> Epoch:
     """The present one of an elastic job: its number, from 1 on; whether all ranks begin with the
-    state of rank 0; and the newest word of hosts that have come or gone. Zeros in other jobs, and
-    before init."""
+    state of rank 0; and what the launcher has said of hosts and of the job's end, which it may do
+    in other jobs, too. All else is zero there, and before init."""
     now = Epoch()
     quick.reigen_epoch(ctypes.byref(now))
     return now
@@ -133,6 +136,12 @@ def go_on(failed: bool, lacks: bool = False) -> None:
     process, by shutdown() and init(). failed: from an older state than the present one; lacks:
     which has nothing of the others' state."""
     lib.reigen_elastic(2 if failed and lacks else int(failed))
+
+
+def preemptible() -> bool:
+    """Tell the launcher that this program saves its work when it hears that the job stops. Whether
+    there is one that says so; False before init."""
+    return lib.reigen_preemptible() > 0
 
 
 def stand_apart(process_set: int) -> None:

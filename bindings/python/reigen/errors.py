@@ -32,5 +32,13 @@ class HostsUpdatedInterrupt(RuntimeError):
         self.skip_sync = skip_sync
 
 
+class Preempted(SystemExit):
+    """The job was told to stop, and all ranks have saved their work at the same commit. A process
+    that does not catch it ends with 75, by which the launcher knows that."""
+
+    def __init__(self):
+        super().__init__(75)
+
+
 #: The same class under Reigen's own name.
 OperationError = HorovodInternalError

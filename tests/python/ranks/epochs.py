@@ -14,7 +14,7 @@ STOP = sys.argv[2] if len(sys.argv) > 2 else ''
 
 
 def number():
-    return int(os.environ['REIGEN_EPOCH'])
+    return int(os.environ.get('REIGEN_EPOCH', 0))
 
 
 def stops():
@@ -117,6 +117,21 @@ def sets():
     loop(state)
     hvd.shutdown()
     say('done')
+
+
+def saving():
+    """Steps until the job is told to stop; the saves are told of."""
+    hvd.init()
+    state = hvd.elastic.TorchState(step=0)
+    state.register_preemption_callbacks([lambda: say('saved at', state.step)])
+
+    @hvd.elastic.run
+    def loop(state):
+        while not stops():
+            state.step += 1
+            say('epoch', number(), 'step', state.step)
+            state.commit()
+    loop(state)
 
 
 def unsendable():

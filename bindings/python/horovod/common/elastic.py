@@ -21,7 +21,8 @@ import queue
 from typing import Any, Callable, Dict, Iterable, Set
 
 from horovod.common import process_sets
-from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt, Preempted
+from horovod.common.preemption import notice
 from reigen import _core
 from reigen.errors import InvalidOperationError
 
@@ -53,9 +54,10 @@ class WorkerNotificationManager:
     def look(self) -> None:
         """Pass on what the launcher has said last, if that is new."""
         epoch = _core.epoch()
-        if epoch.update and epoch.stamp > self._newest:
+        update = epoch.update & _core.HOSTS_CHANGED
+        if update and epoch.stamp > self._newest:
             self._newest = epoch.stamp
-            self.handle_hosts_updated(epoch.stamp / 1000, epoch.update)
+            self.handle_hosts_updated(epoch.stamp / 1000, update)
 
     def register_listener(self, listener) -> None:
         """listener.on_hosts_updated(timestamp, update_res) is called for each message."""
@@ -95,12 +97,20 @@ class State:
         self._host_messages = _Messages()
         self._last_updated_timestamp = 0
         self._reset_callbacks = []
+        self._preemption_callbacks = []
         self._synced = False  # it has been that of the other ranks, once
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Call these after ranks have come or gone, for instance to scale the learning rate."""
         self._reset_callbacks.extend(callbacks)
         process_sets.expect_callbacks()
+
+    def register_preemption_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Call these in commit(), after save(), when the job is told to stop, or may have to: for
+        instance to write a checkpoint. All ranks register some, and call them at the same commit;
+        then each raises Preempted, if the job stops."""
+        self._preemption_callbacks.extend(callbacks)
+        notice.listen()
 
     def on_reset(self) -> None:
         """There are other ranks now; run_fn calls it after init()."""
@@ -119,7 +129,8 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raise HostsUpdatedInterrupt, on all ranks alike, if rank 0 has been told of a change.
+        """Raise HostsUpdatedInterrupt, on all ranks alike, if rank 0 has been told of a change;
+        and Preempted, after the callbacks for that, if it has been told that the job stops.
 
         Sends something between the ranks: all of them must call it.
         """
@@ -130,11 +141,22 @@ class State:
             if timestamp > latest:
                 latest = timestamp
                 result |= update
-        before, latest, result = self._bcast_object((before, latest, result))
+        word = notice.take() if self._preemption_callbacks else 0
+        before, latest, result, word = self._bcast_object((before, latest, result, word))
         self._last_updated_timestamp = latest
+        if word:
+            self._preempted(stops=word & _core.JOB_STOPS)
         if latest > before:
             # With fewer hosts all that are left agree already.
             raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
+
+    def _preempted(self, stops: int) -> None:
+        if stops:
+            notice.save()
+        for callback in self._preemption_callbacks:
+            callback()
+        if stops:
+            raise Preempted()
 
     def save(self) -> None:
         """Keep a copy of the present state in memory."""
@@ -232,6 +254,8 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
         _core.join_in()
         _core.go_on(failed=False)
         skip_sync = changed = False
+        if getattr(state, '_preemption_callbacks', None):
+            notice.listen()
         try:
             while True:
                 try:
@@ -253,9 +277,13 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
                     skip_sync = False
                 except HostsUpdatedInterrupt as change:
                     skip_sync = change.skip_sync
+                waited = notice.rest()
                 reset()
+                if waited:
+                    notice.listen()
                 changed = True
         finally:
+            notice.rest()
             notification_manager.remove_listener(state)
 
     return wrapper

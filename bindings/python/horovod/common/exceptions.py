@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's exceptions."""
-from reigen.errors import HorovodInternalError, HostsUpdatedInterrupt
+from reigen.errors import HorovodInternalError, HostsUpdatedInterrupt, Preempted
 
 __all__ = ['HorovodInternalError', 'HorovodVersionMismatchError', 'HostsUpdatedInterrupt',
-           'get_version_mismatch_message']
+           'Preempted', 'get_version_mismatch_message']
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:

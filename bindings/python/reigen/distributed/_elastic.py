@@ -38,7 +38,7 @@ def in_place() -> None:
 def hosts_changed() -> bool:
     """Whether hosts have come or are to go, so that it is time for a new group. All ranks call it
     together, and all get the same answer. Raises RuntimeError when a rank has been lost."""
-    mine = b'1' if _core.epoch().update else b'0'
+    mine = b'1' if _core.epoch().update & _core.HOSTS_CHANGED else b'0'
     try:
         return _objects.broadcast_bytes(mine, 0, 'reigen.distributed.hosts') == b'1'
     except HorovodInternalError as error:

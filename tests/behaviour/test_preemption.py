@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that are told to stop, and hosts that are taken away with notice: ranks that have asked for
+it save their work at the same commit, within the time that there is."""
+import os
+import re
+import signal
+
+import pytest
+
+from processes import parent, state
+from test_elastic import ask, assert_each_step_once, id_of, job, script  # noqa: F401 (fixtures)
+from wait import until
+
+
+def saves(it):
+    """Each rank with the step that it has saved."""
+    return [(int(rank), int(at)) for rank, at in re.findall(r'saved (\d+) at (\d+)', it.text())]
+
+
+def assert_all_saved_once(it, size):
+    assert sorted(rank for rank, _ in saves(it)) == list(range(size)), it.text()
+    step, = {step for _, step in saves(it)}
+    assert it.steps()[-1][0] == step - 1, 'commit() does not return from the last one: ' + it.text()
+
+
+def evict(it, place):
+    """The agent of this place's host gets the platform's word. Its process."""
+    agent = parent(it.pid(place))
+    os.kill(agent, signal.SIGTERM)
+    return agent
+
+
+@pytest.mark.parametrize('by', ['a signal', 'reigen stop', 'its agent'])
+@pytest.mark.parametrize('options, size', [('-np 3', 3), ('-np 2 --min-np 2 -H a:1,b:1', 2)])
+def test_a_job_that_is_told_to_stop_saves_at_one_commit(job, options, size, by):  # noqa: F811
+    it = job(f'{options} --grace 60', SAVES='1')
+    it.wait(f'step 3 size {size}')
+    if by == 'a signal':
+        it.child.send_signal(signal.SIGTERM)
+    elif by == 'its agent':
+        evict(it, size - 1)
+    else:
+        assert ask(it, 'stop', id_of(it, it.child)).returncode == 0, it.text()
+    assert it.end() == 75, it.text()
+    assert_all_saved_once(it, size)
+
+
+def test_ranks_that_have_not_asked_get_the_signal_at_once(job):  # noqa: F811
+    it = job('-np 2 --min-np 1 -H a:1,b:1')
+    it.wait('step 3 size 2')
+    it.child.send_signal(signal.SIGTERM)
+    assert it.end() == 143, it.text()
+
+
+@pytest.mark.parametrize('options', ['-np 2', '-np 2 --min-np 1 -H a:1,b:1'])
+def test_ranks_that_come_to_no_commit_are_ended(job, tmp_path, options):  # noqa: F811
+    it = job(f'{options} --grace 1', SAVES=tmp_path / 'hold')
+    it.wait('step 3 size 2')
+    (tmp_path / 'hold').touch()
+    it.child.send_signal(signal.SIGTERM)
+    assert it.end() == 143, it.text()
+    assert 'saved' not in it.text(), it.text()
+
+
+def test_the_time_limit_leaves_time_to_save(job):  # noqa: F811
+    it = job('-np 2 --grace 60 --timeout 4', SAVES='1')
+    assert it.end() == 124, it.text()
+    assert_all_saved_once(it, 2)
+
+
+def test_a_host_with_notice_is_left_without_losing_a_step(job):  # noqa: F811
+    it = job('-np 2 --min-np 2 -H a:2,b:2', SAVES='1')
+    it.wait('step 3 size 4')
+    agent = evict(it, 2)
+    it.wait('step .* size 2')
+    until(lambda: state(agent) in 'XZ', 'the end of its agent', 30)
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert 'set aside' not in it.text() and not saves(it), it.text()
+    assert len(re.findall('place', it.text())) == 4, 'survivors keep their processes'
+    assert_each_step_once(it)
+    last = max(batch for batch, size in it.steps() if size == 4)
+    assert f'train 0 of 2 at {last + 1}\n' in it.text(), it.text()
+
+
+def test_ranks_that_outstay_the_notice_are_ended(job):  # noqa: F811
+    it = job('-np 2 --min-np 1 --grace 400ms -H a:1,b:1')
+    it.wait('step 3 size 2')
+    os.kill(it.pid(1), signal.SIGSTOP)
+    evict(it, 1)
+    it.wait('step .* size 1')
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert 'set aside' not in it.text(), it.text()
+
+
+def test_a_job_that_cannot_do_without_a_host_saves_and_ends(job):  # noqa: F811
+    it = job('-np 3 --min-np 3 --grace 60 -H a:2,b:2', SAVES='1')
+    it.wait('step 3 size 4')
+    evict(it, 2)
+    assert it.end() == 75, it.text()
+    assert_all_saved_once(it, 4)
+    assert ('host b: its agent was told to stop, there is room for 2 ranks without it, and it '
+            'takes 3 (--min-np)') in it.text()
+
+
+def test_a_job_that_hopes_for_another_host_saves_and_goes_on(job, script):  # noqa: F811
+    hosts = script('a:1\nb:1')
+    it = job(f'-np 2 --min-np 2 --host-discovery-script {hosts}', SAVES='1')
+    it.wait('step 3 size 2')
+    evict(it, 1)
+    until(lambda: len(saves(it)) == 2, 'both saves', 30, seen=it.text)
+    script('a:1\nc:1')
+    it.wait('train 1 of 2', count=2)
+    it.wait('step .* size 2', count=len(it.steps()) + 1)
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert sorted(rank for rank, _ in saves(it)) == [0, 1], it.text()
+    assert len({step for _, step in saves(it)}) == 1, it.text()
+    assert {size for _, size in it.steps()} == {2}, it.text()
+    assert_each_step_once(it)
