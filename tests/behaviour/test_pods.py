@@ -200,6 +200,19 @@ def test_a_pod_that_is_told_to_stop_is_replaced_and_one_more_meanwhile(job):
     assert early.wait() == LEFT, early.out
 
 
+@pytest.mark.parametrize('words, index', [([], 0), ([], 1), (['--min-np', 1], 0)])
+def test_ranks_save_their_work_before_their_job_ends_with_a_pod(job, words, index):
+    pods = start(job, 2, '-np', 2, '--grace', 60, *words, '--', PROGRAMS.python, STEPS,
+                 '/reigen/run/stop', SAVES='1')
+    pods[0].saw('step 3 size 2')
+    pods[index].signal(signal.SIGTERM)
+    assert pods[index].wait() == LEFT, pods[0].out
+    pods[0].saw(r'saved 0 at \d+')
+    pods[0].saw(r'saved 1 at \d+')
+    saved = re.findall(r'saved \d at (\d+)', pods[0].out)
+    assert len(saved) == 2 and len(set(saved)) == 1, pods[0].out
+
+
 def test_a_pod_that_is_lost_when_its_ranks_are_done_ends_nothing(job):
     """The one in its place has nothing to do, and waits for as long as there is a head."""
     job.plan(2, '--no-inject-runtime', '--start-timeout', 1, '--', 'sh', '-c', 'echo up; '
