@@ -257,6 +257,10 @@ REIGEN_API int reigen_preemptible(void);
  * are carried out in that process set, which is of this rank alone, and a broadcast has this rank
  * as its root. Requests that were created before are for that set. 0; -EINVAL; -ENOTCONN. */
 REIGEN_API int reigen_apart(int process_set);
+/* A step of this rank's training has ended. Steps of a process are counted from 1 over all of its
+ * epochs; by their number `reigen run --chaos` lets faults happen, and then this call blocks, or
+ * the process ends in it. Without --chaos it does nothing. 0, or -ENOTCONN. */
+REIGEN_API int reigen_step(void);
 
 /* ------------------------------------------------------------------ operations
  * Each returns 0 and *ret_handle, or a negative errno with nothing submitted. All ranks must submit

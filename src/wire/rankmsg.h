@@ -40,6 +40,9 @@
 #define RG_RANKMSG_BLOB_MAX (64u << 10) /* of one rank in a fence */
 #define RG_FENCE_NBYTES_MAX (128u << 20) /* of all blobs of a fence */
 #define RG_FENCE_PART_MAX (1u << 20)    /* of them in one FENCE_DONE */
+/* In the place of REMOTE's host: the launcher is asked whether an event of --chaos is to happen now
+ * to the rank that asks. command is "EVENT RANK", decimal; EXIT's status is 0 for yes. */
+#define RG_RANKMSG_CHAOS "@chaos"
 #define RG_RANK_TOKEN_NBYTES 16         /* of either token; the variables hold hexadecimal text */
 #define RG_RANK_TOKEN_TEXT (2 * RG_RANK_TOKEN_NBYTES + 1)
 

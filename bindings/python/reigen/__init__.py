@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, List
 from reigen._core import (Adasum, Average, Max, Min, Product, Sum, add_process_set, cross_rank,
                           cross_size, describe, deterministic, init, is_homogeneous,
                           is_initialized, local_rank, local_size, rank, shutdown, size, stats,
-                          version)
+                          step, version)
 from reigen._handles import poll, synchronize
 from reigen._objects import allgather_object, broadcast_object
 from reigen._observe import Diagnosis, diagnose, planes, start_timeline, stop_timeline
@@ -48,7 +48,7 @@ __all__ = ['Adasum', 'Average', 'Diagnosis', 'HorovodInternalError', 'InvalidOpe
            'init', 'is_homogeneous', 'is_initialized', 'local_rank', 'local_size', 'planes', 'poll',
            'process_set_ids', 'process_set_included', 'process_set_rank', 'process_set_ranks',
            'process_set_size', 'rank', 'remove_process_set', 'shutdown', 'size', 'start_timeline',
-           'stats', 'stop_timeline', 'synchronize', 'version', *_ARRAYS]
+           'stats', 'step', 'stop_timeline', 'synchronize', 'version', *_ARRAYS]
 
 
 def __getattr__(name: str) -> Any:

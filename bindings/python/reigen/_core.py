@@ -144,6 +144,37 @@ def preemptible() -> bool:
     return lib.reigen_preemptible() > 0
 
 
+#: Somebody wants to know of steps.
+_COUNTS = 'REIGEN_CHAOS' in os.environ
+#: The commits of hvd.elastic's state are this program's steps, and nothing else is.
+_commits = False
+
+
+def step() -> None:
+    """A step of this rank's training has ended: by this number reigen run --chaos lets faults
+    happen. hvd.elastic's state.commit() and the DistributedOptimizer of horovod.torch call it; a
+    program that has neither calls it itself, as reigen.step()."""
+    rc = lib.reigen_step()
+    if rc < 0:
+        raise submission_error(rc)
+
+
+def count_commits() -> None:
+    """From now on each commit is a step, and an optimizer's step is none."""
+    global _commits
+    _commits = True
+
+
+def optimizer_stepped() -> None:
+    if _COUNTS and not _commits:
+        step()
+
+
+def committed() -> None:
+    if _COUNTS and _commits:
+        step()
+
+
 def stand_apart(process_set: int) -> None:
     """In an epoch whose other ranks are at work already: what this process does among all ranks is
     done in that set, of itself alone, and this process is the root of it; until join_in()."""

@@ -126,7 +126,12 @@ class State:
     def commit(self) -> None:
         """save(), then check_host_updates(). All ranks must call it at the same place."""
         self.save()
-        self.check_host_updates()
+        try:
+            self.check_host_updates()
+        except HostsUpdatedInterrupt:
+            _core.committed()
+            raise
+        _core.committed()
 
     def check_host_updates(self) -> None:
         """Raise HostsUpdatedInterrupt, on all ranks alike, if rank 0 has been told of a change;
@@ -252,6 +257,7 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
         notification_manager.register_listener(state)
         process_sets.end_adoption()
         _core.join_in()
+        _core.count_commits()
         _core.go_on(failed=False)
         skip_sync = changed = False
         if getattr(state, '_preemption_callbacks', None):

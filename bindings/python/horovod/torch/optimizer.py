@@ -44,7 +44,7 @@ from horovod.torch.mpi_ops import (UNCHECKED, Adasum, Average, Sum, allreduce_as
                                    grouped_allreduce_async_, sparse_allreduce_async,
                                    synchronize)
 from horovod.torch.parameters import Roster, Slot, Stepped, job, names_of, register, unregister
-from reigen import _handles
+from reigen import _core, _handles
 from reigen.errors import InvalidOperationError
 from reigen.torch import _cores, _device
 from reigen.torch._bucket import Bucket
@@ -605,9 +605,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 closure = self._synchronized_closure(closure)
         self._stepped.tell()
         try:
-            return super().step() if closure is None else super().step(closure)
+            loss = super().step() if closure is None else super().step(closure)
         finally:
             self._synchronized = False
+        _core.optimizer_stepped()
+        return loss
 
     # torch wraps the step of each new class, for its profiler and step hooks: the user's one has
     # been wrapped already, and the hooks are to run once.
