@@ -21,6 +21,9 @@ struct rg_channel {
     bool closed;    /* on_close was called */
     bool destroyed; /* by the owner, within a callback */
     int depth;      /* of our frames on the stack */
+#ifndef RG_AGENT
+    int cut_fd;     /* 1 + write_fd, while the line is cut; else 0 */
+#endif
 };
 
 static void free_channel(struct rg_channel *channel)
@@ -39,6 +42,11 @@ static void close_both(const struct rg_channel_options *options)
 
 static void stop_and_close(struct rg_channel *channel)
 {
+#ifndef RG_AGENT
+    if (channel->cut_fd)
+        channel->options.write_fd = channel->cut_fd - 1;
+    channel->cut_fd = 0;
+#endif
     rg_io_stop(&channel->reader);
     rg_io_stop(&channel->writer);
     rg_timer_stop(&channel->closer);
@@ -283,6 +291,30 @@ bool rg_channel_congested(const struct rg_channel *channel)
 {
     return !channel->write_failed && rg_link_congested(channel->link);
 }
+
+#ifndef RG_AGENT
+void rg_channel_cut(struct rg_channel *channel, bool cut)
+{
+    struct rg_channel_options *o = &channel->options;
+
+    if (cut == (channel->cut_fd > 0) || channel->closed || channel->destroyed)
+        return;
+    if (cut) {
+        rg_io_stop(&channel->reader);
+        rg_io_stop(&channel->writer);
+        channel->cut_fd = 1 + o->write_fd;
+        o->write_fd = -1;
+        return;
+    }
+    o->write_fd = channel->cut_fd - 1;
+    channel->cut_fd = 0;
+    rg_io_start(&channel->reader, o->loop, o->read_fd, RG_IO_READ, on_readable, channel);
+    enter(channel);
+    flush(channel);
+    report_drain(channel);
+    leave(channel);
+}
+#endif
 
 bool rg_channel_open(const struct rg_channel *channel)
 {

@@ -30,6 +30,9 @@ void rg_channel_destroy(struct rg_channel *channel); /* closes; NULL is fine */
 /* As rg_link_send; the bytes go out at once as far as the descriptor takes them. */
 int rg_channel_send(struct rg_channel *channel, uint16_t type, const void *payload, size_t nbytes);
 bool rg_channel_congested(const struct rg_channel *channel);
+/* As if the line were cut: nothing is read or written until it is called with false. What is sent
+ * meanwhile waits, and so does the end of the channel; destroying it is fine. */
+void rg_channel_cut(struct rg_channel *channel, bool cut);
 bool rg_channel_open(const struct rg_channel *channel);
 
 #endif

@@ -122,6 +122,48 @@ static void drop(struct side *side)
     rg_buf_fini(&side->got);
 }
 
+static void stop_loop(void *arg)
+{
+    (void) arg;
+    rg_loop_stop(loop);
+}
+
+/* What either side says meanwhile waits, and comes when the line is whole again. */
+static void nothing_passes_a_cut_line(void **state)
+{
+    struct rg_timer later = { 0 };
+    struct side a, b;
+
+    (void) state;
+    make_pair(&a, &b);
+    assert_int_equal(rg_channel_send(b.channel, 1, "0", 1), 0);
+    a.close_at = 1;
+    run();
+    rg_channel_cut(a.channel, true);
+    rg_channel_cut(a.channel, true);
+    assert_int_equal(rg_channel_send(a.channel, 1, "to b", 4), 0);
+    assert_int_equal(rg_channel_send(b.channel, 1, "to a", 4), 0);
+    rg_timer_start(&later, loop, 50, 0, stop_loop, NULL);
+    rg_loop_run(loop);
+    rg_timer_stop(&later);
+    assert_int_equal(a.frames, 1);
+    assert_int_equal(b.frames, 0);
+    rg_channel_cut(a.channel, false);
+    a.close_at = 2;
+    run();
+    while (b.frames == 0) {
+        b.close_at = 1;
+        run();
+    }
+    assert_string_equal(rg_buf_text(&a.got), "0to a");
+    assert_string_equal(rg_buf_text(&b.got), "to b");
+    rg_channel_cut(a.channel, true);
+    drop(&a); /* with its descriptors, also now: */
+    run();
+    assert_int_equal(b.closed, 1);
+    drop(&b);
+}
+
 static void frames_pass_over_a_socket(void **state)
 {
     struct side a, b;
@@ -351,6 +393,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(frames_pass_over_a_socket),
+        TEST(nothing_passes_a_cut_line),
         TEST(frames_pass_over_two_pipes),
         TEST(nothing_is_lost_before_a_close),
         TEST(wrong_key_ends_both_sides),
