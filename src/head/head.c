@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/say.h"
+#include "head/chaos.h"
 #include "head/console/exit.h"
 #include "head/input.h"
 #include "head/restart.h"
@@ -53,6 +54,7 @@ struct run {
     bool judged;               /* the session has given its verdict */
     bool killed;               /* by a second signal: nothing is waited for */
     bool again;                /* the job has failed and is to be started again */
+    struct rg_chaos *chaos;    /* NULL: no faults */
 };
 
 /* --- what the session reports ---------------------------------------------------------------- */
@@ -157,6 +159,15 @@ static void on_rank_ended(void *arg, const struct rg_rank_end *end)
     run->shown.ops->rank_ended(&run->shown, end);
 }
 
+#ifndef RG_AGENT
+static void on_chaos(void *arg, const struct rg_chaos_event *event, int rank, const char *host)
+{
+    struct run *run = arg;
+
+    run->shown.ops->chaos(&run->shown, event, rank, host);
+}
+#endif
+
 static void on_note(void *arg, int rank, const char *text)
 {
     struct run *run = arg;
@@ -242,6 +253,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     told.exit_code = run->exit_code;
     if (run->restart.vain)
         told.twice = rg_restart_twice(&run->restart);
+    if (!run->again)
+        rg_head_chaos_tell_idle(run->chaos, &run->shown);
     run->shown.ops->ended(&run->shown, &told,
                           run->again ? run->restart.before + run->restart.count : 0);
     if (verdict->first && verdict->first->note)
@@ -283,6 +296,9 @@ static const struct rg_session_ops session_ops = {
     .on_input_ready = on_input_ready,
     .on_rank_ended = on_rank_ended,
     .on_note = on_note,
+#ifndef RG_AGENT
+    .on_chaos = on_chaos,
+#endif
     .on_ended = on_ended,
 };
 
@@ -516,6 +532,9 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     const struct rg_session_options options = {
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
         .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,
+#ifndef RG_AGENT
+        .chaos = run->chaos,
+#endif
     };
 
     /* Before anything is started that a signal would leave behind: the loop hands it on later. The
@@ -556,6 +575,7 @@ static void finish(struct run *run)
     rg_restart_fini(&run->restart);
     rg_buf_fini(&run->last_words);
     rg_loop_destroy(run->loop);
+    rg_head_chaos_free(run->chaos);
     rg_planned_fini(&run->planned);
 }
 
@@ -599,7 +619,8 @@ static int run_job(struct run *run)
         return rg_fail(&err, run->as->command);
     }
     say_notes(run);
-    if (prepare(run, driver, &err) < 0)
+    if (prepare(run, driver, &err) < 0 ||
+        rg_head_chaos_prepare(&run->planned, &run->chaos, &err) < 0)
         return rg_fail(&err, run->as->command);
     say_map(run);
     if (rg_restart_prepare(&run->restart, &run->planned.job) < 0 && rg_error_memory(&err))

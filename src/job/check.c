@@ -33,6 +33,9 @@ void rg_job_fini(struct rg_job *job)
     free(job->roles);
     free(job->title);
     free(job->elastic.discovery);
+#ifndef RG_AGENT /* no plan's file has it */
+    free(job->chaos);
+#endif
     free(job->file_name);
     free(job->file_text);
     free(job->cwd);

@@ -138,6 +138,9 @@ struct rg_job {
     /* how reigen itself behaves */
     bool dry_run;
     int verbose;
+#ifndef RG_AGENT             /* no plan's file has them */
+    char *chaos;             /* the faults that it is to have (job/chaos/chaos.h), or NULL */
+#endif
 };
 
 #define RG_AUTO_JOB rg_cleanup(rg_job_fini)

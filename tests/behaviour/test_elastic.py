@@ -63,7 +63,8 @@ class Job:
 
 @pytest.fixture
 def job(start, tmp_path):
-    return lambda options, **more: Job(start, tmp_path, options.split(), **more)
+    return lambda options, **more: Job(
+        start, tmp_path, options.split() if isinstance(options, str) else options, **more)
 
 
 def assert_each_step_once(job):

@@ -210,6 +210,20 @@ void rg_event_note(struct rg_buf *text, int rank, const char *note)
     end(text);
 }
 
+void rg_event_chaos(struct rg_buf *text, const struct rg_chaos_event *chaos, int rank,
+                    const char *host)
+{
+    begin(text, "chaos");
+    put_text(text, "action", rg_chaos_verb_name(chaos->verb));
+    put_rank(text, "rank", rank);
+    put_text(text, "host", host);
+    if (chaos->step)
+        put_int(text, "step", chaos->step);
+    else
+        put_seconds(text, "at", chaos->at_ms * RG_NS_PER_MS);
+    end(text);
+}
+
 void rg_event_restart(struct rg_buf *text, int restart, int of, const struct rg_verdict *failure)
 {
     begin(text, "restart");

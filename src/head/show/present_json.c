@@ -53,6 +53,15 @@ static void note(struct rg_presenter *p, int rank, const char *words)
     send(p);
 }
 
+#ifndef RG_AGENT
+static void chaos(struct rg_presenter *p, const struct rg_chaos_event *event, int rank,
+                  const char *host)
+{
+    rg_event_chaos(&p->text, event, rank, host);
+    send(p);
+}
+#endif
+
 static void ended(struct rg_presenter *p, const struct rg_verdict *verdict, int again)
 {
     if (again)
@@ -71,5 +80,8 @@ const struct rg_presenter_ops rg_presenter_json = {
     .rank_started = rank_started,
     .rank_ended = rank_ended,
     .note = note,
+#ifndef RG_AGENT
+    .chaos = chaos,
+#endif
     .ended = ended,
 };

@@ -102,6 +102,18 @@ static void note(struct rg_presenter *p, int rank, const char *text)
     rg_output_say(p->output, rg_buf_text(&lines));
 }
 
+#ifndef RG_AGENT
+static void chaos(struct rg_presenter *p, const struct rg_chaos_event *event, int rank,
+                  const char *host)
+{
+    rg_autobuf struct rg_buf words = RG_BUF_INIT;
+
+    rg_buf_printf(&words, "chaos: ");
+    rg_chaos_describe(event, rank, host, &words);
+    note(p, -1, rg_buf_text(&words));
+}
+#endif
+
 /* The verdict is read last, behind all output: the head says it. */
 static void ended(struct rg_presenter *p, const struct rg_verdict *verdict, int again)
 {
@@ -116,5 +128,8 @@ const struct rg_presenter_ops rg_presenter_plain = {
     .rank_started = rank_started,
     .rank_ended = rank_ended,
     .note = note,
+#ifndef RG_AGENT
+    .chaos = chaos,
+#endif
     .ended = ended,
 };

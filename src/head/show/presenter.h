@@ -37,6 +37,10 @@ struct rg_presenter_ops {
     void (*note)(struct rg_presenter *p, int rank, const char *text);
     /* again: after this failure it is started again, for the nth time; 0: it is not. */
     void (*ended)(struct rg_presenter *p, const struct rg_verdict *verdict, int again);
+#ifndef RG_AGENT /* whose jobs have none */
+    void (*chaos)(struct rg_presenter *p, const struct rg_chaos_event *event, int rank,
+                  const char *host);
+#endif
 };
 
 extern const struct rg_presenter_ops rg_presenter_plain, rg_presenter_json;

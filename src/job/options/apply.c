@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "job/chaos/chaos.h"
 #include "job/envfile.h"
 #include "job/hostlist.h"
 #include "job/platform.h"
@@ -213,6 +214,14 @@ APPLY(blacklist_cooldown_range)
     e->cooldown_min_ms = 1000 * (uint64_t) least;
     e->cooldown_max_ms = 1000 * (uint64_t) most;
     return 0;
+}
+
+APPLY(chaos)
+{
+    struct rg_chaos chaos;
+    int rc = rg_chaos_parse(what, value, &chaos, err);
+
+    return rc < 0 ? rc : rg_parse_text(what, value, &request->job.chaos, err);
 }
 
 /* What may stand behind the object, and what of it has no meaning here. */

@@ -217,6 +217,10 @@ static const struct rg_option options[] = {
     {"lease", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "A host that hears nothing from reigen for TIME ends its ranks. The default is 30 s.",
      BY(lease)},
+    {"chaos", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "EVENTS", NULL, NULL,
+     "Let faults happen, to see what becomes of the job: kill:rank=3@step=100 or kill:host=b@30s, "
+     "with commas between them; stop and cut, for TIME; slow, for TIME, by TIME; exit, code=N. "
+     "kill:random@10s..60s leaves it to chance, and seed=N says to which one.", BY(chaos)},
 
     {"config", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, "FILE", NULL, "@file",
      "Read the job from a YAML file, see reigen-job(5). Options override it, wherever they stand. "

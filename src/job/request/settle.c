@@ -70,6 +70,27 @@ static int refuse_submit(struct rg_error *err)
     return rg_error_set(err, EINVAL, "--submit is for %s", rg_buf_text(&names));
 }
 
+/* The launcher makes the faults, from where the user is, and ranks that its agents have started. */
+static int check_chaos(const struct rg_request *request, const struct rg_platform *own,
+                       struct rg_error *err)
+{
+    const struct rg_job *job = &request->job;
+
+    if (!job->chaos)
+        return 0;
+    if (rg_job_has_engine(job))
+        return rg_error_set(err, EINVAL, "--chaos: %s starts the ranks, and only those that Reigen "
+                            "starts have faults; leave it out, or take --engine native",
+                            rg_job_engine_program(job));
+    if (own->away)
+        return rg_error_set(err, EINVAL, "--chaos: on %s nobody here can make faults; leave it "
+                            "out, or name hosts by -H", own->title);
+    if (job->submit || request->write_plan)
+        return rg_error_set(err, EINVAL, "--chaos: not together with %s; leave one of them out",
+                            job->submit ? "--submit" : "--write-plan");
+    return 0;
+}
+
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
 {
     const struct rg_platform *own = rg_platform_of(&request->job);
@@ -79,7 +100,9 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
         if (*p != own)
             r = check_options(&request->job, *p, err);
     }
-    return r == 0 && request->job.submit && !own->queues ? refuse_submit(err) : r;
+    if (r == 0 && request->job.submit && !own->queues)
+        r = refuse_submit(err);
+    return r == 0 ? check_chaos(request, own, err) : r;
 }
 
 /* An option that only a container could heed, or NULL. */

@@ -75,7 +75,8 @@ struct entry {
     { .name = its_name, .kind = kind_of, .offset = AT(rg_planned, member, sizeof(type)),     \
       .max = (high) }
 
-/* job.file_text is none of them: it may hold secrets, and only its platform's driver reads it. */
+/* job.file_text is none of them: it may hold secrets, and only its platform's driver reads it. Nor
+ * is job.chaos: such a job is not written down. */
 static const struct entry planned_entries[] = {
     WORDS(job.command),
     STRING(job.title),

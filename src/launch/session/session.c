@@ -13,6 +13,7 @@
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
+#include "launch/session/chaos/chaos.h"
 #include "launch/session/remote/remote.h"
 #include "launch/session/elastic/elastic.h"
 #include "launch/session/meet/meet.h"
@@ -208,6 +209,9 @@ static const struct session_part *const parts[] = {
     &session_end_part, &session_setup_part, &session_network_part, &session_starting_part,
     &session_engine_part, &session_versions_part, &session_remotes_part, &limits_part,
     &session_elastic_part,
+#ifndef RG_AGENT
+    &session_chaos_part,
+#endif
 };
 
 static int prepare(struct rg_session *session, struct rg_error *err)

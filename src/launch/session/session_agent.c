@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "launch/session/chaos/chaos.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
@@ -298,6 +299,8 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
 {
     if (type != RG_MSG_HELLO && host->state == HOST_AWAITED)
         return -EBADMSG;
+    if (type == RG_MSG_REMOTE_OPEN && session_chaos_asked(host, &msg->remote_open))
+        return 0;
     switch (type) {
     case RG_MSG_HELLO: return on_hello(host, &msg->hello);
     case RG_MSG_PONG: session_on_pong(host); return 0;

@@ -7,6 +7,7 @@
 
 #include "base/exitcode.h"
 #include "base/time.h"
+#include "launch/session/chaos/chaos.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
@@ -24,6 +25,7 @@ void session_on_started(struct session_host *host, const struct rg_msg_started *
     if (cpus[strspn(cpus, "0123456789,-")]) /* the user sees it */
         cpus = "";
     session_count_started(session, (int) msg->rank);
+    session_chaos_process(session, (int) msg->rank, (int) msg->pid);
     session_output_begin(session, (int) msg->rank);
     if (session->o.ops->on_rank_started)
         session->o.ops->on_rank_started(session->o.arg, (int) msg->rank, (int) msg->pid, cpus);
@@ -86,6 +88,7 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     char how[RG_CAUSE_MAX];
 
     fact->ended = true;
+    session_chaos_process(session, rank, 0);
     fact->end.at_ns = session_elapsed_ns(session);
     enum outcome outcome = judge(session, rank);
     fact->end.consequence = rg_verdict_is_consequence(&facts, rank);

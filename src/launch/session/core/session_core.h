@@ -9,6 +9,7 @@
  *     elastic/    who belongs to the job, and as which rank
  *     start/      from the first HELLO to START: network, set-up, bundle, a look at the hosts;
  *                 hosts that cannot be started
+ *     chaos/      faults that the user asked for
  *     remote/     remote commands, and the engines that use them
  *     core/       this; how a session ends; output and input
  *
@@ -103,6 +104,9 @@ struct rg_session {
     struct session_fences *fences;
     struct session_elastic *elastic;
     struct session_limits *limits;
+#ifndef RG_AGENT
+    struct session_chaos *chaos;
+#endif
 };
 
 /* The job is elastic, and not over. */

@@ -14,6 +14,7 @@
 #include "launch/host/driver.h"
 #include "launch/plan/plan.h"
 #include "launch/verdict/verdict.h"
+#include "job/chaos/chaos.h"
 #include "job/job.h"
 
 struct rg_doctor_input;
@@ -44,6 +45,10 @@ struct rg_session_ops {
     void (*on_note)(void *arg, int rank, const char *text);
     /* Everything is over and gone; called once, last. */
     void (*on_ended)(void *arg, const struct rg_verdict *verdict);
+#ifndef RG_AGENT /* a job that an agent is the head of has no faults */
+    /* An event of options.chaos happens now, on this host; rank -1: to all of its ranks. */
+    void (*on_chaos)(void *arg, const struct rg_chaos_event *event, int rank, const char *host);
+#endif
 };
 
 struct rg_session_options {
@@ -57,6 +62,10 @@ struct rg_session_options {
     const uint8_t *key;                /* RG_KEY_NBYTES that the agents have already; NULL: a fresh
                                         * one is made. Borrowed for rg_session_create */
     bool doctor;                       /* look at the hosts, start nothing */
+#ifndef RG_AGENT
+    struct rg_chaos *chaos;            /* faults to make, of which those that have happened are
+                                        * noted; NULL: none. Borrowed */
+#endif
 };
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "base/exitcode.h"
 #include "base/time.h"
+#include "launch/session/chaos/chaos.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
@@ -222,6 +223,7 @@ static void begin_running(struct rg_session *session)
             start_host(&session->hosts[i]);
     }
     session_input_start(session);
+    session_chaos_begin(session);
     if (session->o.ops->on_running)
         session->o.ops->on_running(session->o.arg);
 }

@@ -108,6 +108,15 @@ static void every_event_is_one_line_of_json(void **state)
     o = parse(&text, "note");
     assert_true(json_is_null(json_object_get(o, "rank")));
     json_decref(o);
+    rg_event_chaos(&text, &(struct rg_chaos_event){ .verb = RG_CHAOS_CUT, .at_ms = 1500 }, -1,
+                   "b");
+    o = parse(&text, "chaos");
+    assert_string_equal(json_string_value(json_object_get(o, "action")), "cut");
+    assert_true(json_is_null(json_object_get(o, "rank")));
+    assert_string_equal(json_string_value(json_object_get(o, "host")), "b");
+    assert_float_equal(json_real_value(json_object_get(o, "at")), 1.5, 1e-9);
+    assert_null(json_object_get(o, "step"));
+    json_decref(o);
     rg_event_verdict(&text, &verdict);
     o = parse(&text, "verdict");
     assert_int_equal(json_integer_value(json_object_get(o, "first")), 1);
