@@ -27,6 +27,7 @@
 #define RG_START_TIMEOUT_MS 300000
 #define RG_GRACE_MS 5000
 #define RG_LEASE_MS 30000
+#define RG_ELASTIC_LEASE_MS 7000 /* others can go on, so a lost host is to cost little */
 #define RG_ELASTIC_TIMEOUT_MS 600000
 #define RG_ELASTIC_NO_LIMIT INT32_MAX
 
@@ -145,7 +146,8 @@ struct rg_job {
 
 #define RG_AUTO_JOB rg_cleanup(rg_job_fini)
 
-/* Defaults: np 0, start timeout 300 s, grace 5 s, lease 30 s, stdin to rank 0, tag auto. */
+/* Defaults: np 0, start timeout 300 s, grace 5 s, lease 30 s (of an elastic job 7 s, as
+ * rg_discovery_settle makes it), stdin to rank 0, tag auto. */
 void rg_job_init(struct rg_job *job);
 void rg_job_fini(struct rg_job *job);
 

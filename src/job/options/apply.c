@@ -519,9 +519,11 @@ APPLY(lease)
     if (rc == 0 && ms < 3000)
         return rg_error_set(err, EINVAL, "%s %s: heartbeats come every second; give at least 3",
                             what, value);
-    if (rc == 0)
-        request->job.lease_ms = ms;
-    return rc;
+    if (rc < 0)
+        return rc;
+    request->job.lease_ms = ms;
+    request->lease = true;
+    return 0;
 }
 
 APPLY(verbose)

@@ -58,6 +58,7 @@ struct rg_request {
     /* Called while parsing waits for something, with what it waits for, unless quiet; or NULL */
     void (*tell)(const char *sentence);
     char *write_plan;     /* where the plan is to be written, in the place of running; or NULL */
+    bool lease;           /* --lease was given */
     bool display_map;     /* print where each rank runs, then run */
     bool report_bindings; /* print which cores each rank is bound to */
     bool quiet;           /* nothing from reigen itself but errors */

@@ -215,7 +215,8 @@ static const struct rg_option options[] = {
      "they ask for that. The default is 5 s.",
      TIME(job.grace_ms)},
     {"lease", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
-     "A host that hears nothing from reigen for TIME ends its ranks. The default is 30 s.",
+     "A host that hears nothing from reigen for TIME ends its ranks, and counts as lost. The "
+     "default is 30 s; of elastic jobs 7 s.",
      BY(lease)},
     {"chaos", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "EVENTS", NULL, NULL,
      "Let faults happen, to see what becomes of the job: kill:rank=3@step=100 or kill:host=b@30s, "

@@ -313,6 +313,8 @@ int rg_discovery_settle(struct rg_request *request, int nslots, bool script, str
     r = check_kind(request, err);
     if (r < 0)
         return r;
+    if (!request->lease)
+        job->lease_ms = RG_ELASTIC_LEASE_MS;
     if (!job->np)
         job->np = e->min_np;
     if (!e->min_np)

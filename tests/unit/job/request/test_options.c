@@ -311,9 +311,11 @@ static void elastic_jobs_have_a_range_of_ranks(void **state)
     must_parse("-np 2 --min-np 2 --max-np 2 --spares 1 -H a:1,b:2 x", &request);
     assert_true(e->on);
     assert_int_equal(e->spares, 1);
+    assert_int_equal(request.job.lease_ms, RG_ELASTIC_LEASE_MS);
     rg_request_fini(&request);
-    must_parse("-np 2 --spares 1 -H a:1,b:2 x", &request);
+    must_parse("-np 2 --spares 1 --lease 30 -H a:1,b:2 x", &request);
     assert_true(e->on);
+    assert_int_equal(request.job.lease_ms, 30000);
     assert_int_equal(e->min_np, 2);
     assert_int_equal(e->max_np, 2);
     rg_request_fini(&request);
