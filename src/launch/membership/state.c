@@ -132,6 +132,15 @@ bool rg_membership_waits(const struct rg_membership *membership, int place)
     return is_staying(own) && own->meets && !own->member;
 }
 
+enum rg_membership_meeting rg_membership_meeting(const struct rg_membership *membership, int place)
+{
+    const struct place *own = &membership->places[place];
+
+    if (!is_staying(own) || !own->member)
+        return RG_MEMBERSHIP_ELSEWHERE;
+    return own->meets ? RG_MEMBERSHIP_COME : RG_MEMBERSHIP_AWAITED;
+}
+
 bool rg_membership_starts(const struct rg_membership *membership, int place)
 {
     return membership->places[place].started == membership->step;

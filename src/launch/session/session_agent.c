@@ -11,6 +11,7 @@
 #include "launch/session/core/session_stream.h"
 #include "launch/session/remote/remote.h"
 #include "launch/session/elastic/elastic.h"
+#include "launch/session/elastic/waits.h"
 #include "launch/session/meet/meet.h"
 #include "launch/session/session_internal.h"
 #include "launch/session/start/start.h"
@@ -441,6 +442,7 @@ void session_tick(void *arg)
     uint64_t tick_ms = session_tick_ms(session->o.job);
     char how[128];
 
+    session_waits_look(session, tick_ms);
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         struct session_host *host = &session->hosts[i];
         if (!session_host_listens(host) || session->paused)

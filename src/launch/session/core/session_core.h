@@ -69,7 +69,8 @@ struct session_host {
     char reason[256];             /* of the phase, for the list of who never came */
     struct rg_channel *channel;   /* NULL before it is connected, and once it is closed */
     struct rg_timer patience;     /* for the rest of the link's end or the agent's */
-    uint64_t silent_ms;
+    uint64_t silent_ms;           /* nothing has come from its agent for so long */
+    bool silent_told;             /* the user knows */
     char *unstarted;              /* why it could not be started; else NULL */
     struct rg_msg_hello hello;    /* zeroed before it came */
 };

@@ -22,6 +22,12 @@ struct machine {
     int rank;          /* whose failure that was, by its number then; or -1 */
 };
 
+/* Somebody waits for others: for how long so far, and what it is that he waits for. */
+struct wait {
+    uint64_t ms, next_ms; /* next_ms: then the user hears of it; 0: he has not yet */
+    uint64_t key;
+};
+
 /* The machine of this number is to be free: at until_ns (0: never) its ranks are ended. */
 typedef void session_drain(struct rg_session *session, int name, uint64_t until_ns);
 
@@ -38,6 +44,7 @@ struct session_elastic {
     bool stepping, started, over; /* a rank was started; the membership has said END */
     uint64_t stamp;           /* of the last UPDATE */
     struct rg_failure failures[2]; /* of the attempt before, and of this one */
+    struct wait init, meeting, hosts, rest; /* of which waits.c tells */
 };
 
 /* The membership's clock, which stands still while the job does: nobody is late for that. */

@@ -2,7 +2,6 @@
 /* Who has come and who never will: kept apart from all messages, so that a test can play it. */
 #include "launch/session/meet/fence.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -146,6 +145,17 @@ uint64_t rg_fence_deadline_ns(const struct rg_fence *fence)
             first = fence->guests[i].deadline_ns;
     }
     return first;
+}
+
+int rg_fence_nwaiting(const struct rg_fence *fence, uint32_t *ret_generation)
+{
+    *ret_generation = fence->generation;
+    return fence->nwaiting;
+}
+
+bool rg_fence_waits(const struct rg_fence *fence, int rank)
+{
+    return fence->guests[rank].waits;
 }
 
 int rg_fence_expire(struct rg_fence *fence, struct rg_error *err)

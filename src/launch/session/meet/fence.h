@@ -13,6 +13,7 @@
 #ifndef RG_LAUNCH_SESSION_MEET_FENCE_H
 #define RG_LAUNCH_SESSION_MEET_FENCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -43,6 +44,10 @@ int rg_fence_rank_ended(struct rg_fence *fence, int rank, const char *how, struc
 
 /* The earliest deadline of those who wait, or RG_NEVER_NS. */
 uint64_t rg_fence_deadline_ns(const struct rg_fence *fence);
+
+/* How many wait, and for which generation; and whether this rank is one of them. */
+int rg_fence_nwaiting(const struct rg_fence *fence, uint32_t *ret_generation);
+bool rg_fence_waits(const struct rg_fence *fence, int rank);
 
 /* The deadline has passed: returns -ETIMEDOUT with err naming who is missing, and empties the
  * fence; 0 when nobody waits. */

@@ -25,6 +25,10 @@ uint32_t session_epoch(const struct rg_session *session);
 /* All ranks have met, at least once, in this epoch. */
 bool session_have_met(const struct rg_session *session);
 
+/* Who waits in a fence; NULL: nobody has begun one in this epoch. Borrowed for the call. */
+struct rg_fence;
+const struct rg_fence *session_fence(const struct rg_session *session);
+
 /* A new epoch of this many ranks: rank_of has each place's number in it, or -1, and is borrowed
  * until the next one. Who waits in a fence of the last one is told that it is over. 0, -ENOMEM. */
 int session_open_fence(struct rg_session *session, uint32_t epoch, int nranks,

@@ -191,6 +191,11 @@ void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg)
         answer_fence(session);
 }
 
+const struct rg_fence *session_fence(const struct rg_session *session)
+{
+    return session->fences->fence;
+}
+
 bool session_have_met(const struct rg_session *session)
 {
     return session->fences->met;

@@ -71,6 +71,20 @@ RULE(machine_that_is_listed_twice_has_both_slots)
 
 /* --- failures, in place ----------------------------------------------------------------------- */
 
+RULE(who_has_come_to_meet_and_who_is_awaited_is_known)
+{
+    run_two_by_two();
+    fails(1);
+    ends(0, false);
+    assert_int_equal(rg_membership_meeting(m, 2), RG_MEMBERSHIP_AWAITED);
+    meets(2, 1, true);
+    assert_int_equal(rg_membership_meeting(m, 1), RG_MEMBERSHIP_ELSEWHERE);
+    assert_int_equal(rg_membership_meeting(m, 2), RG_MEMBERSHIP_COME);
+    assert_int_equal(rg_membership_meeting(m, 3), RG_MEMBERSHIP_AWAITED);
+    meets(3, 1, true);
+    assert_int_equal(rg_membership_meeting(m, 2), RG_MEMBERSHIP_AWAITED);
+}
+
 RULE(failure_sets_its_machine_aside_and_survivors_meet)
 {
     run_two_by_two();
@@ -640,6 +654,7 @@ int main(void)
         TEST(fewer_than_np_end_the_job_in_time), TEST(what_one_list_cannot_give_is_not_waited_for),
         TEST(machines_that_cannot_be_reached_are_set_aside),
         TEST(machine_that_is_listed_twice_has_both_slots),
+        TEST(who_has_come_to_meet_and_who_is_awaited_is_known),
         TEST(failure_sets_its_machine_aside_and_survivors_meet),
         TEST(lost_host_is_a_failure_of_all_its_ranks), TEST(who_does_not_come_to_meet_is_ended),
         TEST(who_does_not_end_is_killed),

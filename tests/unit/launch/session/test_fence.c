@@ -130,6 +130,19 @@ static void blobs_beyond_the_limit_are_refused(void **state)
     rg_fence_destroy(NULL);
 }
 
+static void who_waits_and_who_does_not_is_known(void **state)
+{
+    uint32_t generation = 0;
+
+    (void) state;
+    assert_int_equal(rg_fence_nwaiting(fence, &generation), 0);
+    assert_int_equal(arrive(1, 7, "one"), 0);
+    assert_int_equal(rg_fence_nwaiting(fence, &generation), 1);
+    assert_int_equal(generation, 7);
+    assert_true(rg_fence_waits(fence, 1));
+    assert_false(rg_fence_waits(fence, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +160,8 @@ int main(void)
                                         free_fence),
         cmocka_unit_test_setup_teardown(deadline_is_the_earliest_and_names_who_is_missing,
                                         make_fence, free_fence),
+        cmocka_unit_test_setup_teardown(who_waits_and_who_does_not_is_known, make_fence,
+                                        free_fence),
         cmocka_unit_test(blobs_beyond_the_limit_are_refused),
     };
 
