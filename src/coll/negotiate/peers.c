@@ -171,6 +171,11 @@ static int say(struct rg_peers *peers, int first, int last, int but,
     return r;
 }
 
+uint64_t rg_peers_heard_ns(const struct rg_peers *peers, int i)
+{
+    return rg_conn_alive(&peers->peer[i].conn) ? peers->peer[i].heard_ns : UINT64_MAX;
+}
+
 int rg_peers_say(struct rg_peers *peers, int i, const struct rg_order_frame *frame)
 {
     return say(peers, i, i, -1, frame);

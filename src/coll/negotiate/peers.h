@@ -43,6 +43,9 @@ int rg_peers_add(struct rg_peers *peers, int i, int take_fd, pid_t pid);
 /* Whether the peer is connected; whether it has said GOODBYE. */
 bool rg_peers_here(const struct rg_peers *peers, int i);
 bool rg_peers_left(const struct rg_peers *peers, int i);
+/* Since when a peer that is connected has said nothing, not even HEARTBEAT; UINT64_MAX: there is
+ * none. */
+uint64_t rg_peers_heard_ns(const struct rg_peers *peers, int i);
 /* The longest of the least round trips, as rg_sock_round_trip_ns. */
 uint64_t rg_peers_round_trip_ns(const struct rg_peers *peers);
 

@@ -210,6 +210,14 @@ int rg_order_above(const struct rg_order *order, int node)
     return rg_tree_parent(order->degree, node);
 }
 
+uint64_t rg_order_above_silent_ns(const struct rg_order *order, uint64_t now_ns)
+{
+    uint64_t heard_ns = order->decider ? UINT64_MAX
+                                       : rg_peers_heard_ns(order->peers, RG_TREE_PARENT);
+
+    return heard_ns < now_ns ? now_ns - heard_ns : 0;
+}
+
 int rg_order_missing(struct rg_order *order, const char *name, bool *ret_missing)
 {
     return order->decider ? rg_decider_missing(order->decider, name, ret_missing) : 0;

@@ -25,6 +25,7 @@
 #define LEARNT_MIN_MS 3000  /* a wait is first seen up to a second late */
 #define LEARNT_MAX_MS 30000 /* the same, where steps are long */
 #define TOLD_SLACK_MS 3000
+#define SILENT_NS (2500 * RG_NS_PER_MS) /* who lives says so each second */
 #define LEADER_MS 4000 /* for the coordinator to end the job */
 #define OFFERED_MS 60000 /* a time after which people may want such a job to end */
 
@@ -637,6 +638,37 @@ static void tell_gathered(struct rg_progress *progress, struct rg_stall *stall, 
     drop_gathered(gathering);
 }
 
+/* One leader of those below it says that another one, by way of which they agree with all others,
+ * does not even say that it lives. The coordinator cannot say it of itself, and the ranks of this
+ * node know of nobody else. */
+static bool tell_silence(struct rg_progress *progress, struct rg_stall *stall, uint64_t longest_ms)
+{
+    const struct rg_team *team = progress->team;
+    const struct rg_order *order = rg_multi_order(progress);
+    uint64_t now = rg_now_ns(), silent_ns = rg_order_above_silent_ns(order, now);
+    int above = rg_order_above(order, team->node), leader = above < 0 ? -1 : team->leaders[above];
+    rg_autobuf struct rg_buf out = RG_BUF_INIT;
+    char set[40];
+
+    if (silent_ns < SILENT_NS || leader < 0 || rg_order_above(order, team->node - 1) == above)
+        return false;
+    print_set(progress, set, sizeof(set));
+    rg_buf_printf(&out, "%s for others for more than %llu s%s:\nRank %d, by way of which hosts "
+                  "agree, has said nothing for %llu s.\nRank %d ",
+                  stall->telling ? "ranks still wait" : "ranks have waited",
+                  (unsigned long long) longest_ms / 1000, set, rg_team_world_rank(team, leader),
+                  (unsigned long long) (silent_ns / RG_NS_PER_S), rg_team_world_rank(team, leader));
+    tell_process(&out, &team->peers[leader]);
+    rg_buf_printf(&out, ".");
+    pthread_mutex_lock(&stall->lock);
+    stall->told_since_ns = now - longest_ms * RG_NS_PER_MS;
+    stall->telling = true;
+    if (rg_buf_status(&out) == 0)
+        say(progress, rg_buf_text(&out));
+    pthread_mutex_unlock(&stall->lock);
+    return true;
+}
+
 /* To the coordinator, unasked; or by itself, at the coordinator. */
 static void tell_due(struct rg_progress *progress, struct rg_stall *stall, uint64_t longest_ms)
 {
@@ -646,16 +678,16 @@ static void tell_due(struct rg_progress *progress, struct rg_stall *stall, uint6
         gather(progress, stall, rg_now_ns(), longest_ms);
         return;
     }
+    if (!ends_job(progress, longest_ms) && tell_silence(progress, stall, longest_ms))
+        return;
     snprintf(text, sizeof(text), "due %llu\n", (unsigned long long) longest_ms);
     rg_order_stall_reply(rg_multi_order(progress), text);
 }
 
 static void tell_over(struct rg_progress *progress, struct rg_stall *stall)
 {
-    if (!rg_order_decides(rg_multi_order(progress))) {
+    if (!rg_order_decides(rg_multi_order(progress)))
         rg_order_stall_reply(rg_multi_order(progress), "over\n");
-        return;
-    }
     pthread_mutex_lock(&stall->lock);
     tell_end(progress, stall, rg_now_ns());
     pthread_mutex_unlock(&stall->lock);
