@@ -150,9 +150,9 @@ void rg_order_stall_query(struct rg_order *order);
 void rg_order_stall_reply(struct rg_order *order, const char *text);
 /* The node next above this one, through whose leader all comes here that it says; -1: none. */
 int rg_order_above(const struct rg_order *order, int node);
-/* For how long the leader next above this one has said nothing, not even that it lives; 0: none is
- * above. While it lives it says so each second. */
-uint64_t rg_order_above_silent_ns(const struct rg_order *order, uint64_t now_ns);
+/* For how long the leader of this node has said nothing, not even that it lives, which it says each
+ * second; 0: it is not one of the leaders next above and below this one, or has gone. */
+uint64_t rg_order_silent_ns(const struct rg_order *order, int node, uint64_t now_ns);
 /* Where rg_order_decides: by node, whether it has neither offered this operation nor joined; how
  * many these are. 0 elsewhere, and when no node has offered it: ret_missing is as it was. */
 int rg_order_missing(struct rg_order *order, const char *name, bool *ret_missing);

@@ -210,11 +210,15 @@ int rg_order_above(const struct rg_order *order, int node)
     return rg_tree_parent(order->degree, node);
 }
 
-uint64_t rg_order_above_silent_ns(const struct rg_order *order, uint64_t now_ns)
+uint64_t rg_order_silent_ns(const struct rg_order *order, int node, uint64_t now_ns)
 {
-    uint64_t heard_ns = order->decider ? UINT64_MAX
-                                       : rg_peers_heard_ns(order->peers, RG_TREE_PARENT);
+    int child = node - order->first_child;
+    bool below = node > 0 && child >= 0 && child < order->nchildren;
+    uint64_t heard_ns;
 
+    if (!below && (node < 0 || node != rg_order_above(order, order->team->node)))
+        return 0;
+    heard_ns = rg_peers_heard_ns(order->peers, below ? 1 + child : RG_TREE_PARENT);
     return heard_ns < now_ns ? now_ns - heard_ns : 0;
 }
 

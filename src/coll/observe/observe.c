@@ -14,6 +14,7 @@
 #include "coll/negotiate/order.h"
 #include "coll/observe/diagnose.h"
 #include "coll/observe/stall.h"
+#include "coll/observe/stuck.h"
 #include "coll/observe/timeline.h"
 #include "coll/observe/timeline_json.h"
 
@@ -363,6 +364,7 @@ static const struct rg_observer_ops ops = {
     .drive = drive,
     .asked = asked,
     .heard = heard,
+    .leaving = rg_stuck_leaving,
     .detach = detach,
 };
 

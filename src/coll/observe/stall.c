@@ -13,8 +13,8 @@
 #include "coll/ground/config.h"
 #include "coll/ground/report.h"
 #include "coll/negotiate/order.h"
-#include "coll/observe/process.h"
 #include "coll/observe/stall_facts.h"
+#include "coll/observe/stuck.h"
 #include "coll/observe/where.h"
 #include "coll/progress/progress.h"
 
@@ -25,7 +25,6 @@
 #define LEARNT_MIN_MS 3000  /* a wait is first seen up to a second late */
 #define LEARNT_MAX_MS 30000 /* the same, where steps are long */
 #define TOLD_SLACK_MS 3000
-#define SILENT_NS (2500 * RG_NS_PER_MS) /* who lives says so each second */
 #define LEADER_MS 4000 /* for the coordinator to end the job */
 #define OFFERED_MS 60000 /* a time after which people may want such a job to end */
 
@@ -51,6 +50,7 @@ struct rg_stall {
     bool telling;           /* that goes on */
     uint64_t told_since_ns; /* when that wait began */
     bool told_end; /* of all ranks: how the wait may end has been said */
+    struct rg_stuck stuck;
     uint64_t told_ms, told_ns; /* coordinator: how long a wait was reported last, and when */
 };
 
@@ -111,21 +111,6 @@ static uint64_t limit_ms(const struct rg_progress *progress)
                                                                        : ms;
 }
 
-static void tell_process(struct rg_buf *out, const struct rg_team_peer *peer)
-{
-    struct rg_proc_state process;
-
-    rg_buf_printf(out, "on %s: ", peer->host[0] ? peer->host : "this host");
-    if (peer->pid <= 0) {
-        rg_buf_printf(out, "its process cannot be seen from here");
-        return;
-    }
-    rg_proc_state_read(peer->pid, &process);
-    rg_buf_printf(out, "process %d is %s", (int) peer->pid, process.word);
-    if (process.where[0])
-        rg_buf_printf(out, " in %s", process.where);
-}
-
 /* For who.detail; NULL: no memory. */
 static char *describe_rank(struct rg_progress *progress, int r, uint64_t now)
 {
@@ -133,7 +118,7 @@ static char *describe_rank(struct rg_progress *progress, int r, uint64_t now)
     uint32_t last = atomic_load(&view->rows[r].last_id);
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
 
-    tell_process(&out, &progress->team->peers[view->ranks[r]]);
+    rg_stuck_put_process(&out, &progress->team->peers[view->ranks[r]]);
     rg_buf_printf(&out, last ? "; it called " : "; it has called nothing yet");
     if (last) {
         rg_stall_key_print(view->entries[last - 1].key, &out);
@@ -299,7 +284,7 @@ static void describe_silent(struct rg_progress *progress, const struct gathering
     for (int k = 0; k < n; k++) {
         rg_autobuf struct rg_buf out = RG_BUF_INIT;
 
-        tell_process(&out, &team->peers[ranks[k]]);
+        rg_stuck_put_process(&out, &team->peers[ranks[k]]);
         if (by > 0)
             rg_buf_printf(&out, "; what it says comes by way of rank %d, which does not answer",
                           rg_team_world_rank(team, team->leaders[by]));
@@ -337,11 +322,6 @@ static bool ends_job(const struct rg_progress *progress, uint64_t longest_ms)
     return config->stall_shutdown_ms && longest_ms >= config->stall_shutdown_ms;
 }
 
-static bool has_launcher(const struct rg_progress *progress)
-{
-    return progress->boot && rg_boot_way(progress->boot)->shows_notes;
-}
-
 /* How the wait may end; once in a job. */
 static void put_end(const struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out)
 {
@@ -361,7 +341,8 @@ static void put_end(const struct rg_progress *progress, struct rg_stall *stall, 
     else
         rg_buf_printf(out, "The job waits for ever by default.%s "
                       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%llu ends it by itself.\n",
-                      has_launcher(progress) ? " Ctrl-C ends it and shows each rank's line;" : "",
+                      rg_stuck_has_launcher(progress)
+                          ? " Ctrl-C ends it and shows each rank's line;" : "",
                       (unsigned long long) seconds);
 }
 
@@ -460,15 +441,6 @@ static bool put_report(struct rg_progress *progress, struct rg_stall *stall, str
     return rg_buf_nbytes(out) > 0;
 }
 
-/* To the launcher, which shows it; or to standard error where there is none. */
-static void say(struct rg_progress *progress, const char *text)
-{
-    if (!has_launcher(progress))
-        rg_report(RG_LOG_WARN, "%s", text);
-    if (progress->boot)
-        rg_boot_note(progress->boot, 2, text);
-}
-
 /* One report for the job; the last one ends it. */
 static void report(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
                    uint64_t longest_ms, bool all)
@@ -484,13 +456,13 @@ static void report(struct rg_progress *progress, struct rg_stall *stall, uint64_
         text[length - 1] = '\0';
     if (ends_job(progress, longest_ms)) {
         /* The launcher shows what it ends with. */
-        if (!has_launcher(progress))
+        if (!rg_stuck_has_launcher(progress))
             rg_report(RG_LOG_WARN, "%s", text);
         rg_progress_abort(progress, ETIMEDOUT, text);
         return;
     }
     stall->told_since_ns = now - longest_ms * RG_NS_PER_MS;
-    say(progress, text);
+    rg_stuck_say(progress, text);
 }
 
 /* What was reported has ended, and nothing was lost. */
@@ -504,7 +476,7 @@ static void tell_end(struct rg_progress *progress, struct rg_stall *stall, uint6
     snprintf(text, sizeof(text), "the job goes on after %llu s%s",
              (unsigned long long) (rg_wait_age_ns(now, stall->told_since_ns) / RG_NS_PER_S), set);
     stall->telling = false;
-    say(progress, text);
+    rg_stuck_say(progress, text);
 }
 
 /* A rank that speaks for a leader which is stopped speaks for its own node only. */
@@ -568,6 +540,8 @@ void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_
     } else {
         act(progress, stall, now, longest_ms);
     }
+    if (limit && reporter)
+        rg_stuck_tick(progress, &stall->stuck, now, limit);
     pthread_mutex_unlock(&stall->lock);
 }
 
@@ -645,12 +619,13 @@ static bool tell_silence(struct rg_progress *progress, struct rg_stall *stall, u
 {
     const struct rg_team *team = progress->team;
     const struct rg_order *order = rg_multi_order(progress);
-    uint64_t now = rg_now_ns(), silent_ns = rg_order_above_silent_ns(order, now);
     int above = rg_order_above(order, team->node), leader = above < 0 ? -1 : team->leaders[above];
+    uint64_t now = rg_now_ns(), silent_ns = rg_order_silent_ns(order, above, now);
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
     char set[40];
 
-    if (silent_ns < SILENT_NS || leader < 0 || rg_order_above(order, team->node - 1) == above)
+    if (leader < 0 || silent_ns < RG_STUCK_SILENT_NS ||
+        rg_order_above(order, team->node - 1) == above)
         return false;
     print_set(progress, set, sizeof(set));
     rg_buf_printf(&out, "%s for others for more than %llu s%s:\nRank %d, by way of which hosts "
@@ -658,13 +633,13 @@ static bool tell_silence(struct rg_progress *progress, struct rg_stall *stall, u
                   stall->telling ? "ranks still wait" : "ranks have waited",
                   (unsigned long long) longest_ms / 1000, set, rg_team_world_rank(team, leader),
                   (unsigned long long) (silent_ns / RG_NS_PER_S), rg_team_world_rank(team, leader));
-    tell_process(&out, &team->peers[leader]);
+    rg_stuck_put_process(&out, &team->peers[leader]);
     rg_buf_printf(&out, ".");
     pthread_mutex_lock(&stall->lock);
     stall->told_since_ns = now - longest_ms * RG_NS_PER_MS;
     stall->telling = true;
     if (rg_buf_status(&out) == 0)
-        say(progress, rg_buf_text(&out));
+        rg_stuck_say(progress, rg_buf_text(&out));
     pthread_mutex_unlock(&stall->lock);
     return true;
 }
@@ -703,6 +678,7 @@ void rg_stall_drive(struct rg_progress *progress, struct rg_stall *stall)
     if (atomic_load_explicit(&stall->over, memory_order_relaxed) &&
         atomic_exchange(&stall->over, false))
         tell_over(progress, stall);
+    rg_stuck_drive(progress, &stall->stuck);
 }
 
 void rg_stall_ask(struct rg_progress *progress, struct rg_stall *stall)

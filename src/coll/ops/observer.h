@@ -54,6 +54,10 @@ struct rg_observer_ops {
     void (*asked)(struct rg_progress *progress);
     void (*heard)(struct rg_progress *progress, int node, const char *text);
 
+    /* Leaders of several nodes, under `drive`: shutdown has waited for others for so long. Whether
+     * that was told; else it is asked again. */
+    bool (*leaving)(struct rg_progress *progress, uint64_t waited_ns);
+
     /* Before the progress engine is freed: nobody calls any more. */
     void (*detach)(struct rg_progress *progress);
 };

@@ -15,6 +15,7 @@
 #include "coll/progress/life/watch.h"
 
 #define RECORDS_MIN 16
+#define LEAVING_NS (4 * RG_NS_PER_S) /* for which shutdown waits without a word */
 #define STOOD_NS RG_NS_PER_S /* between two looks at whether it is late: we did not run */
 
 static size_t exec_offset(int node_size)
@@ -184,10 +185,22 @@ bool rg_progress_is_late(struct rg_progress *progress, uint64_t until_ns)
            now_ns >= atomic_load(&world->counters.moved_ns) + leave_ns(progress->config);
 }
 
+/* Who leaves waits for long. Told at *told_ns; 0: it was. */
+static void tell_leaving(struct rg_progress *progress, uint64_t began_ns, uint64_t *told_ns)
+{
+    uint64_t now_ns = rg_now_ns();
+
+    if (*told_ns == 0 || now_ns < *told_ns || !progress->observer || !progress->multi)
+        return;
+    *told_ns = progress->observer->ops->leaving(progress, now_ns - began_ns) ? 0
+                                                                             : now_ns + RG_NS_PER_S;
+}
+
 /* Carry out what all ranks still rely on. False when others did not come in time. */
 static bool drain(struct rg_progress *progress, uint64_t until_ns)
 {
     bool drained = false;
+    uint64_t began_ns = rg_now_ns(), told_ns = began_ns + LEAVING_NS;
 
     atomic_fetch_add(&progress->wake.nwaiters, 1);
     rg_bell_ring(progress->wake.bells, progress->view.me, true);
@@ -203,6 +216,7 @@ static bool drain(struct rg_progress *progress, uint64_t until_ns)
              rg_runlog_ended(&progress->view.log, progress->position));
         if (drained || rg_progress_is_late(progress, until_ns))
             break;
+        tell_leaving(progress, began_ns, &told_ns);
         if (!moved)
             rg_progress_idle(progress, NULL, 10000);
     }

@@ -34,6 +34,7 @@ struct rg_waits {
                                     of processors */
     uint64_t began_ns, moved_ns; /* when something was first submitted here, and last */
     uint64_t nsteps, nsubmitted; /* uses of the name that was used most; what this rank submitted */
+    uint64_t position, position_ns; /* of the log: what is carried out, since when; 0: nothing */
     struct seen seen[RG_ENTRIES_MAX];
     struct activity ranks[]; /* of the node */
 };
@@ -113,6 +114,33 @@ uint64_t rg_waits_step_ns(const struct rg_progress *progress)
     return step_ns;
 }
 
+/* What this rank carries out, and since when. Under the lock. */
+static void look_at_log(struct rg_waits *waits, const struct rg_view *view, uint64_t now)
+{
+    uint64_t position = atomic_load(&view->rows[view->me].consumed);
+
+    if (rg_runlog_tail(&view->log) <= position)
+        waits->position_ns = 0;
+    else if (waits->position_ns == 0 || waits->position != position)
+        waits->position_ns = now;
+    waits->position = position;
+}
+
+uint64_t rg_waits_running_ns(struct rg_progress *progress, uint64_t now, uint32_t *ret_id)
+{
+    struct rg_waits *waits = progress->waits;
+    struct rg_run_item item;
+    uint64_t ns = 0;
+
+    pthread_mutex_lock(&waits->lock);
+    if (waits->position_ns && rg_runlog_read(&progress->view.log, waits->position, &item)) {
+        ns = rg_wait_age_ns(now, waits->position_ns);
+        *ret_id = item.id;
+    }
+    pthread_mutex_unlock(&waits->lock);
+    return ns;
+}
+
 uint64_t rg_waits_look(struct rg_progress *progress, uint64_t now)
 {
     struct rg_waits *waits = progress->waits;
@@ -134,6 +162,7 @@ uint64_t rg_waits_look(struct rg_progress *progress, uint64_t now)
         if (offered_ns && rg_wait_age_ns(now, offered_ns) > longest)
             longest = rg_wait_age_ns(now, offered_ns);
     }
+    look_at_log(waits, view, now);
     for (int r = 0; r < view->n; r++) {
         uint64_t n = atomic_load(&view->rows[r].nsubmitted);
 
@@ -264,13 +293,18 @@ static void look(struct rg_progress *progress, uint64_t now, bool reporter)
 
 /* ---- once a second */
 
+bool rg_waits_stopped(const struct rg_view *view, int r, uint64_t now)
+{
+    uint64_t watched = atomic_load(&view->rows[r].watched_ns);
+
+    return watched <= now && now - watched >= STOPPED_NS;
+}
+
 /* The lowest rank of the node that is not stopped itself. */
 static bool is_reporter(const struct rg_view *view, uint64_t now)
 {
     for (int r = 0; r < view->me; r++) {
-        uint64_t watched = atomic_load(&view->rows[r].watched_ns);
-
-        if (watched > now || now - watched < STOPPED_NS)
+        if (!rg_waits_stopped(view, r, now))
             return false;
     }
     return true;

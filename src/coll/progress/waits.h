@@ -43,6 +43,11 @@ void rg_waits_tick(struct rg_progress *progress);
  * was used most. 0: there have been too few. */
 uint64_t rg_waits_step_ns(const struct rg_progress *progress);
 
+/* For how long this rank has been at the operation that it carries out now, which all have called;
+ * *ret_id: its entry. 0: at none. As of the last look. */
+uint64_t rg_waits_running_ns(struct rg_progress *progress, uint64_t now_ns, uint32_t *ret_id);
+/* The r-th rank of this node has not looked for stalls for some seconds: it is stopped. */
+bool rg_waits_stopped(const struct rg_view *view, int r, uint64_t now_ns);
 /* The first entry from wait->id on that waited for something at the last look. False: none. */
 bool rg_waits_next(struct rg_progress *progress, struct rg_wait *wait);
 /* When the r-th rank of this node was first seen with its last submission; now_ns: not yet seen. */
