@@ -20,6 +20,7 @@
 #include "launch/session/elastic/notice.h"
 #include "launch/session/elastic/session_again.h"
 #include "launch/session/elastic/session_control.h"
+#include "launch/session/elastic/waits.h"
 #include "launch/session/meet/meet.h"
 #include "launch/session/remote/remote.h"
 #include "launch/session/start/start.h"
@@ -581,6 +582,8 @@ void session_elastic_rank_ended(struct rg_session *session, int rank, bool faile
                       .type = RG_MEMBERSHIP_RANK_ENDED, .place = place_of(session, rank),
                       .ok = !failed, .asked = fact->signalled != 0, .cut_by = fact->cut_by - 1,
                       .faulty = failed && session_again_blames_host(session, rank) });
+    if (failed && !is_fixed(session))
+        session_waits_ended(session, rank);
 }
 
 void session_elastic_on_meet(struct session_host *host, const struct rg_msg_meet *msg)

@@ -4,6 +4,7 @@
 #include "launch/session/elastic/waits.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "launch/session/elastic/elastic_state.h"
 #include "launch/session/meet/fence.h"
@@ -186,6 +187,38 @@ static void look_at_silence(struct rg_session *session)
         if (host->state == HOST_READY)
             session_remark(session, -1, text);
     }
+}
+
+/* Its machine is set aside. */
+static bool is_aside(const struct rg_session *session, int place)
+{
+    const struct rg_plan_host *host = &session->o.plan->hosts[session->o.plan->ranks[place].host];
+    const struct session_elastic *elastic = session->elastic;
+    struct rg_membership_aside aside;
+
+    for (size_t i = 0; i < elastic->nmachines; i++) {
+        if (strcmp(elastic->machines[i].name, host->name) == 0 &&
+            rg_membership_aside(elastic->membership, (int) i, &aside))
+            return true;
+    }
+    return false;
+}
+
+void session_waits_ended(struct rg_session *session, int place)
+{
+    const struct rg_fact *fact = &session->facts[place];
+    int rank = session_rank_of(session, place);
+    char who[32] = "a rank", how[RG_CAUSE_MAX / 2], text[RG_CAUSE_MAX];
+
+    if (!session_is_open(session) || !rg_membership_in_place(session->elastic->membership) ||
+        fact->signalled || fact->end.end == RG_END_LOST || is_aside(session, place))
+        return;
+    rg_verdict_describe_end(fact, how, sizeof(how));
+    if (rank >= 0)
+        snprintf(who, sizeof(who), "rank %d", rank);
+    snprintf(text, sizeof(text), "%s on %s: %s; its host is used further, as another loss came "
+             "first", who, fact->end.host, how);
+    session_remark(session, -1, text);
 }
 
 void session_waits_look(struct rg_session *session, uint64_t tick_ms)

@@ -16,9 +16,17 @@
 #define SESSION_WAITS_MS 7000 /* so long is no news */
 
 #ifndef RG_AGENT
+/* A rank has ended badly, and the membership knows: where nobody is blamed for it, as another loss
+ * came first, the user hears of it here. */
+void session_waits_ended(struct rg_session *session, int place);
 /* To be called every tick_ms. Time: all ranks and hosts, as long as somebody waits. */
 void session_waits_look(struct rg_session *session, uint64_t tick_ms);
 #else
+static inline void session_waits_ended(struct rg_session *session, int place)
+{
+    (void) session;
+    (void) place;
+}
 static inline void session_waits_look(struct rg_session *session, uint64_t tick_ms)
 {
     (void) session;
