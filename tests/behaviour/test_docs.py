@@ -55,6 +55,14 @@ WRITTEN_OUT = {
         'kubernetes/test_chart.py::test_the_originals_commands_train_on_three_nodes',
     'mpirun -np 4 reigen bench --peer mpi,gloo':
         'hosts/test_bench.py::test_mpi_and_gloo_side_by_side_on_two_hosts',
+    'python3 tests/behaviour/trials.py 1000 300':
+        'behaviour/test_trials.py::test_what_happens_is_named_in_every_phase',
+    'python3 tests/behaviour/trials.py 1234':
+        'behaviour/test_trials.py::test_what_happens_is_named_in_every_phase',
+    'python3 tests/behaviour/trials.py 1 48 pauses.json pause':
+        'behaviour/test_trials.py::test_what_stands_still_for_seconds_is_no_loss',
+    'python3 tests/behaviour/trials.py 1 8 checkpoints.json checkpoint':
+        'behaviour/test_trials.py::test_a_checkpoint_of_a_minute_is_no_loss',
     'reigen bench -H node1:4,node2:4 --max-bytes 64m':
         'hosts/test_bench.py::test_reigen_bench_starts_itself_by_ssh',
 }
