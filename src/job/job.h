@@ -58,6 +58,13 @@ struct rg_ranks {
     size_t count;
 };
 
+/* What can be expected of hosts that do not answer. */
+enum rg_hosts_come {
+    RG_HOSTS_ARE_THERE,
+    RG_HOSTS_COME,   /* they may not have started yet */
+    RG_HOSTS_RETURN, /* also, somebody replaces one that is lost by another one of its name */
+};
+
 /* A job whose hosts may come and go. */
 struct rg_elastic {
     bool on;
@@ -108,7 +115,7 @@ struct rg_job {
     int ssh_port;               /* 0: as ssh's own configuration says */
     char *ssh_identity;         /* a private key's file; NULL: ssh's own */
     struct rg_strv ssh_options; /* handed to ssh as they are */
-    bool hosts_come;            /* hosts may not be there yet: tried until start_timeout_ms */
+    enum rg_hosts_come hosts_come; /* hosts may not be there yet: tried until start_timeout_ms */
     struct rg_ports ports;      /* where agents and ranks listen; first 0: anywhere */
     /* NAME or CIDR for all hosts, or HOST=NAME for one; none: found by asking the agents */
     struct rg_strv network_interfaces;

@@ -24,6 +24,10 @@ FRESH = 'fresh/test_fresh.py::test_every_command_of_the_readme_works_where_nothi
 WRITTEN_OUT = {
     'build/envs/torch2/bin/python tests/torch2/pytorch_suite.py --ranks 8':
         'torch2/test_pytorch_suite.py::test_what_pytorch_asks_of_gloo_holds',
+    'horovodrun -np 2 --min-np 1 --max-np 4 --host-discovery-script /etc/mpi/discover_hosts.sh '
+    'python train.py':
+        'behaviour/test_mpijob_elastic.py::'
+        'test_workers_join_are_lost_and_come_back_under_their_names',
     'reigen run --on openpai --config job.json':
         'behaviour/test_pai_driver.py::test_a_file_of_ones_own_is_run_to_its_end',
     'cd $SSH_KEY_DIR':

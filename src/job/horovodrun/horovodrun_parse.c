@@ -271,7 +271,7 @@ static int finish_remote(struct rg_horovodrun *run, struct rg_error *err)
         return 0;
     for (char **entry = environ; rc == 0 && *entry; entry++)
         rc = hand_on(job, *entry);
-    if (rc == 0)
+    if (rc == 0 && job->hosts_come != RG_HOSTS_RETURN) /* of these its driver knows more */
         rc = rg_strv_add(&job->ssh_options, "StrictHostKeyChecking=accept-new");
     return rc < 0 ? rg_error_memory(err) : 0;
 }

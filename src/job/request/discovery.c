@@ -211,7 +211,7 @@ static int settle_hosts(struct rg_request *request, int nslots, struct rg_error 
     job->hosts = answer.hosts.hosts;
     job->nhosts = answer.hosts.nhosts;
     answer.hosts = (struct rg_job){ 0 };
-    job->hosts_come = true;
+    job->hosts_come = RG_HOSTS_COME;
     if (!job->elastic.on)
         return 0;
     job->elastic.discovery = command_of(request->discovery);

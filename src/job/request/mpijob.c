@@ -153,12 +153,13 @@ int rg_mpijob_settle(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
     const struct names *by = find(job);
-    int r = by && (!job->nhosts || has_workers(job, by)) ? check_agent(by, err) : 0;
+    bool workers = by && (!job->nhosts || has_workers(job, by));
+    int r = workers ? check_agent(by, err) : 0;
 
     r = r == 0 && by && !job->nhosts ? take_hosts(request, by, err) : r;
 
     if (r < 0 || !by || !job->nhosts)
         return r;
-    job->hosts_come = true;
+    job->hosts_come = workers ? RG_HOSTS_RETURN : RG_HOSTS_COME;
     return rg_mpijob_take_ssh(getenv(by->ssh), &job->ssh_options) < 0 ? rg_error_memory(err) : 0;
 }

@@ -47,7 +47,8 @@ struct rg_driver_events {
     void (*on_phase)(void *arg, int host, int phase, const char *reason);
     /* A remark of the host's or its agent's for the user. */
     void (*on_note)(void *arg, int host, const char *text);
-    /* The agent is gone, or never came: err says why. Called at most once per host. */
+    /* The agent is gone, or never came: err says why; with errnum ECONNRESET all of its host may
+     * be gone. Called at most once per host. */
     void (*on_gone)(void *arg, int host, const struct rg_error *err);
     /* The platform takes this host, of an elastic job, away for good: it is not to be added again.
      * Before its on_gone, which follows: in order, so that it has not failed. */

@@ -110,7 +110,7 @@ static void on_host_lost(struct rg_membership *m, struct host *host, bool failed
 {
     bool came = host->stay == STAY_READY, some = false;
 
-    failed |= came && !host->since && ++host->machine->vain == VAIN_MAX;
+    failed |= host->stay < STAY_FREE && !host->since && ++host->machine->vain == VAIN_MAX;
     if (failed)
         host->machine->vain = 0;
     m->dirty |= host->machine->goes;

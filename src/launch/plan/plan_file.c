@@ -130,7 +130,7 @@ static const struct entry planned_entries[] = {
     INT(job.ssh_port, 0, PORT_MAX),
     STRING(job.ssh_identity),
     WORDS(job.ssh_options),
-    FLAG(job.hosts_come),
+    INT(job.hosts_come, 0, RG_HOSTS_RETURN),
     INT(job.ports.first, 0, PORT_MAX),
     INT(job.ports.last, 0, PORT_MAX),
     WORDS(job.network_interfaces),

@@ -77,13 +77,34 @@ static void set_lost(struct session_host *host, const char *how)
         session_elastic_lost(host);
 }
 
+/* cut: nothing is known of it but that it does not answer. It was there; and where somebody puts
+ * another one in its place, it has not failed. */
+static void lose(struct session_host *host, const char *how, bool cut)
+{
+    if (cut && host->state == HOST_READY && session_is_open(host->session) &&
+        session_host_returns(host)) {
+        char text[RG_ERROR_TEXT_MAX + RG_HOST_NAME_MAX + 64];
+
+        snprintf(text, sizeof(text), "host %s: %s; another one of its name is awaited",
+                 session_host_name(host), how);
+        session_remark(host->session, -1, text);
+        host->taken = true;
+    }
+    set_lost(host, how);
+}
+
+static bool is_cut(const struct session_host *host)
+{
+    return host->gone_err.errnum == ECONNRESET;
+}
+
 /* The driver has seen the agent's end. What it wrote before is still in the link, so the link's end
  * decides. */
 static void link_is_late(void *arg)
 {
     struct session_host *host = arg;
 
-    set_lost(host, host->gone_err.text);
+    lose(host, host->gone_err.text, is_cut(host));
 }
 
 static void on_gone(void *arg, int index, const struct rg_error *err)
@@ -99,7 +120,7 @@ static void on_gone(void *arg, int index, const struct rg_error *err)
     else if (host->channel)
         rg_timer_start(&host->patience, session->o.loop, PATIENCE_MS, 0, link_is_late, host);
     else
-        set_lost(host, *err->text ? err->text : "its agent is gone");
+        lose(host, *err->text ? err->text : "its agent is gone", is_cut(host));
 }
 
 /* Nothing was asked of any agent so far, as not all are there. */
@@ -160,7 +181,7 @@ static void on_close(void *arg, const struct rg_error *err)
     if (unseen && err->errnum != EBADMSG && err->errnum != EPROTO)
         lose_unseen(host, unseen);
     else if (host->gone)
-        set_lost(host, *host->gone_err.text ? host->gone_err.text : "its agent is gone");
+        lose(host, *host->gone_err.text ? host->gone_err.text : "its agent is gone", is_cut(host));
     else if (err->errnum == EBADMSG || err->errnum == EPROTO)
         set_lost(host, err->text);
     else
@@ -454,7 +475,7 @@ void session_tick(void *arg)
             if (session_host_unseen(host))
                 lose_unseen(host, how);
             else
-                set_lost(host, how);
+                lose(host, how, true);
             stop_agent(host);
             continue;
         }

@@ -42,6 +42,8 @@ static void add_options(const struct ssh *ssh, const char *user, struct rg_strv 
         rg_strv_addf(argv, "-o%s", always[i]);
     if (ssh->accepts_new)
         rg_strv_add(argv, "-oStrictHostKeyChecking=accept-new");
+    if (ssh->forgets)
+        rg_strv_add(argv, "-oUserKnownHostsFile=/dev/null");
     if (ssh->connect_s)
         rg_strv_addf(argv, "-oConnectTimeout=%d", ssh->connect_s);
 }

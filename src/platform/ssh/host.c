@@ -202,10 +202,10 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
     else if (WIFSIGNALED(status))
         explain_killed_client(host, how, "", said);
     else if (rg_status_code(status) == 255 && !*said) /* it tells of connections that break */
-        rg_error_set(&host->err, ECHILD, "%s was killed there, or its connection was lost (ssh: "
-                     "%s, without a word)", ours, how);
+        rg_error_set(&host->err, ECONNRESET, "%s was killed there, or its connection was lost "
+                     "(ssh: %s, without a word)", ours, how);
     else if (rg_status_code(status) == 255)
-        rg_error_set(&host->err, ECHILD, "its connection was lost (ssh: %s)%s%s", how,
+        rg_error_set(&host->err, ECONNRESET, "its connection was lost (ssh: %s)%s%s", how,
                      *said ? ": " : "", said);
     else
         rg_error_set(&host->err, ECHILD, "its agent ended: %s%s%s", how, *said ? ": " : "", said);

@@ -30,7 +30,8 @@ struct ssh {
     bool advancing;        /* ssh_advance is on the stack */
     struct rg_leftover leftover;
     int connect_s;         /* ConnectTimeout for ssh; 0: the user's configuration says it */
-    bool accepts_new;      /* keys of hosts that nobody can have seen before */
+    bool accepts_new;      /* keys of hosts that nobody can have seen before, */
+    bool forgets;          /* or only under names that other hosts have had */
     struct rg_strv env;    /* of our children: the caller's, without what is shared as a secret */
 };
 

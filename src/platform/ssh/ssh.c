@@ -64,6 +64,8 @@ static int prepare(struct ssh *ssh, const struct rg_driver_options *options, str
         ssh->connect_s = RG_SSH_CONNECT_S;
     ssh->accepts_new = some_remote && options->job->hosts_come &&
                        !ssh_config_says(&options->job->ssh_options, "StrictHostKeyChecking");
+    ssh->forgets = ssh->accepts_new && options->job->hosts_come == RG_HOSTS_RETURN &&
+                   !ssh_config_says(&options->job->ssh_options, "UserKnownHostsFile");
     return rg_dialogue_shared_init(&ssh->shared, options, some_remote, err);
 }
 

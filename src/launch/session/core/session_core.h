@@ -116,6 +116,18 @@ static inline bool session_is_open(const struct rg_session *session)
     return session->open;
 }
 
+/* Whether its machine is a name for one pod after the other. An agent that is a head asks its
+ * driver (session_host_unseen). */
+static inline bool session_host_returns(const struct session_host *host)
+{
+#ifdef RG_AGENT
+    (void) host;
+    return false;
+#else
+    return host->session->o.job->hosts_come == RG_HOSTS_RETURN;
+#endif
+}
+
 /* A part's own state: a struct, with an array behind it of which each host, or each rank, that
  * there can ever be has an element. All of it begins zeroed. */
 struct session_part {

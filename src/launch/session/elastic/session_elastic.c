@@ -553,7 +553,7 @@ void session_elastic_drain(struct session_host *host)
 {
     struct rg_session *session = host->session;
 
-    if (session_host_unseen(host)) {
+    if (session_host_unseen(host) || session_host_returns(host)) {
         push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_HOST_GOES,
                                                     .host = number_of(host) });
         return;

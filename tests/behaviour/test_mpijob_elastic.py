@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic jobs in the launcher's pod of an MPIJob, played as in test_mpijob: workers whose pods are
+deleted and made again under the same names, and the operator's script, which learns of it late."""
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from processes import parent
+from test_elastic import Job, assert_each_step_once
+from test_mpijob import NAMES, Pod
+
+# As ssh does it with a pod that is not there any more, and with one that is deleted.
+DOWN = '''if [ -e {folder}/down-$LOGIN ]; then
+    echo "ssh: Could not resolve hostname $LOGIN: Name or service not known" >&2; exit 255
+fi
+sh -c "$command"
+code=$?
+if [ -e {folder}/down-$LOGIN ]; then
+    echo "Connection to $LOGIN closed by remote host." >&2; exit 255
+fi
+exit $code'''
+WORKERS = ('pi-worker-0', 'pi-worker-1')
+
+
+class Launcher:
+    """The pod with a job that runs, and what happens to its workers."""
+
+    def __init__(self, start, folder):
+        self.start, self.folder = start, folder
+        (folder / 'pod').mkdir()
+        self.pod = Pod(folder / 'pod')
+        self.hosts, self.script = folder / 'hosts', folder / 'discover_hosts.sh'
+        self.script.write_text(f'#!/bin/sh\ncat {self.hosts}\n')
+        self.script.chmod(0o755)
+        self.lists(*WORKERS)
+
+    def lists(self, *workers):
+        new = self.folder / 'new'
+        new.write_text(''.join(f'{worker}.pi.default.svc\n' for worker in workers))
+        new.rename(self.hosts)
+
+    def run(self, options, mpi='OpenMPI', **more):
+        env = self.pod(mpi, before=DOWN.format(folder=self.folder))
+        self.job = Job(self.start, self.folder, options.split(), **{**env, **more})
+        return self.job
+
+    def delete(self, worker, place):
+        """Its pod, with all processes of it; the last one is in this place."""
+        (self.folder / f'down-{worker}').touch()
+        processes, one = [], parent(self.job.pid(place))
+        while 'fake-ssh' not in Path(f'/proc/{one}/cmdline').read_text():
+            processes.insert(0, one)
+            one = parent(one)
+        for one in processes:
+            os.kill(one, signal.SIGKILL)
+
+    def make(self, worker):
+        (self.folder / f'down-{worker}').unlink()
+
+    def saw(self, epoch, size):
+        """Its ranks, the new ones as well, have got the state and taken a step."""
+        self.job.wait(rf'epoch {epoch}: {size} rank[^\0]*step \d+ size {size}$')
+
+    def end(self):
+        self.job.stop()
+        assert self.job.end() == 0, self.job.text()
+        assert_each_step_once(self.job)
+        return self.job.text()
+
+
+@pytest.fixture
+def launcher(start, tmp_path):
+    return Launcher(start, tmp_path)
+
+
+@pytest.mark.parametrize('mpi', NAMES)
+def test_workers_join_are_lost_and_come_back_under_their_names(launcher, mpi):
+    """The script says nothing of slots, and does not always know yet that a worker is gone."""
+    slots = 2 if mpi in ('OpenMPI', 'Intel') else 1
+    launcher.lists('pi-worker-0')
+    it = launcher.run(f'-np {slots} --min-np 1 --max-np {2 * slots} --host-discovery-script '
+                      f'{launcher.script}', mpi, command='horovodrun')
+    it.wait(f'step .* size {slots}$')
+    launcher.lists(*WORKERS)
+    it.wait(f'step .* size {2 * slots}$')
+    first = it.pid(0)
+    launcher.delete('pi-worker-1', slots)
+    launcher.saw(3, slots)
+    launcher.make('pi-worker-1')
+    launcher.saw(4, 2 * slots)
+    assert it.pid(0) == first
+    launcher.delete('pi-worker-0', 0)
+    launcher.lists('pi-worker-1')
+    launcher.saw(5, slots)
+    launcher.make('pi-worker-0')
+    launcher.lists(*WORKERS)
+    launcher.saw(6, 2 * slots)
+    text = launcher.end()
+    assert 'aside' not in text and 'pi-worker-1' in text, text
+    lost = re.findall(r'host (pi-worker-\d)\S*: .*; another one of its name is awaited', text)
+    assert lost == ['pi-worker-1', 'pi-worker-0'], text
+    options, = launcher.pod.ssh_options()
+    assert '-o ConnectionAttempts=10' in options
+    assert '-oStrictHostKeyChecking=accept-new -oUserKnownHostsFile=/dev/null' in options
+
+
+def test_the_hosts_of_the_operators_file_return_as_well(launcher):
+    it = launcher.run('-np 4 --min-np 1')
+    it.wait('step .* size 4$')
+    launcher.delete('pi-worker-1', 2)
+    it.wait('step .* size 2$')
+    launcher.make('pi-worker-1')
+    launcher.saw(3, 4)
+    assert 'aside' not in launcher.end()
+
+
+def test_a_rank_that_fails_by_itself_sets_its_worker_aside(launcher):
+    it = launcher.run(f'-np 4 --min-np 1 --host-discovery-script {launcher.script}', fail=True)
+    it.wait('step .* size 4$')
+    (launcher.folder / 'fail-2').touch()
+    it.wait('step .* size 2$')
+    text = launcher.end()
+    assert re.search('host pi-worker-1.* is set aside for the rest of the job: rank 2', text), text
+
+
+def test_an_agent_that_is_killed_in_a_worker_that_stays_has_failed(launcher):
+    it = launcher.run('-np 4 --min-np 1')
+    it.wait('step .* size 4$')
+    os.kill(parent(it.pid(2)), signal.SIGKILL)
+    it.wait('step .* size 2$')
+    text = launcher.end()
+    assert re.search('host pi-worker-1.* is set aside for the rest of the job', text), text
+
+
+def test_the_users_files_of_known_hosts_are_heeded(launcher):
+    it = launcher.run('-np 4 --min-np 1 --ssh-option UserKnownHostsFile=/etc/mpi/known')
+    it.wait('step .* size 4$')
+    launcher.end()
+    options, = launcher.pod.ssh_options()
+    assert 'UserKnownHostsFile=/etc/mpi/known' in options and '/dev/null' not in options
