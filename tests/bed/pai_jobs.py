@@ -26,6 +26,7 @@ class Task:
     state: str = 'WAITING'
     code: int | None = None
     started: float = 0.0
+    attempt: int = 0
 
     def show(self):
         return f'{self.role.short}-{self.index}'
@@ -48,7 +49,7 @@ class Job:
         self.execution = 'START'
         self.tasks = []
         self.past = []                            # the tasks of each attempt before this one
-        self.thread = None
+        self.thread = self.runner = None
         self.stop_asked = threading.Event()
         self.over = threading.Event()
         self.launched = None                      # when all tasks of the last attempt ran
@@ -101,6 +102,7 @@ class Job:
     def try_once(self, runner):
         """Run all tasks to the end that the policies say; (whether the job was stopped, whether to
         try once more)."""
+        self.runner = runner
         self.tasks = [Task(role, i, secrets.token_hex(16))
                       for role in self.roles for i in range(max(role.count, 0))]
         for number, task in enumerate(self.tasks, 2):
@@ -135,12 +137,24 @@ class Job:
                         running += 1
                         continue
                     task.code, task.state = code, 'FAILED' if code else 'SUCCEEDED'
+                if task.state == 'FAILED' and task.attempt < task.role.retries:
+                    self.retry(task)
+                    running += 1
+                    continue
                 if self.reached(task):
                     self.trigger = task
                     return task.code
             if not running:
                 return 0
         return None
+
+    def retry(self, task):
+        """In another container, whose folder is another one, too."""
+        task.run.remove()
+        task.attempt += 1
+        task.uid = secrets.token_hex(16)
+        task.started, task.state = time.time(), 'RUNNING'
+        task.run = self.runner.start(self, task)
 
     def reached(self, task):
         """Whether a count of the task's role is reached by what this task's end adds to it."""

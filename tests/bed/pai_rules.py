@@ -35,6 +35,7 @@ class Role:
     min_failed: int | None = 1
     min_succeeded: int | None = None
     infiniband: bool = False
+    retries: int = 0   # of each task, by protocol v2 on Kubernetes
 
 
 def invalid(message):
@@ -390,7 +391,7 @@ def role_v2(job, known, name, hooks, version):
         {label: (0, number) for label, number in resources.get('ports', {}).items()},
         done.get('minFailedInstances', 1) if old else done.get('minFailedInstances') or 1,
         done.get('minSucceededInstances') or (None if old else count_of),
-        options.get('infiniband') is True)
+        options.get('infiniband') is True, 0 if old else role.get('taskRetryCount', 0))
 
 
 def fill(text, values, version):

@@ -140,7 +140,8 @@ class Runner:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def home_of(self, job, task):
-        folder = self.folder / f'{job.debug_id}-{job.attempt}' / task.show()
+        name = f'{task.show()}.{task.attempt}' if task.attempt else task.show()
+        folder = self.folder / f'{job.debug_id}-{job.attempt}' / name
         folder.mkdir(parents=True)
         return folder
 

@@ -5,6 +5,7 @@ in the tasks, so that tasks end as a test wants them to."""
 import base64
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from built import PROGRAMS, environment
+from built import PROGRAMS, ROOT, environment
 from wait import until
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -648,3 +649,26 @@ def test_ctrl_c_ends_ranks(real, version):
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=LIMIT)
     assert run.returncode == 130 and there.job().state == 'STOPPED', said
+
+
+@BOTH
+def test_an_elastic_job_loses_a_task_and_protocol_v2_begins_it_again(real, version):
+    """API v1 has nothing of that kind, and goes on without the task."""
+    there = real(version)
+    stop = there.folder / 'stop'
+    run = there.begin('--min-np', '1', '--max-np', '3', command=(
+        str(PROGRAMS.python), str(ROOT / 'tests/programs/elastic_steps.py'), str(stop)))
+
+    def read_until(text):
+        while text not in read_own(run):
+            pass
+    read_until(' size 3')
+    task, = [each for each in there.job().tasks if each.show() == 'worker-1']
+    task.run.remove()
+    read_until(' size 2')
+    if version != 'v0.14':
+        read_until(' size 3')
+    stop.touch()
+    out, err = run.communicate(timeout=LIMIT)
+    assert run.returncode == 0, (out, err)
+    assert task.attempt == (0 if version == 'v0.14' else 1)

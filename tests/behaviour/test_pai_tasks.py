@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens in the tasks of an OpenPAI job: those of a job of ours, which have a plan, and those
 of a user's own, whose master runs `reigen run`."""
+import re
 import signal
 import socket
 import time
@@ -10,6 +11,7 @@ import pytest
 from built import PROGRAMS
 from processes import wait_for
 from ranks import SLOWER, program
+from test_pods import STEPS, saw_sizes
 from wait import soon
 
 GENERATIONS = ('v1', 'v2', 'old')
@@ -225,3 +227,67 @@ def connect(port):
         return socket.create_connection(('127.0.0.1', port), 10)
     except ConnectionRefusedError:
         return None
+
+
+# --- elastic jobs ---------------------------------------------------------------------------------
+
+def steps(pai, *words):
+    """Ranks count steps until there is a file `stop`; `fail-P` ends place P."""
+    return *words, '--', PROGRAMS.python, STEPS, pai.folder / 'stop', pai.folder / 'fail'
+
+
+def end(pai, *tasks):
+    (pai.folder / 'stop').touch()
+    assert [task.wait() for task in tasks] == [0] * len(tasks), [task.out for task in tasks]
+
+
+@pytest.mark.parametrize('generation', ['v1', 'v2'])
+@pytest.mark.parametrize('signo', [signal.SIGKILL, signal.SIGTERM])
+def test_an_elastic_job_goes_on_without_a_task_and_with_the_one_in_its_place(
+        pai, generation, signo):
+    pai.use({'master': (1, 0), 'worker': (2, 0)}, generation)
+    plan = pai.plan(*steps(pai, '-np', 3, '--min-np', 1))
+    tasks = [pai.pod(name, REIGEN_PLAN=plan) for name in ('master-0', 'worker-0', 'worker-1')]
+    head, sizes = tasks[0], [3]
+    saw_sizes(head, *sizes)
+    first = re.findall(r'place 0 pid \d+', head.out)
+    for lost in (1, 2, 1):
+        tasks[lost].signal(signo)
+        tasks[lost].wait()
+        saw_sizes(head, *(sizes := [*sizes, 2]))
+        tasks[lost] = pai.pod(f'worker-{lost - 1}', REIGEN_PLAN=plan)
+        saw_sizes(head, *(sizes := [*sizes, 3]))
+    end(pai, *tasks)
+    assert re.findall(r'place 0 pid \d+', head.out) == first, head.out
+    assert 'aside' not in head.out and 'reigen: restart' not in head.out, head.out
+
+
+def test_a_task_that_is_set_aside_is_of_use_again_after_its_cooldown(pai):
+    """It stays meanwhile: OpenPAI would begin one that ends again at once."""
+    tasks = start(pai, *steps(pai, '-np', 2, '--min-np', 1, '--blacklist-cooldown-range', '1:2'))
+    saw_sizes(tasks[0], 2)
+    (pai.folder / 'fail-1').touch()
+    tasks[0].saw('host worker-0 is set aside for 1 s: rank 1 on worker-0: exit code 3')
+    saw_sizes(tasks[0], 2, 1, 2)
+    assert tasks[1].child.poll() is None
+    end(pai, *tasks)
+
+
+def test_a_lost_head_is_the_end_of_an_elastic_job(pai):
+    """OpenPAI ends the other tasks then."""
+    head, worker = start(pai, *steps(pai, '-np', 2, '--min-np', 1, '--start-timeout', 1))
+    saw_sizes(head, 2)
+    head.signal(signal.SIGKILL)
+    assert worker.wait() == 124 and 'has not answered within 1 s' in worker.out, worker.out
+
+
+def test_the_tasks_of_a_masters_reigen_run_may_be_lost_and_come_back(pai):
+    worker = pai.wait_workers('worker-0')
+    head = pai.run('--no-inject-runtime', *steps(pai, '-np', 2, '--min-np', 1))
+    saw_sizes(head, 2)
+    worker.signal(signal.SIGKILL)
+    saw_sizes(head, 2, 1)
+    pai.wait_workers('worker-0')
+    saw_sizes(head, 2, 1, 2)
+    (pai.folder / 'stop').touch()
+    assert head.wait() == 0, head.out

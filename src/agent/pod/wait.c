@@ -269,7 +269,7 @@ static bool is_over(const struct waiting *w)
 {
     bool again = w->code == RG_EXIT_PREEMPTED || w->code == RG_EXIT_HOST_LOST;
 
-    return w->code != RG_AGENT_UNSTARTED && !(again && w->pod->backoff_ms);
+    return w->code != RG_AGENT_UNSTARTED && !(again && (w->pod->backoff_ms || w->elastic));
 }
 
 /* As call_once. */

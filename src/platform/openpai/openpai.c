@@ -33,6 +33,7 @@ const struct rg_driver_ops rg_driver_openpai = {
         .own_containers = true,
         .away = true,
         .takes_files = true,
+        .elastic = true,
     },
     .discover = pai_discover,
     .queue = &queue_ops,

@@ -154,8 +154,8 @@ static int add_port(struct rg_pai_role *role, struct rg_error *err)
     return 0;
 }
 
-/* The first role has a task, the other one the rest. */
-static int fill_role(struct rg_pai_role *role, const struct rg_pai *job,
+/* The first role has a task, the other one the rest, of which an elastic job may lose any. */
+static int fill_role(struct rg_pai_role *role, const struct rg_pai *job, bool elastic,
                      const struct pai_wants *wants, bool rdma, struct rg_error *err)
 {
     bool master = role == job->roles;
@@ -165,7 +165,7 @@ static int fill_role(struct rg_pai_role *role, const struct rg_pai *job,
     role->gpu = wants->gpu;
     role->memory_mb = wants->memory_mb;
     role->shm_mb = wants->shm_mb;
-    role->min_failed = 1;
+    role->min_failed = elastic && !master ? RG_PAI_NONE : 1;
     role->min_succeeded = master ? 1 : RG_PAI_NONE;
     role->rest = json_object();
     if (job->version == 2)
@@ -173,6 +173,9 @@ static int fill_role(struct rg_pai_role *role, const struct rg_pai *job,
     if (job->version == 2 && rdma)
         json_object_set_new(role->rest, "extraContainerOptions",
                             json_pack("{s:b}", "infiniband", 1));
+    /* API v1 knows nothing of that kind. */
+    if (job->version == 2 && elastic && !master)
+        json_object_set_new(role->rest, "taskRetryCount", json_integer(PAI_TASK_RETRIES));
     if (!role->name || !role->rest || (job->version == 2 && !role->image))
         return no_memory(err);
     return add_port(role, err);
@@ -193,7 +196,7 @@ static int fill_roles(const struct rg_planned *planned, struct rg_pai *job, stru
     job->nroles = job->roles_capacity = job->roles ? nroles : 0;
     for (size_t i = 0; r == 0 && i < job->nroles; i++) {
         job->roles[i].tasks = i ? planned->plan.nhosts - 1 : 1;
-        r = fill_role(&job->roles[i], job, &wants, rdma, err);
+        r = fill_role(&job->roles[i], job, planned->job.elastic.on, &wants, rdma, err);
         if (r == 0 && rg_strv_add(&job->roles[i].commands, rg_buf_text(&command)) < 0)
             r = no_memory(err);
     }

@@ -367,6 +367,26 @@ static void take_job(struct follow *f, const struct pai_job *job)
     choose_log(f);
 }
 
+/* Of an elastic job, which goes on: what the others make of it its head says. */
+static void tell_losses(struct follow *f, const struct pai_job *old, const struct pai_job *job)
+{
+    bool elastic = f->us.o.job && f->us.o.job->elastic.on;
+    char name[PAI_HOST_MAX];
+
+    if (!elastic || !f->running || pai_state_is_end(job->state) || old->ntasks != job->ntasks ||
+        old->retries != job->retries)
+        return;
+    for (size_t i = 0; i < job->ntasks; i++) {
+        const struct pai_task *task = &job->tasks[i];
+        bool was = old->tasks[i].state == PAI_RUNNING, is = task->state == PAI_RUNNING;
+        if (was && !is)
+            rg_follower_sayf(&f->us, "task %s is lost%s%s", pai_task_name(task, name),
+                             *task->said ? ": " : "", task->said);
+        else if (!was && is)
+            rg_follower_sayf(&f->us, "task %s runs again", pai_task_name(task, name));
+    }
+}
+
 /* Whether something has happened, so that more of it may soon. */
 static bool has_changed(const struct pai_job *old, const struct pai_job *job)
 {
@@ -411,6 +431,7 @@ static void on_look(void *arg, struct pai_call *call)
     is_back(f, &f->look);
     if (has_changed(&f->last.job, &answer->job) || f->us.ending)
         f->look.pause_ms = PAUSE_MS;
+    tell_losses(f, &f->last.job, &answer->job);
     pai_answer_fini(&f->last);
     f->last = *answer;
     *answer = (struct pai_answer){ .was_there = false };

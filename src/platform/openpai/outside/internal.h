@@ -35,6 +35,7 @@
 #define PAI_KEY_SECRET "reigenKey" /* of protocol v2: the job's key */
 #define PAI_PLAN_MAX (96u << 10)  /* bytes in base64: a variable of Linux's takes 128 KiB */
 #define PAI_HOST_MAX 128          /* of "ROLE-INDEX" */
+#define PAI_TASK_RETRIES 100      /* so often a task of an elastic job is begun again */
 
 #define PAI_AUTO_SERVER rg_cleanup(pai_server_drop)
 static inline void pai_server_drop(struct pai_server **server)

@@ -313,6 +313,9 @@ static void elastic_jobs_have_a_range_of_ranks(void **state)
     assert_int_equal(e->spares, 1);
     assert_int_equal(request.job.lease_ms, RG_ELASTIC_LEASE_MS);
     rg_request_fini(&request);
+    must_parse("-np 1 --spares 1 --on openpai --image i x", &request);
+    assert_true(e->on);
+    rg_request_fini(&request);
     must_parse("-np 2 --spares 1 --lease 30 -H a:1,b:2 x", &request);
     assert_true(e->on);
     assert_int_equal(request.job.lease_ms, 30000);
@@ -320,7 +323,6 @@ static void elastic_jobs_have_a_range_of_ranks(void **state)
     assert_int_equal(e->max_np, 2);
     rg_request_fini(&request);
     must_fail("--spares 1 x", "-np is missing");
-    must_fail("-np 1 --spares 1 --on openpai x", "--spares: on OpenPAI a job keeps the hosts");
     must_fail("-np 2 --min-np 3 x", "more than -np 2");
     must_fail("-np 4 --max-np 3 x", "less than -np 4");
     must_fail("--min-np 4 --max-np 3 x", "less than --min-np 4");
@@ -328,7 +330,8 @@ static void elastic_jobs_have_a_range_of_ranks(void **state)
     must_fail("--min-np 1 --blacklist-cooldown-range 9:5 x", "the least first");
     must_fail("--min-np 1 --engine openmpi x", "mpirun starts the ranks");
     must_fail("--min-np 1 -n 1 x : -n 2 y", "several programs");
-    must_fail("--min-np 1 --on openpai x", "keeps the hosts that it begins with");
+    must_fail("--min-np 1 --host-discovery-script /bin/true --on openpai x",
+              "on OpenPAI the hosts are those that it gives the job");
     must_fail("--min-np 2 --host-discovery-script /bin/true -H a x", "other hosts are named");
 }
 
