@@ -11,6 +11,7 @@ from built import PROGRAMS
 from pods import AGENT
 from processes import children, wait_for
 from ranks import program
+from test_pods import STEPS, saw_sizes
 
 HOSTS = ('-H', 'set-master:1,set-0.set:1,set-1.set:1')
 SLEEP = ('--', 'sh', '-c', 'echo up; exec sleep 300')
@@ -130,3 +131,45 @@ def test_a_pod_is_ready_once_it_waits(job):
     pod.saw('waits')
     assert pod.inside(*AGENT, 'ready').returncode == 0
     assert subprocess.run([PROGRAMS.agent, 'pod', 'ready'], timeout=60, check=False).returncode
+
+
+# --- elastic jobs ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('signo', [signal.SIGKILL, signal.SIGTERM])
+def test_an_elastic_job_goes_on_without_a_pod_and_with_the_one_in_its_place(job, signo):
+    pods = [job.waiting(f'set-{i}') for i in range(2)]
+    head = run(job, '--min-np', 1, '--', PROGRAMS.python, STEPS, '/reigen/run/stop')
+    saw_sizes(head, 3)
+    for n in range(3):
+        lost = n % 2
+        pods[lost].signal(signo)
+        pods[lost].wait()
+        saw_sizes(head, 3, *[2, 3] * n, 2)
+        pods[lost] = job.waiting(f'set-{lost}')
+        saw_sizes(head, 3, *[2, 3] * (n + 1))
+    assert head.inside('touch', '/reigen/run/stop').returncode == 0
+    assert head.wait() == 0 and 'aside' not in head.out, head.out
+
+
+def test_the_hosts_of_a_file_that_changes_are_pods_too(job):
+    """As the chart's hostfile when worker.number changes."""
+    hosts = job.folder / 'hosts'
+    hosts.write_text('set-master slots=1\nset-0.set slots=1\n')
+    for i in range(3):
+        job.waiting(f'set-{i}')
+    head = job.master('run', '-np', 2, '--min-np', 1, '--host-discovery-script',
+                      f'cat /reigen/run/hosts 2>/dev/null || printf "{hosts.read_text()}"',
+                      '--no-inject-runtime', '--', PROGRAMS.python, STEPS, '/reigen/run/stop',
+                      REIGEN_DISCOVERY_MS='100')
+    saw_sizes(head, 2)
+
+    def tell(*names):
+        text = ''.join(f'{name} slots=1\n' for name in names)
+        assert head.inside('sh', '-c', 'cat >/reigen/run/new; mv /reigen/run/new /reigen/run/hosts',
+                           input=text, text=True).returncode == 0
+    tell('set-master', 'set-0.set', 'set-1.set', 'set-2.set')
+    saw_sizes(head, 2, 4)
+    tell('set-master', 'set-0.set')
+    saw_sizes(head, 2, 4, 2)
+    assert head.inside('touch', '/reigen/run/stop').returncode == 0
+    assert head.wait() == 0 and 'aside' not in head.out, head.out

@@ -6,7 +6,8 @@
  *
  * The user names the hosts; host mnist-0.mnist is the pod mnist-0. The pod itself is the host that
  * RG_POD_HEAD names, or any name of this computer. A pod that is lost before all are there is
- * awaited again; one that is lost later ends the job with code 76, or 75 if it has said so.
+ * awaited again; one that is lost later ends the job with code 76, or 75 if it has said so. An
+ * elastic job goes on, and the pod that takes its place joins.
  */
 #ifndef RG_PLATFORM_KUBERNETES_INSIDE_WORKERS_H
 #define RG_PLATFORM_KUBERNETES_INSIDE_WORKERS_H
