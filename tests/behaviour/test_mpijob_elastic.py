@@ -4,11 +4,13 @@ deleted and made again under the same names, and the operator's script, which le
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from processes import parent
+from ranks import free_port
 from test_elastic import Job, assert_each_step_once
 from test_mpijob import NAMES, Pod
 
@@ -141,3 +143,69 @@ def test_the_users_files_of_known_hosts_are_heeded(launcher):
     launcher.end()
     options, = launcher.pod.ssh_options()
     assert 'UserKnownHostsFile=/etc/mpi/known' in options and '/dev/null' not in options
+
+
+# --- with a real sshd -----------------------------------------------------------------------------
+
+# As process 1 of a pod, with a key of its own; its user's home is not that of this computer.
+SSHD = '''mount -t tmpfs none /run && mkdir /run/sshd && mount --bind {home} /root &&
+exec /usr/sbin/sshd -D -e -f /dev/null -h {key} -o ListenAddress=127.0.0.1:{port} -o PidFile=none \\
+    -o AuthorizedKeysFile={folder}/id.pub -o StrictModes=no -o UsePAM=no -o PermitRootLogin=yes'''
+SSH = '''#!/bin/sh
+for word; do [ "$before" = -- ] && host=$word; before=$word; [ "$host" ] && break; done
+exec ssh -F /dev/null -i {folder}/id -o HostName=127.0.0.1 \\
+    -o Port=$(cat {folder}/port-${{host%%.*}}) "$@"
+'''
+
+
+def make_key(path):
+    path.unlink(missing_ok=True)
+    subprocess.run(['ssh-keygen', '-q', '-t', 'ed25519', '-N', '', '-f', path], check=True,
+                   timeout=60, stdin=subprocess.DEVNULL)
+    return path
+
+
+class Sshd:
+    """A worker's pod, whose sshd is process 1 of it."""
+
+    def __init__(self, start, folder, worker):
+        self.start, self.folder, self.worker = start, folder, worker
+        self.port, self.home = free_port(), folder / f'root-{worker}'
+        (folder / f'port-{worker}').write_text(str(self.port))
+        self.home.mkdir()
+        self.make()
+
+    def make(self):
+        key = make_key(self.folder / f'key-{self.worker}')
+        self.child = self.start(
+            'unshare', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c',
+            SSHD.format(folder=self.folder, home=self.home, key=key, port=self.port),
+            stderr=subprocess.DEVNULL)
+
+    def delete(self):
+        self.child.kill()
+        self.child.wait(60)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason='mounts')
+def test_a_pod_of_another_host_key_takes_the_place_of_one_that_is_deleted(launcher, start):
+    folder = launcher.folder
+    make_key(folder / 'id')
+    ssh = folder / 'ssh'
+    ssh.write_text(SSH.format(folder=folder))
+    ssh.chmod(0o755)
+    workers = [Sshd(start, folder, worker) for worker in WORKERS]
+    it = launcher.run(f'-np 4 --min-np 1 --host-discovery-script {launcher.script}',
+                      REIGEN_SSH=ssh)
+    it.wait('step .* size 4$')
+    for epoch, worker in ((2, workers[1]), (4, workers[0])):
+        worker.delete()
+        launcher.saw(epoch, 2)
+        worker.make()
+        launcher.saw(epoch + 1, 4)
+    it.stop()
+    assert it.child.wait(120) == 0, it.text()
+    for worker in workers:
+        worker.delete()
+    text = launcher.end()
+    assert 'aside' not in text and text.count('another one of its name is awaited') == 2, text
