@@ -60,6 +60,15 @@ RULE(machines_that_cannot_be_reached_are_set_aside)
     assert_string_equal(lost(1, true), "aside 1, end all aside");
 }
 
+RULE(hosts_that_are_lost_in_vain_again_and_again_set_their_machine_aside)
+{
+    WANTED(2, 2);
+    assert_string_equal(lost(0, false), "+2:0*2"); /* before it was ready, */
+    ready(2);
+    assert_string_equal(lost(2, false), "+3:0*2"); /* and after */
+    assert_string_equal(lost(3, false), "aside 0");
+}
+
 RULE(machine_that_is_listed_twice_has_both_slots)
 {
     const struct rg_membership_machine list[] = { { 3, 1 }, { 1, 1 }, { 3, 1 } };
@@ -653,6 +662,7 @@ int main(void)
         TEST(max_np_bounds_what_is_used), TEST(hosts_that_are_late_are_waited_for_briefly),
         TEST(fewer_than_np_end_the_job_in_time), TEST(what_one_list_cannot_give_is_not_waited_for),
         TEST(machines_that_cannot_be_reached_are_set_aside),
+        TEST(hosts_that_are_lost_in_vain_again_and_again_set_their_machine_aside),
         TEST(machine_that_is_listed_twice_has_both_slots),
         TEST(who_has_come_to_meet_and_who_is_awaited_is_known),
         TEST(failure_sets_its_machine_aside_and_survivors_meet),
