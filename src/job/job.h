@@ -58,6 +58,10 @@ struct rg_ranks {
     size_t count;
 };
 
+/* Among a job's settings, in the place of ssh: a script for `sh -c` that runs a command line of the
+ * shell's on a host, which are its two arguments (kubectl exec, in MPIJobs of old operators). */
+#define RG_JOB_EXEC "exec"
+
 /* What can be expected of hosts that do not answer. */
 enum rg_hosts_come {
     RG_HOSTS_ARE_THERE,

@@ -11,7 +11,7 @@ import pytest
 
 from processes import parent
 from ranks import free_port
-from test_elastic import Job, assert_each_step_once
+from test_elastic import Job
 from test_mpijob import NAMES, Pod
 
 # As ssh does it with a pod that is not there any more, and with one that is deleted.
@@ -31,7 +31,7 @@ class Launcher:
     """The pod with a job that runs, and what happens to its workers."""
 
     def __init__(self, start, folder):
-        self.start, self.folder = start, folder
+        self.start, self.folder, self.file = start, folder, None
         (folder / 'pod').mkdir()
         self.pod = Pod(folder / 'pod')
         self.hosts, self.script = folder / 'hosts', folder / 'discover_hosts.sh'
@@ -46,6 +46,8 @@ class Launcher:
 
     def run(self, options, mpi='OpenMPI', **more):
         env = self.pod(mpi, before=DOWN.format(folder=self.folder))
+        if self.file:
+            self.pod.path.write_text(self.file)
         self.job = Job(self.start, self.folder, options.split(), **{**env, **more})
         return self.job
 
@@ -53,7 +55,7 @@ class Launcher:
         """Its pod, with all processes of it; the last one is in this place."""
         (self.folder / f'down-{worker}').touch()
         processes, one = [], parent(self.job.pid(place))
-        while 'fake-ssh' not in Path(f'/proc/{one}/cmdline').read_text():
+        while not re.search('fake-ssh|/kubectl\0', Path(f'/proc/{one}/cmdline').read_text()):
             processes.insert(0, one)
             one = parent(one)
         for one in processes:
@@ -69,7 +71,8 @@ class Launcher:
     def end(self):
         self.job.stop()
         assert self.job.end() == 0, self.job.text()
-        assert_each_step_once(self.job)
+        numbers = [batch for batch, _ in self.job.steps()]
+        assert numbers == sorted(set(numbers)), self.job.text()  # what a pod said last may be lost
         return self.job.text()
 
 
@@ -143,6 +146,69 @@ def test_the_users_files_of_known_hosts_are_heeded(launcher):
     launcher.end()
     options, = launcher.pod.ssh_options()
     assert 'UserKnownHostsFile=/etc/mpi/known' in options and '/dev/null' not in options
+
+
+# --- workers without an sshd ----------------------------------------------------------------------
+
+# As operators of the API v1 make it, but for the folder of kubectl.
+KUBEXEC = '''#!/bin/sh
+set -x
+POD_NAME=$1
+shift
+{folder}/kubectl exec ${{POD_NAME}} --container main -- /bin/sh -c "$*"'''
+KUBECTL = '''#!/bin/sh
+[ "$1" = exec ] && shift
+if [ "$1" = -i ]; then shift; else exec </dev/null; fi
+if [ -e {folder}/down-$1 ]; then
+    echo "Error from server (NotFound): pods \\"$1\\" not found" >&2; exit 1
+fi
+pod=$1
+export HOME={folder}/home/$1 LOGIN=$1
+mkdir -p "$HOME"
+cd "$HOME" && shift 4 && "$@"
+code=$?
+[ ! -e {folder}/down-$pod ] || code=137
+[ $code = 0 ] || echo "command terminated with exit code $code" >&2
+exit $code
+'''
+
+
+@pytest.fixture
+def exec_launcher(launcher):
+    """As by an operator of the API v1: its script says how many slots each worker has."""
+    for name, text in (('kubexec.sh', KUBEXEC), ('kubectl', KUBECTL)):
+        path = launcher.folder / name
+        path.write_text(text.format(folder=launcher.folder))
+        path.chmod(0o755)
+    launcher.hosts.write_text('pi-worker-0:2\npi-worker-1:2\n')
+    launcher.file = 'pi-worker-0 slots=2\npi-worker-1 slots=2\n'
+    launcher.agent = {'OMPI_MCA_plm_rsh_agent': launcher.folder / 'kubexec.sh',
+                      'REIGEN_SSH': '/bin/false'}
+    return launcher
+
+
+def test_workers_are_reached_by_the_operators_script(exec_launcher, reigen):
+    env = {**exec_launcher.pod(hosts=()), **exec_launcher.agent}
+    exec_launcher.pod.path.write_text(exec_launcher.file)
+    done = reigen('run', '--no-tag-output', '--', 'sh', '-c', 'echo $RANK $LOGIN', env=env)
+    assert sorted(done.stdout.splitlines()) == [
+        '0 pi-worker-0', '1 pi-worker-0', '2 pi-worker-1', '3 pi-worker-1'], done
+    assert 'POD_NAME' not in done.stderr, done
+    (exec_launcher.folder / 'down-pi-worker-1').touch()
+    done = reigen('run', '--start-timeout', '1', '--', 'true', env=env)
+    assert done.returncode == 124 and 'the pod is not there' in done.stderr, done
+
+
+def test_workers_that_it_reaches_are_lost_and_come_back(exec_launcher):
+    it = exec_launcher.run(f'-np 2 --min-np 1 --max-np 4 --host-discovery-script '
+                           f'{exec_launcher.script}', command='horovodrun', **exec_launcher.agent)
+    it.wait('step .* size 4$')
+    exec_launcher.delete('pi-worker-1', 2)
+    exec_launcher.saw(2, 2)
+    exec_launcher.make('pi-worker-1')
+    exec_launcher.saw(3, 4)
+    text = exec_launcher.end()
+    assert 'aside' not in text and 'another one of its name is awaited' in text, text
 
 
 # --- with a real sshd -----------------------------------------------------------------------------

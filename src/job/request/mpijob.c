@@ -14,6 +14,9 @@
 
 #define ROLE "K_MPI_JOB_ROLE"
 #define BLANKS " \t\r\n"
+#define EXEC "/kubectl exec " /* of the operator's script; */
+#define TRACE "set -x\n"       /* likewise, by which it tells each of its lines */
+#define EXEC_NBYTES_MAX 4096
 /* ssh's options that have a value, which may be the next word. */
 #define WITH_VALUE "BbcDEeFIiJLlmOopQRSWw"
 
@@ -78,22 +81,46 @@ int rg_mpijob_take_ssh(const char *text, struct rg_strv *options)
     return r;
 }
 
-/* Operators of the APIs v1 and v1alpha2 name kubectl exec, which passes no input on to the worker:
- * nothing that needs more than a command line gets there. A program is judged by its name. */
-static int check_agent(const struct names *by, struct rg_error *err)
+/* The operator's own script of a line that ends in "kubectl exec ${POD_NAME} -- /bin/sh -c "$*"",
+ * with an input for the command, and without what tells each line that it runs. 0; -ENOENT: it is
+ * no such script; -ENOMEM. */
+static int take_exec(struct rg_job *job, const char *agent, size_t n)
+{
+    rg_autofree char *path = strndup(agent, n), *text = NULL;
+    size_t nbytes;
+
+    if (!path || rg_read_file(path, EXEC_NBYTES_MAX, &text, &nbytes) < 0)
+        return path ? -ENOENT : -ENOMEM;
+    char *trace = strstr(text, TRACE), *exec = strstr(text, EXEC);
+    if (strncmp(text, "#!/bin/sh\n", 10) != 0 || strlen(text) < nbytes || !exec)
+        return -ENOENT;
+    if (trace && trace < exec)
+        memset(trace, ' ', strlen(TRACE) - 1);
+    exec += strlen(EXEC);
+    return rg_env_setf(&job->settings, RG_JOB_EXEC, "%.*s-i %s", (int) (exec - text), text,
+                       exec);
+}
+
+/* Operators of the APIs v1 and v1alpha2 name a script that calls kubectl exec. A program is judged
+ * by its name. */
+static int check_agent(struct rg_job *job, const struct names *by, struct rg_error *err)
 {
     const char *agent = getenv(by->agent), *kind = getenv(ROLE) ? "MPIJob" : "job";
-    size_t n = agent ? strcspn(agent, BLANKS) : 0;
+    size_t n = agent ? strcspn(agent, BLANKS) : 0, nwhole = n;
     const char *slash = n ? memrchr(agent, '/', n) : NULL, *name = slash ? slash + 1 : agent;
 
     n -= slash ? (size_t) (name - agent) : 0;
     if (!n || (n == 3 && (strncmp(name, "ssh", n) == 0 || strncmp(name, "rsh", n) == 0)))
         return 0;
+    int r = take_exec(job, agent, nwhole);
+    if (r != -ENOENT)
+        return r < 0 ? rg_error_memory(err) : 0;
     return rg_error_set_exit(err, ENOTSUP, RG_EXIT_UNAVAILABLE,
                              "the workers of this %s are reached by %.200s (%s), as those of an "
-                             "MPIJob of API v1 or v1alpha2, and have no sshd: let mpirun start the "
-                             "ranks, use API v2beta1 (reigen render mpijob), or say other hosts by "
-                             "-H, --hostfile or --on local", kind, agent, by->agent);
+                             "MPIJob of API v1 or v1alpha2, and have no sshd; and that is no "
+                             "script of its operator's: let mpirun start the ranks, use API "
+                             "v2beta1 (reigen render mpijob), or say other hosts by -H, --hostfile "
+                             "or --on local", kind, agent, by->agent);
 }
 
 /* Launchers often name the operator's own file again, by --hostfile. Where it cannot be read, its
@@ -120,7 +147,8 @@ static int take_hosts(struct rg_request *request, const struct names *by, struct
 {
     struct rg_job *job = &request->job;
     rg_autofree char *text = NULL;
-    const char *path = getenv(by->file), *kind = getenv(ROLE) ? "MPIJob" : "TrainJob";
+    bool is_mpijob = getenv(ROLE) || rg_env_get(&job->settings, RG_JOB_EXEC);
+    const char *path = getenv(by->file), *kind = is_mpijob ? "MPIJob" : "TrainJob";
     size_t nbytes;
     int r = rg_read_named("host file", path, RG_HOSTFILE_NBYTES_MAX, &text, &nbytes, err);
 
@@ -154,7 +182,7 @@ int rg_mpijob_settle(struct rg_request *request, struct rg_error *err)
     struct rg_job *job = &request->job;
     const struct names *by = find(job);
     bool workers = by && (!job->nhosts || has_workers(job, by));
-    int r = workers ? check_agent(by, err) : 0;
+    int r = workers ? check_agent(job, by, err) : 0;
 
     r = r == 0 && by && !job->nhosts ? take_hosts(request, by, err) : r;
 

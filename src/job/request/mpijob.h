@@ -24,7 +24,8 @@ int rg_mpijob_slots(const struct rg_request *request);
  * operator's file, if this is such a pod, with a note that says so. Also where it does name some,
  * hosts_come is set, since the pods start together, and what MPI's launcher is to tell ssh is told
  * to ours, behind the user's options. A file without hosts (a launcher alone) is as none. 0;
- * -ENOTSUP: the hosts, or one that the request names, are workers that are reached by kubectl exec;
+ * -ENOTSUP: the hosts, or one that the request names, are workers that are reached by a program
+ * which is neither ssh nor the operator's script of kubectl exec (that is kept as RG_JOB_EXEC);
  * -errno of a file that cannot be read or understood, with exit_code 2, which tells the variable;
  * -ENOMEM. */
 int rg_mpijob_settle(struct rg_request *request, struct rg_error *err);

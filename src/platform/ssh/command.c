@@ -48,16 +48,33 @@ static void add_options(const struct ssh *ssh, const char *user, struct rg_strv 
         rg_strv_addf(argv, "-oConnectTimeout=%d", ssh->connect_s);
 }
 
-int ssh_command_make(const struct ssh *ssh, int host, struct rg_strv *argv)
+static void add_ssh(const struct ssh *ssh, const char *user, struct rg_strv *argv)
 {
-    const struct rg_plan_host *there = &ssh->shared.o.plan->hosts[host];
-    rg_autobuf struct rg_buf script = RG_BUF_INIT;
     const char *program = getenv("REIGEN_SSH");
 
     rg_strv_add(argv, program && *program ? program : "ssh");
     rg_strv_add(argv, "-T");
-    add_options(ssh, there->user, argv);
+    add_options(ssh, user, argv);
     rg_strv_add(argv, "--");
+}
+
+static void add_exec(const struct ssh *ssh, struct rg_strv *argv)
+{
+    rg_strv_add(argv, "/bin/sh");
+    rg_strv_add(argv, "-c");
+    rg_strv_add(argv, ssh->exec);
+    rg_strv_add(argv, "kubectl-exec");
+}
+
+int ssh_command_make(const struct ssh *ssh, int host, struct rg_strv *argv)
+{
+    const struct rg_plan_host *there = &ssh->shared.o.plan->hosts[host];
+    rg_autobuf struct rg_buf script = RG_BUF_INIT;
+
+    if (ssh->exec)
+        add_exec(ssh, argv);
+    else
+        add_ssh(ssh, there->user, argv);
     rg_strv_add(argv, there->name);
     ssh_command_bootstrap(ssh, &script);
     rg_strv_add(argv, rg_buf_text(&script));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ssh fails in words of its own; here they become a cause and a remedy. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,17 +9,22 @@
 
 #define CHANGED "REMOTE HOST IDENTIFICATION HAS CHANGED"
 #define SAID_MAX 400 /* bytes quoted */
+#define SHELL_MISSES \
+    "a POSIX shell (sh) with the usual tools (uname, id, wc, head, mkdir, mv) must be in the " \
+    "PATH there"
 #define NAME_LETTERS \
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:%[]"
 
 /* What OpenSSH's client, or a login shell, writes; the first pattern that occurs counts. Messages
  * of a jump host come before "Connection closed", which follows them. %s is the host. */
-static const struct {
+struct known {
     const char *pattern;
     const char *remedy;
     int exit_code;
     enum ssh_retry retry;
-} known[] = {
+};
+
+static const struct known known[] = {
     { CHANGED, "", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO }, /* explain_changed */
     { "REVOKED HOST KEY DETECTED",
       "the key that it shows is marked as revoked here: somebody may have stolen it and stand "
@@ -105,9 +111,30 @@ static const struct {
       "MaxSessions)",
       RG_EXIT_UNAVAILABLE, SSH_RETRY_FEW },
     { "No space left on device", "make room there", RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
-    { "not found", "a POSIX shell (sh) with the usual tools (uname, id, wc, head, mkdir, mv) must "
-      "be in the PATH there",
+    { "not found", SHELL_MISSES, RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+};
+
+/* What kubectl writes, likewise. */
+static const struct known exec_known[] = {
+    { "Error from server (Forbidden)",
+      "the account of the launcher's pod may not run commands in other pods (create pods/exec)",
+      RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+    { "Error from server (NotFound)", "the pod is not there", RG_EXIT_UNAVAILABLE,
+      SSH_RETRY_COMING },
+    { "does not have a host assigned", "the pod waits for room", RG_EXIT_UNAVAILABLE,
+      SSH_RETRY_COMING },
+    { "container not found", "the pod's container does not run", RG_EXIT_UNAVAILABLE,
+      SSH_RETRY_COMING },
+    { "completed pod", "the pod has ended", RG_EXIT_UNAVAILABLE, SSH_RETRY_COMING },
+    { "error dialing backend", "the API server does not reach the pod's node", RG_EXIT_UNAVAILABLE,
+      SSH_RETRY_COMING },
+    { "unable to upgrade connection", "the pod's node does not serve it", RG_EXIT_UNAVAILABLE,
+      SSH_RETRY_COMING },
+    { "The connection to the server", "the API server does not answer", RG_EXIT_UNAVAILABLE,
+      SSH_RETRY_COMING },
+    { "kubectl: not found", "the launcher's pod has no kubectl where its operator wants one",
       RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+    { "not found", SHELL_MISSES, RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
 };
 
 /* What stands in said between two texts, the second one at the latest at the line's end. "" where
@@ -184,6 +211,44 @@ static void put_remedy(const char *remedy, const char *host, struct rg_buf *text
     rg_buf_printf(text, " -- %.*s%s%s", n, remedy, mark ? host : "", mark ? mark + 2 : "");
 }
 
+/* Where in said the first pattern of the table that is there is. NULL: none; nothing is set. */
+static const char *find(const struct known *table, size_t count, const char *said,
+                        struct ssh_explanation *e, const char **remedy)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *cause = strstr(said, table[i].pattern);
+        if (!cause)
+            continue;
+        e->exit_code = table[i].exit_code;
+        e->retry = table[i].retry;
+        *remedy = table[i].remedy;
+        return cause;
+    }
+    return NULL;
+}
+
+void ssh_explain_exec(const char *said, const char *how, struct ssh_explanation *ret_explanation)
+{
+    struct ssh_explanation e = { RG_EXIT_UNAVAILABLE, SSH_RETRY_NO, "" };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    const char *remedy = NULL;
+    const char *cause = find(exec_known, rg_array_len(exec_known), said, &e, &remedy);
+
+    rg_buf_printf(&text, "kubectl exec %s", *said ? "failed: " : "ended before an agent was there");
+    quote(said, cause, &text);
+    if (!*said)
+        rg_buf_printf(&text, " (%s), and said nothing", how);
+    if (remedy)
+        put_remedy(remedy, "", &text);
+    snprintf(e.text, sizeof(e.text), "%s", rg_buf_text(&text));
+    *ret_explanation = e;
+}
+
+bool ssh_exec_is_cut(int exit_code, const char *said)
+{
+    return exit_code == 128 + SIGKILL || (exit_code == 1 && strstr(said, "error"));
+}
+
 void ssh_explain(const char *host, int port, const char *said, const char *how,
                  struct ssh_explanation *ret_explanation)
 {
@@ -191,16 +256,9 @@ void ssh_explain(const char *host, int port, const char *said, const char *how,
         said += 5;
     struct ssh_explanation e = { RG_EXIT_UNAVAILABLE, SSH_RETRY_NO, "" };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    const char *cause = NULL, *remedy = NULL;
+    const char *remedy = NULL;
+    const char *cause = find(known, rg_array_len(known), said, &e, &remedy);
 
-    for (size_t i = 0; i < rg_array_len(known) && !cause; i++) {
-        cause = strstr(said, known[i].pattern);
-        if (!cause)
-            continue;
-        e.exit_code = known[i].exit_code;
-        e.retry = known[i].retry;
-        remedy = known[i].remedy;
-    }
     rg_buf_printf(&text, "ssh ");
     if (port)
         rg_buf_printf(&text, "to port %d ", port);

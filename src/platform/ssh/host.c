@@ -175,8 +175,11 @@ static void explain_start(struct ssh_host *host, int status, const char *how,
         explain_killed_client(host, how, " before an agent was there", said);
         return;
     }
-    ssh_explain(options_of(host)->plan->hosts[host->index].name, options_of(host)->job->ssh_port,
-                said, how, &e);
+    if (host->ssh->exec)
+        ssh_explain_exec(said, how, &e);
+    else
+        ssh_explain(options_of(host)->plan->hosts[host->index].name,
+                    options_of(host)->job->ssh_port, said, how, &e);
     rg_error_set_exit(&host->err, EHOSTUNREACH, e.exit_code, "%s", e.text);
     *ret_retry = e.retry;
 }
@@ -201,6 +204,9 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
         rg_error_set(&host->err, ECHILD, "its connection was closed by reigen");
     else if (WIFSIGNALED(status))
         explain_killed_client(host, how, "", said);
+    else if (host->ssh->exec && ssh_exec_is_cut(rg_status_code(status), said))
+        rg_error_set(&host->err, ECONNRESET, "its container is gone, or its connection was lost "
+                     "(kubectl exec: %s)%s%s", how, *said ? ": " : "", said);
     else if (rg_status_code(status) == 255 && !*said) /* it tells of connections that break */
         rg_error_set(&host->err, ECONNRESET, "%s was killed there, or its connection was lost "
                      "(ssh: %s, without a word)", ours, how);

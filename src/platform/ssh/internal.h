@@ -32,6 +32,7 @@ struct ssh {
     int connect_s;         /* ConnectTimeout for ssh; 0: the user's configuration says it */
     bool accepts_new;      /* keys of hosts that nobody can have seen before, */
     bool forgets;          /* or only under names that other hosts have had */
+    const char *exec;      /* in the place of ssh (RG_JOB_EXEC); borrowed, or NULL */
     struct rg_strv env;    /* of our children: the caller's, without what is shared as a secret */
 };
 
@@ -83,5 +84,9 @@ struct ssh_explanation {
  * host's, joined by "; "; how: "exit code 255". */
 void ssh_explain(const char *host, int port, const char *said, const char *how,
                  struct ssh_explanation *ret_explanation);
+/* The same of kubectl exec. */
+void ssh_explain_exec(const char *said, const char *how, struct ssh_explanation *ret_explanation);
+/* Whether kubectl exec ends so when all of the container has, or is out of reach. */
+bool ssh_exec_is_cut(int exit_code, const char *said);
 
 #endif

@@ -58,6 +58,7 @@ static int prepare(struct ssh *ssh, const struct rg_driver_options *options, str
         some_remote |= !ssh_host_is_direct(ssh->hosts[i]);
     }
     some_remote |= plan->room_hosts > plan->nhosts; /* any may come */
+    ssh->exec = rg_env_get(&options->job->settings, RG_JOB_EXEC);
     if (rg_leftover_init(&ssh->leftover, options->job, plan, &ssh->env) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (some_remote && !ssh_config_says(&options->job->ssh_options, "ConnectTimeout"))

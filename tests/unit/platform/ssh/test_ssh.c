@@ -87,6 +87,39 @@ static void messages_of_ssh_have_a_cause_and_a_remedy(void **state)
     }
 }
 
+static void each_word_of_kubectl_has_a_remedy(void **state)
+{
+    static const struct {
+        const char *said, *says;
+        int exit_code;
+        enum ssh_retry retry;
+    } cases[] = {
+        { "Error from server (NotFound): pods \"w-0\" not found", "the pod is not there",
+          RG_EXIT_UNAVAILABLE, SSH_RETRY_COMING },
+        { "error: unable to upgrade connection: container not found (\"w\")",
+          "container does not run", RG_EXIT_UNAVAILABLE, SSH_RETRY_COMING },
+        { "Error from server (Forbidden): pods \"w-0\" is forbidden", "create pods/exec",
+          RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "error: cannot exec into a container in a completed pod; current phase is Failed",
+          "the pod has ended", RG_EXIT_UNAVAILABLE, SSH_RETRY_COMING },
+        { "/bin/sh: wc: not found", "POSIX shell", RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+        { "", "(exit code 1), and said nothing", RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        struct ssh_explanation e;
+        ssh_explain_exec(cases[i].said, "exit code 1", &e);
+        assert_contains(e.text, cases[i].says);
+        assert_int_equal(e.exit_code, cases[i].exit_code);
+        assert_int_equal(e.retry, cases[i].retry);
+    }
+    assert_true(ssh_exec_is_cut(137, "command terminated with exit code 137"));
+    assert_true(ssh_exec_is_cut(1, "error: error reading from error stream: EOF"));
+    assert_false(ssh_exec_is_cut(1, "command terminated with exit code 1"));
+    assert_false(ssh_exec_is_cut(9, ""));
+}
+
 /* All of it, as OpenSSH 9.2 says it; the lines, not what is quoted of them. */
 /* A line of noise. */
 static void hear(struct rg_preamble *preamble, const char *text)
@@ -348,6 +381,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_ssh_have_a_cause_and_a_remedy),
+        cmocka_unit_test(each_word_of_kubectl_has_a_remedy),
         cmocka_unit_test(a_changed_host_key_is_named_as_what_it_may_be),
         cmocka_unit_test(a_long_message_is_quoted_where_it_tells_the_cause),
         cmocka_unit_test(the_remote_command_reads_alike_in_every_login_shell),
