@@ -162,6 +162,13 @@ struct rg_job {
 void rg_job_init(struct rg_job *job);
 void rg_job_fini(struct rg_job *job);
 
+/* How many ranks a platform that makes the hosts is to make room for, with spare ones; 0: np says
+ * none. */
+static inline int64_t rg_job_room(const struct rg_job *job)
+{
+    return (int64_t) (job->elastic.max_np ? job->elastic.max_np : job->np) + job->elastic.spares;
+}
+
 /* Append a host, NAME or USER@NAME; a name that is there already gets the slots added. 0, -ENOMEM,
  * -E2BIG, -EINVAL. */
 int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_error *err);

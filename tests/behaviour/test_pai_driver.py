@@ -668,6 +668,8 @@ def test_an_elastic_job_loses_a_task_and_protocol_v2_begins_it_again(real, versi
     read_until(' size 2')
     if version != 'v0.14':
         read_until(' size 3')
+    else:
+        assert 'task worker-1 is lost' in run.stderr.readline()
     stop.touch()
     out, err = run.communicate(timeout=LIMIT)
     assert run.returncode == 0, (out, err)

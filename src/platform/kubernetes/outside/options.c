@@ -322,8 +322,7 @@ int kube_discover(void *held, struct rg_job *job, struct rg_error *err)
     r = r < 0 ? r : check_shared(job, err);
     r = r < 0 ? r : slots_of(job, &nslots, err);
     r = r < 0 ? r : make_name(job, err);
-    int nranks = job->elastic.max_np ? job->elastic.max_np : job->np;
-    int npods = nranks ? (nranks + nslots - 1) / nslots : 1;
+    int64_t room = rg_job_room(job), npods = room ? (room + nslots - 1) / nslots : 1;
     for (int i = 0; r == 0 && i < npods; i++) {
         char name[RG_SUBMITTED_NAME_MAX + 16];
         snprintf(name, sizeof(name), "%s-%d", kube_option(job, "name"), i);

@@ -247,8 +247,7 @@ int pai_discover(void *held, struct rg_job *job, struct rg_error *err)
     r = r < 0 ? r : pai_wants_of(job, &wants, err);
     r = r < 0 ? r : make_name(job, err);
     int nslots = slots_of(job, wants.gpu);
-    int nranks = job->elastic.max_np ? job->elastic.max_np : job->np;
-    int nhosts = nranks ? (nranks + job->elastic.spares + nslots - 1) / nslots : 1;
+    int64_t room = rg_job_room(job), nhosts = room ? (room + nslots - 1) / nslots : 1;
     for (int i = 0; r == 0 && i < nhosts; i++) {
         char name[PAI_HOST_MAX];
         snprintf(name, sizeof(name), "%s-%d", i ? PAI_WORKER : PAI_MASTER, i ? i - 1 : 0);

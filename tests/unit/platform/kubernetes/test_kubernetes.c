@@ -557,6 +557,21 @@ static void wrong_values_are_refused_before_anything_is_made(void **state)
     }
 }
 
+static void an_elastic_job_has_pods_for_its_spare_ranks_as_well(void **state)
+{
+    static const struct { const char *max_np, *spares; size_t npods; } cases[] = {
+        { "4", "1", 3 }, { "4", "2", 3 }, { "6", "1", 4 }, { "6", "3", 5 },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        rg_cleanup(rg_request_fini) struct rg_request request;
+        parse(&request, "-np", "4", "--min-np", "2", "--gpus", "2", "--max-np", cases[i].max_np,
+              "--spares", cases[i].spares, NULL);
+        assert_int_equal(request.job.nhosts, cases[i].npods);
+    }
+}
+
 static int prepare(void **state)
 {
     (void) state;
@@ -567,6 +582,7 @@ static int prepare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_elastic_job_has_pods_for_its_spare_ranks_as_well),
         cmocka_unit_test(a_log_that_is_cut_is_read_again_without_loss),
         cmocka_unit_test(a_log_that_begins_later_than_it_did_loses_nothing_new),
         cmocka_unit_test(what_is_missing_of_a_log_is_counted_in_its_place),
