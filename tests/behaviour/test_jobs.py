@@ -214,6 +214,15 @@ def test_several_programs_are_listed_as_they_were_written(home):
     assert home.jobs('--all')[0]['command'] == 'true : -n 1 echo x'
 
 
+def test_a_containers_folder_whose_removal_was_cut_short_goes(home):
+    base = home.run / 'reigen'
+    base.mkdir(mode=0o700)
+    (base / 'reigen-cut').mkdir()  # its lock went first
+    (base / 'reigen-cut/runtime').write_text('/nowhere/docker\n')
+    done = home.reigen('doctor', '--clean', '-np', '1')
+    assert done.returncode == 0 and not (base / 'reigen-cut').exists(), done
+
+
 def test_logs_find_the_files_of_more_than_ten_ranks(home):
     out = home.folder / 'out'
     subprocess.run([PROGRAMS.reigen, 'run', '-np', '11', '--output-dir', out, '--', 'sh', '-c',

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a container's start keeps what it needs on the host: a directory for each job, whose lock
  * says that somebody still uses it. What has none was left by a start that was killed. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +113,8 @@ static int sweep_in(const char *base, const char *own)
             continue;
         snprintf(lock, sizeof(lock), "%s/lock", dir);
         rg_autoclose int fd = open(lock, O_RDONLY | O_CLOEXEC);
-        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        /* Without a lock it is one whose removal was cut short. */
+        if (fd < 0 ? errno != ENOENT : flock(fd, LOCK_EX | LOCK_NB) < 0)
             continue;
         remove_container(dir, name);
         rg_store_remove_tree(dir);
