@@ -180,7 +180,10 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
         .bundle_first = job->container.inject == RG_INJECT_YES,
     };
 
-    return session_send(host, RG_MSG_SETUP, &msg);
+    r = session_send(host, RG_MSG_SETUP, &msg);
+    if (r == 0 && session->paused) /* its agent came when the others had been told already */
+        r = session_send(host, RG_MSG_PAUSE, NULL);
+    return r;
 }
 
 /* seat: of an elastic job's place; else NULL. */
