@@ -190,8 +190,8 @@ static enum rg_failure_kind kind_of_code(int code, const struct rg_failure_lines
     int signo = code - RG_EXIT_SIGNAL;
     enum rg_failure_kind kind = RG_FAILURE_ERROR;
 
-    if (code == RG_EXIT_PREEMPTED || code == RG_EXIT_HOST_LOST)
-        return RG_FAILURE_OUTSIDE;
+    if (code == RG_EXIT_PREEMPTED || code == RG_EXIT_HOST_LOST || code == RG_EXIT_TIMEOUT)
+        return RG_FAILURE_OUTSIDE; /* the last one is that of `timeout`, too */
     if (signo > 0 && signo < NSIG)
         kind = kind_of_signal(signo);
     return kind != RG_FAILURE_OUTSIDE && tells_of_hardware(errors) ? RG_FAILURE_HARDWARE : kind;
@@ -301,6 +301,8 @@ bool rg_failure_is_same(const struct rg_failure *before, const struct rg_failure
 
 bool rg_failure_got_further(const struct rg_failure *before, const struct rg_failure *now)
 {
+    if (now->ran_ns >= RG_FAILURE_SOON_NS)
+        return true;
     if (before->epoch >= 0 && now->epoch >= 0 && before->epoch != now->epoch)
         return now->epoch > before->epoch;
     if (before->step >= 0 && now->step >= 0)

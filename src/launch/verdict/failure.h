@@ -11,7 +11,8 @@
  *
  * An attempt got further if it told a greater epoch, or step, in its last lines. If either of the
  * two attempts tells none, it is judged by its time: more than twice as long as the one before, and
- * RG_FAILURE_LEAST_NS more.
+ * RG_FAILURE_LEAST_NS more. One that ran for RG_FAILURE_SOON_NS always did: its last lines may be
+ * those of a long traceback, and what it trained may be in a checkpoint.
  *
  * Pure functions: no input, output or clock. Thread rule: any.
  */
@@ -24,6 +25,7 @@
 #define RG_FAILURE_HOST_MAX 256
 #define RG_FAILURE_TEXT_MAX 256
 #define RG_FAILURE_LEAST_NS (2 * RG_NS_PER_S) /* starting takes now less, now more */
+#define RG_FAILURE_SOON_NS (60 * RG_NS_PER_S)
 
 enum rg_failure_kind {
     RG_FAILURE_UNKNOWN,  /* nothing that could be compared: no rank failed, or it was not started,

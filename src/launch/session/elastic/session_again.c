@@ -8,13 +8,14 @@
 #include "launch/session/core/session_failure.h"
 #include "launch/session/meet/meet.h"
 
-/* Who is to blame for this place's end: itself, or whoever cut it off. -1: not known yet. */
+/* Who is to blame for this place's end: itself, or whoever cut it off. -1: not known yet, or it
+ * has not ended. */
 static int blamed_by(const struct rg_session *session, int place)
 {
     int other = session->facts[place].cut_by - 1;
 
-    if (other < 0 || other == place || other >= session->o.plan->nranks)
-        return place;
+    if (other < 0 || other >= session->o.plan->nranks)
+        other = place;
     return session->facts[other].ended && !rg_end_is_good(&session->facts[other].end) ? other : -1;
 }
 

@@ -123,10 +123,10 @@ static const struct {
     bool further;
 } progress[] = {
     { { "step 3 size 2\n", S }, { "step 4 size 2\n", S }, true },
-    { { "step 3\nstep 4\n", S }, { "step 3\n", 100 * S }, false },
-    { { "step 9\n", S }, { "step 9\n", 100 * S }, false },
+    { { "step 3\nstep 4\n", S }, { "step 3\n", 50 * S }, false },
+    { { "step 9\n", S }, { "step 9\n", 50 * S }, false },
     { { "epoch 1/9, step 900/999\n", S }, { "Epoch: 2/9, step 1/999\n", S }, true },
-    { { "[epoch 2] iter=5\n", S }, { "[epoch 1] iter=7\n", 100 * S }, false },
+    { { "[epoch 2] iter=5\n", S }, { "[epoch 1] iter=7\n", 50 * S }, false },
     { { "epoch 1\nglobal_step=5\n", S }, { "epoch 1\nglobal_step=6\n", S }, true },
     { { "Epoch [1/5], Iteration [10]\n", S }, { "Epoch [1/5], Iteration [20]\n", S }, true },
     /* Only time is known. */
