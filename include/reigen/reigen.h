@@ -259,7 +259,8 @@ REIGEN_API int reigen_preemptible(void);
 REIGEN_API int reigen_apart(int process_set);
 /* A step of this rank's training has ended. Steps of a process are counted from 1 over all of its
  * epochs; by their number `reigen run --chaos` lets faults happen, and then this call blocks, or
- * the process ends in it. Without --chaos it does nothing. 0, or -ENOTCONN. */
+ * the process ends in it. Without --chaos nothing happens. 0;
+ * -ENOTCONN before reigen_init. */
 REIGEN_API int reigen_step(void);
 
 /* ------------------------------------------------------------------ operations

@@ -167,12 +167,12 @@ def count_commits() -> None:
 
 def optimizer_stepped() -> None:
     if _COUNTS and not _commits:
-        step()
+        lib.reigen_step()
 
 
 def committed() -> None:
     if _COUNTS and _commits:
-        step()
+        lib.reigen_step()
 
 
 def stand_apart(process_set: int) -> None:

@@ -162,6 +162,8 @@ static void go_on_later(pid_t whom, uint64_t for_ms)
     }
     if (setsid() < 0 || fork() != 0)
         _exit(0);
+    /* Whoever reads what the rank writes is not to wait for this process, too. */
+    rg_fd_close_above(-1);
     sleep_ms(for_ms);
     kill(whom, SIGCONT);
     _exit(0);

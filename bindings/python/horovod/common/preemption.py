@@ -41,6 +41,7 @@ class Notice:
         """SIGTERM ends this process again: it has nothing to save, or waits where it could not.
         Whether it did not before."""
         armed = not self._saving and self._process == os.getpid() and \
+            threading.current_thread() is threading.main_thread() and \
             signal.getsignal(signal.SIGTERM) == self._on_signal
         if armed:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -19,6 +19,7 @@ from horovod.common.agreement import Fact, Talk
 from horovod.common.process_sets import ProcessSet
 from horovod.torch.mpi_ops import Adasum, grouped_allreduce_
 from horovod.torch.parameters import Roster, Slot, Stepped, names_of
+from reigen import _core
 
 COPIED = ('This is a copy of a distributed optimizer, which only keeps its state. Wrap an '
           'optimizer over the copied parameters in DistributedOptimizer and load the state_dict() '
@@ -95,6 +96,7 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
         by_name = {slot.name: slot for slot in slots}
         with torch.no_grad():
             self._combine([by_name[name] for name in talk.agreed])
+        _core.optimizer_stepped()
         return loss
 
     # As in optimizer.py: the step that torch's hooks belong to is the user's one.
