@@ -30,7 +30,7 @@ SILENT = {
     'at the end': (dict(kind='fixed', injury='stop rank', phase='end', planes='shm,tcp', place=1,
                         hosts=('a:2',)), 'has not ended; 1 other has ended 7 s ago'),
     'a host': (dict(kind='alone', injury='stop agent', phase='step', hosts=('a:1', 'b:1')),
-               'nothing has been heard of host'),
+               'has been silent for'),
 }
 
 

@@ -540,8 +540,8 @@ void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_
     } else {
         act(progress, stall, now, longest_ms);
     }
-    if (limit && reporter)
-        rg_stuck_tick(progress, &stall->stuck, now, limit);
+    if (limit)
+        rg_stuck_tick(progress, &stall->stuck, now, limit, reporter);
     pthread_mutex_unlock(&stall->lock);
 }
 

@@ -130,7 +130,7 @@ static void rest(struct rg_progress *progress, struct rg_stuck *stuck, uint64_t 
 }
 
 void rg_stuck_tick(struct rg_progress *progress, struct rg_stuck *stuck, uint64_t now,
-                   uint64_t limit_ms)
+                   uint64_t limit_ms, bool reporter)
 {
     rg_autobuf struct rg_buf who = RG_BUF_INIT;
     uint32_t id = 0;
@@ -141,7 +141,7 @@ void rg_stuck_tick(struct rg_progress *progress, struct rg_stuck *stuck, uint64_
         stuck->next_ms = limit_ms;
         return;
     }
-    if (ms < stuck->next_ms)
+    if (!reporter || ms < stuck->next_ms)
         return;
     while (stuck->next_ms <= ms)
         stuck->next_ms = 2 * (stuck->next_ms ? stuck->next_ms : limit_ms);

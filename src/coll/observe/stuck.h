@@ -33,9 +33,10 @@ struct rg_stuck {
 };
 
 /* At the rank that speaks for its node, after a look at what waits (waits.h). limit_ms: what is
- * carried out for so long may be reported. */
+ * carried out for so long may be reported. At the others, reporter is false: they say only that it
+ * goes on, where they had reported it. */
 void rg_stuck_tick(struct rg_progress *progress, struct rg_stuck *stuck, uint64_t now_ns,
-                   uint64_t limit_ms);
+                   uint64_t limit_ms, bool reporter);
 /* In each round, at a leader of several nodes. */
 void rg_stuck_drive(struct rg_progress *progress, struct rg_stuck *stuck);
 

@@ -204,9 +204,11 @@ int rg_membership_host(const struct rg_membership *membership, int place);
 bool rg_membership_waits(const struct rg_membership *membership, int place);
 
 /* Of a member whose process lives, and is not being ended: whether it has come to meet the
- * others, or would be awaited by those who have. Any
- * other place is ELSEWHERE. */
-enum rg_membership_meeting { RG_MEMBERSHIP_ELSEWHERE, RG_MEMBERSHIP_AWAITED, RG_MEMBERSHIP_COME };
+ * others, or would be awaited by those who have. Any other process that lives is BUSY, until it
+ * comes: it starts, or is being ended. Any other place is ELSEWHERE. */
+enum rg_membership_meeting {
+    RG_MEMBERSHIP_ELSEWHERE, RG_MEMBERSHIP_BUSY, RG_MEMBERSHIP_AWAITED, RG_MEMBERSHIP_COME
+};
 enum rg_membership_meeting rg_membership_meeting(const struct rg_membership *membership, int place);
 
 /* Whether a START_RANKS of the step before means this place; and who its rank will be, which is

@@ -137,7 +137,7 @@ enum rg_membership_meeting rg_membership_meeting(const struct rg_membership *mem
     const struct place *own = &membership->places[place];
 
     if (!is_staying(own) || !own->member)
-        return RG_MEMBERSHIP_ELSEWHERE;
+        return own->live && !own->meets ? RG_MEMBERSHIP_BUSY : RG_MEMBERSHIP_ELSEWHERE;
     return own->meets ? RG_MEMBERSHIP_COME : RG_MEMBERSHIP_AWAITED;
 }
 

@@ -48,10 +48,19 @@ static void add_rank(struct names *names, const struct rg_session *session, int 
                       session_rank_of(session, place), plan->hosts[plan->ranks[place].host].name);
 }
 
+static void add_host(struct names *names, const struct session_host *host)
+{
+    if (names->n++ < NAMED_MAX)
+        rg_buf_printf(&names->text, "%s%s", names->n > 1 ? ", " : "host ", session_host_name(host));
+}
+
+/* Nothing, where there are no names. */
 static void tell(struct rg_session *session, struct names *names, const char *rest)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
+    if (names->n == 0)
+        return;
     rg_buf_printf(&text, "%s%s %s", rg_buf_text(&names->text), names->n > NAMED_MAX ? ", ..." : "",
                   rest);
     if (rg_buf_status(&text) == 0)
@@ -121,15 +130,16 @@ static void look_at_meeting(struct rg_session *session, uint64_t tick_ms)
     const struct rg_membership *membership = session->elastic->membership;
     struct wait *wait = &session->elastic->meeting;
     struct names late = { RG_BUF_INIT, 0 };
-    int ncome = 0, nawaited = 0;
+    int ncome = 0, nawaited = 0, nbusy = 0;
     char rest[128];
 
     for (int place = 0; place < rg_membership_nplaces(membership); place++) {
         enum rg_membership_meeting is = rg_membership_meeting(membership, place);
         ncome += is == RG_MEMBERSHIP_COME;
         nawaited += is == RG_MEMBERSHIP_AWAITED;
+        nbusy += is == RG_MEMBERSHIP_BUSY;
     }
-    look_at_hosts(session, nawaited == 0, tick_ms);
+    look_at_hosts(session, nawaited == 0 && nbusy == 0, tick_ms);
     if (!is_due(wait, ncome && nawaited, session_epoch(session), tick_ms))
         return;
     for (int place = 0; place < rg_membership_nplaces(membership); place++) {
@@ -141,7 +151,7 @@ static void look_at_meeting(struct rg_session *session, uint64_t tick_ms)
     tell(session, &late, rest);
 }
 
-/* Ranks that have met the others, and are alone now. */
+/* Ranks that have met the others, and are alone now, as those have ended well. */
 static void look_at_rest(struct rg_session *session, uint64_t tick_ms)
 {
     struct wait *wait = &session->elastic->rest;
@@ -152,7 +162,7 @@ static void look_at_rest(struct rg_session *session, uint64_t tick_ms)
     for (int place = 0; place < session->o.plan->nranks; place++) {
         if (session_rank_of(session, place) < 0)
             continue;
-        nended += session->facts[place].ended;
+        nended += session->facts[place].ended && rg_end_is_good(&session->facts[place].end);
         nleft += !session->facts[place].ended;
     }
     if (!is_due(wait, session_have_met(session) && nended && nleft, (uint64_t) nleft, tick_ms))
@@ -170,7 +180,9 @@ static void look_at_rest(struct rg_session *session, uint64_t tick_ms)
 /* One whose silence will be its end only much later. */
 static void look_at_silence(struct rg_session *session)
 {
-    char text[RG_HOST_NAME_MAX + 128];
+    struct names lost = { RG_BUF_INIT, 0 }, back = { RG_BUF_INIT, 0 };
+    uint64_t ms = 0;
+    char rest[128];
 
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         struct session_host *host = &session->hosts[i];
@@ -178,15 +190,16 @@ static void look_at_silence(struct rg_session *session)
         if (silent == host->silent_told)
             continue;
         host->silent_told = silent;
-        if (silent)
-            snprintf(text, sizeof(text), "nothing has been heard of host %s for %.3g s; after "
-                     "%.6g s it counts as lost (--lease)", session_host_name(host),
-                     seconds(host->silent_ms), seconds(session->o.job->lease_ms));
-        else
-            snprintf(text, sizeof(text), "host %s is heard again", session_host_name(host));
         if (host->state == HOST_READY)
-            session_remark(session, -1, text);
+            add_host(silent ? &lost : &back, host);
+        if (silent && host->silent_ms > ms)
+            ms = host->silent_ms;
     }
+    snprintf(rest, sizeof(rest), "%s been silent for %.3g s; after %.6g s %s as lost (--lease)",
+             lost.n > 1 ? "have" : "has", seconds(ms), seconds(session->o.job->lease_ms),
+             lost.n > 1 ? "they count" : "it counts");
+    tell(session, &lost, rest);
+    tell(session, &back, back.n > 1 ? "are heard again" : "is heard again");
 }
 
 /* Its machine is set aside. */
@@ -211,13 +224,13 @@ void session_waits_ended(struct rg_session *session, int place)
     char who[32] = "a rank", how[RG_CAUSE_MAX / 2], text[RG_CAUSE_MAX];
 
     if (!session_is_open(session) || !rg_membership_in_place(session->elastic->membership) ||
-        fact->signalled || fact->end.end == RG_END_LOST || is_aside(session, place))
+        fact->signalled || fact->cut_by || fact->end.end == RG_END_LOST || is_aside(session, place))
         return;
     rg_verdict_describe_end(fact, how, sizeof(how));
     if (rank >= 0)
         snprintf(who, sizeof(who), "rank %d", rank);
-    snprintf(text, sizeof(text), "%s on %s: %s; its host is used further, as another loss came "
-             "first", who, fact->end.host, how);
+    snprintf(text, sizeof(text), "%s on %s: %s; its host is not set aside for this", who,
+             fact->end.host, how);
     session_remark(session, -1, text);
 }
 
