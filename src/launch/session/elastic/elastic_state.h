@@ -45,6 +45,8 @@ struct session_elastic {
     uint64_t stamp;           /* of the last UPDATE */
     struct rg_failure failures[2]; /* of the attempt before, and of this one */
     struct wait init, meeting, hosts, rest; /* of which waits.c tells */
+    uint32_t told_epoch;      /* in which it has told of ntold deaths beside the first one */
+    int ntold;
 };
 
 /* The membership's clock, which stands still while the job does: nobody is late for that. */

@@ -221,11 +221,17 @@ void session_waits_ended(struct rg_session *session, int place)
 {
     const struct rg_fact *fact = &session->facts[place];
     int rank = session_rank_of(session, place);
+    struct session_elastic *elastic = session->elastic;
     char who[32] = "a rank", how[RG_CAUSE_MAX / 2], text[RG_CAUSE_MAX];
 
-    if (!session_is_open(session) || !rg_membership_in_place(session->elastic->membership) ||
-        fact->signalled || fact->cut_by || fact->end.end == RG_END_LOST || is_aside(session, place))
+    if (!session_is_open(session) || !rg_membership_in_place(elastic->membership) ||
+        fact->signalled || fact->end.end == RG_END_LOST || is_aside(session, place))
         return;
+    if (elastic->told_epoch != session_epoch(session))
+        elastic->ntold = 0;
+    elastic->told_epoch = session_epoch(session);
+    if (elastic->ntold++ >= NAMED_MAX)
+        return; /* one loss may end them all */
     rg_verdict_describe_end(fact, how, sizeof(how));
     if (rank >= 0)
         snprintf(who, sizeof(who), "rank %d", rank);
