@@ -380,6 +380,8 @@ static void place_is_started_anew_and_all_meet_in_the_next_epoch(void **state)
 
     (void) state;
     read_line(w, 2, name, token);
+    while (!strstr(output_of(w, 2), "first 2\n"))
+        next(w);
     tell(w, RG_MSG_SIGNAL_RANK, &(struct rg_msg_signal_rank){ 2, SIGKILL });
     union rg_msg *msg = await(w, RG_MSG_EXITED);
     assert_int_equal(msg->exited.rank, 2);
