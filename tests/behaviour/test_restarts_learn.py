@@ -98,7 +98,8 @@ def test_an_exception_of_the_program_follows_it_to_any_host(reigen, ssh, rank): 
 
 
 def test_who_was_cut_off_is_not_compared(start, tmp_path):
-    """Rank 0 fails as well each time, since its runtime hears of the other's end."""
+    """Rank 0 fails as well each time, since its runtime hears of the other's end. Its host may tell of
+    that first, and then this attempt is not compared."""
     it = Job(start, tmp_path, ['--nnodes=1:2', '--nproc-per-node=1', '--max-restarts=9', '-H',
                                'a,b', '--no-python', '--env', 'PLAIN=1'], command='torchrun',
              fail=True)
@@ -106,7 +107,6 @@ def test_who_was_cut_off_is_not_compared(start, tmp_path):
     (tmp_path / 'fail-1').touch()
     assert it.end() == 3, it.text()
     assert [said[:27] for said in failures(it.text())] == ['rank 1 on b: exit code 3, a'] * 2
-    assert 'restart 2' not in it.text()
 
 
 def test_hosts_are_not_used_up_by_an_error_of_the_program(reigen, ssh):  # noqa: F811

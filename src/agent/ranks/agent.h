@@ -252,6 +252,8 @@ void rg_pump_close(struct rg_pump *pump);
 /* Read from the source or leave it, as credit and link allow; once nothing of ours is left that
  * could write, read to the end. ended is not called. */
 void rg_pump_flow(struct rg_pump *pump);
+/* Read what is there already, as credit and link allow. ended is not called. */
+void rg_pump_catch_up(struct rg_pump *pump);
 /* True when all streams of the rank, or of all ranks, are at their end. */
 bool rg_task_drained(const struct rg_task *task);
 bool rg_agent_drained(const struct rg_agent *agent);

@@ -174,6 +174,9 @@ static void task_ended(struct rg_task *task, int status)
     rg_rankserver_ended(agent->server, task, status);
     msg.in_runtime = task->in_runtime;
     msg.cut_by = task->cut_by;
+    /* Why it has failed is in its last words. */
+    rg_pump_catch_up(&task->pumps[0]);
+    rg_pump_catch_up(&task->pumps[1]);
     rg_agent_send(agent, RG_MSG_EXITED, &msg);
     rg_agent_input_flow(agent);
 }

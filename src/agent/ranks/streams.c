@@ -81,6 +81,12 @@ void rg_pump_flow(struct rg_pump *pump)
         rg_io_start(&pump->io, agent->loop, pump->fd, RG_IO_READ, pump_ready, pump);
 }
 
+void rg_pump_catch_up(struct rg_pump *pump)
+{
+    if (pump->fd >= 0 && may_send(pump))
+        pump_once(pump);
+}
+
 bool rg_task_drained(const struct rg_task *task)
 {
     return task->pumps[0].fd < 0 && task->pumps[1].fd < 0;
