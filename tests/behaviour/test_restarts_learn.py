@@ -98,8 +98,8 @@ def test_an_exception_of_the_program_follows_it_to_any_host(reigen, ssh, rank): 
 
 
 def test_who_was_cut_off_is_not_compared(start, tmp_path):
-    """Rank 0 fails as well each time, since its runtime hears of the other's end. Its host may tell of
-    that first, and then this attempt is not compared."""
+    """Rank 0 fails as well each time, since its runtime hears of the other's end. Its host may tell
+    of that first, and then this attempt is not compared."""
     it = Job(start, tmp_path, ['--nnodes=1:2', '--nproc-per-node=1', '--max-restarts=9', '-H',
                                'a,b', '--no-python', '--env', 'PLAIN=1'], command='torchrun',
              fail=True)
