@@ -68,6 +68,35 @@ def test_a_signal_before_the_word_ends_no_rank(job):  # noqa: F811
     assert len(saves(ranks.text(0))) == len(saves(ranks.text(1))) == 1, ranks.output()
 
 
+def test_ranks_that_have_nothing_to_save_stop_with_the_others(job):  # noqa: F811
+    ranks = job('saving', env={'SAVERS': '1'})
+    ranks.start(2)
+    ranks.wait_for(1, 'epoch 1 step 3')
+    ranks.tell(epochs.STOPS)
+    assert ranks.wait() == [75, 75], ranks.output()
+    assert 'saved' not in ranks.text(0) and len(saves(ranks.text(1))) == 1, ranks.output()
+
+
+def test_a_callback_that_fails_ends_its_rank(job):  # noqa: F811
+    ranks = job('saving', env={'BROKEN': '1'})
+    ranks.start(2)
+    ranks.wait_for(1, 'epoch 1 step 3')
+    ranks.tell(epochs.STOPS)
+    assert ranks.wait() == [1, 1], ranks.output()
+    assert 'a preemption callback failed: no peer' in ranks.text(0), ranks.output()
+
+
+def test_a_signal_behind_the_last_commit_is_not_lost(tmp_path):
+    ranks = jobs.Ranks(1, ['epochs.py', 'saving', tmp_path / 'stop'], env={'LAST': '1'})
+    try:
+        ranks.wait_for(0, 'epoch 0 step 1')
+        ranks.processes[0].send_signal(signal.SIGTERM)
+        assert ranks.wait() == [-signal.SIGTERM], ranks.output()
+        assert 'after the end' not in ranks.output()
+    finally:
+        ranks.close()
+
+
 @pytest.mark.parametrize('count', [1, 2])
 def test_under_another_launcher_the_signal_is_the_word(count, tmp_path):
     ranks = jobs.Ranks(count, ['epochs.py', 'saving', tmp_path / 'stop'])

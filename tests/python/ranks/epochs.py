@@ -2,12 +2,15 @@
 """Ranks of an elastic job; ../epochs.py plays its launcher. The first argument says what they do,
 the second names a file: when it is there rank 0 ends the work for all."""
 import os
+import signal
 import sys
 import threading
 
 import torch
 
 import horovod.torch as hvd
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.preemption import notice
 from horovod.torch.elastic import state as states
 
 STOP = sys.argv[2] if len(sys.argv) > 2 else ''
@@ -120,18 +123,29 @@ def sets():
 
 
 def saving():
-    """Steps until the job is told to stop; the saves are told of."""
+    """Steps until the job is told to stop; the saves are told of. Without SAVERS all ranks save."""
     hvd.init()
     state = hvd.elastic.TorchState(step=0)
-    state.register_preemption_callbacks([lambda: say('saved at', state.step)])
+
+    def save():
+        say('saved at', state.step)
+        if 'BROKEN' in os.environ:
+            raise HorovodInternalError('no peer')
+    if str(hvd.rank()) in os.environ.get('SAVERS', '0123'):
+        state.register_preemption_callbacks([save])
 
     @hvd.elastic.run
     def loop(state):
         while not stops():
             state.step += 1
             say('epoch', number(), 'step', state.step)
+            if 'LAST' in os.environ:  # it is signalled now, and ends without a commit
+                while not notice._held:
+                    signal.sigtimedwait([], 0.01)
+                return
             state.commit()
     loop(state)
+    say('after the end')
 
 
 def unsendable():

@@ -146,7 +146,7 @@ class State:
             if timestamp > latest:
                 latest = timestamp
                 result |= update
-        word = notice.take() if self._preemption_callbacks else 0
+        word = notice.take()  # of a rank without callbacks, too: another one may have some
         before, latest, result, word = self._bcast_object((before, latest, result, word))
         self._last_updated_timestamp = latest
         if word:
@@ -158,8 +158,14 @@ class State:
     def _preempted(self, stops: int) -> None:
         if stops:
             notice.save()
-        for callback in self._preemption_callbacks:
-            callback()
+        try:
+            for callback in self._preemption_callbacks:
+                callback()
+        except HorovodInternalError as error:
+            if not stops:
+                raise
+            # Nobody meets again in a job that stops.
+            raise RuntimeError(f'a preemption callback failed: {error}') from error
         if stops:
             raise Preempted()
 
@@ -289,7 +295,7 @@ def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
                     notice.listen()
                 changed = True
         finally:
-            notice.rest()
+            notice.end()
             notification_manager.remove_listener(state)
 
     return wrapper

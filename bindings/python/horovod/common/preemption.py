@@ -24,6 +24,7 @@ class Notice:
     def __init__(self):
         self._told = False      # a launcher says so
         self._signalled = 0.0   # the first SIGTERM's time, without such a launcher
+        self._held = False      # a SIGTERM has not ended this process, for which it was sent
         self._process = 0       # whose handler it is: not that of a forked child
         self._passed = (0, 0)   # an epoch, and what was said in it and has been taken
         self._saving = False    # for good: the process ends by itself
@@ -47,6 +48,11 @@ class Notice:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         return armed
 
+    def end(self) -> None:
+        """No commit follows: a SIGTERM that has come ends this process now."""
+        if self.rest() and self._held:
+            self._end()
+
     def save(self) -> None:
         """The job stops, and all ranks know: nothing but SIGKILL disturbs them from now on."""
         self._saving = True
@@ -68,8 +74,10 @@ class Notice:
             pass
         elif self._told:
             self._wait_for_word()
+            self._held = True
         elif not self._signalled:
             self._signalled = time.monotonic()
+            self._held = True
         elif time.monotonic() > self._signalled + _WORD_S:
             self._end()
 
