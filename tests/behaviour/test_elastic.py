@@ -42,7 +42,9 @@ class Job:
     def wait(self, pattern, count=1):
         """The last of at least so many matches."""
         def find():
+            over = self.child.poll() is not None
             found = list(re.finditer(pattern, self.text(), re.M))
+            assert not over or len(found) >= count, f'{count} x {pattern}: {self.text()}'
             return found[-1] if len(found) >= count else None
         return until(find, f'{count} x {pattern}', 30, seen=lambda: self.text()[-3000:])
 

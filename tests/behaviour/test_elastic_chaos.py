@@ -5,11 +5,13 @@ REIGEN_SWEEP_SECONDS, REIGEN_SWEEP_SEED: for how long make soak tries, and from 
 """
 import itertools
 import os
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from built import ROOT
 from chaos import Calm, Long, Trial
 
 SEED = int(os.environ.get('REIGEN_SWEEP_SEED', '4711'))
@@ -38,6 +40,17 @@ def until_late(make):
     with ThreadPoolExecutor(WORKERS) as pool:
         done = [pool.submit(go_on) for _ in range(WORKERS)]
     return sum(each.result() for each in done)
+
+
+@pytest.mark.slow
+def test_a_million_histories_keep_what_always_holds():
+    """The membership alone, without processes. `make check` plays the first 100,000 of them."""
+    build, name = ROOT / 'build', 'tests/test_launch_membership_sim'
+    subprocess.run(['ninja', '-C', build, name], check=True, capture_output=True, text=True)
+    done = subprocess.run([build / name], capture_output=True, text=True, check=False, env={
+        **os.environ, 'REIGEN_SIM_HISTORIES': '1000000'})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '[  PASSED  ] 1 test(s)' in done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ how many ranks there are. It writes a line for each event, so that a test can fo
     step B size S       rank 0, for each step that is committed
     done R of S
 
-Where there is a file argv[2]-P, place P fails by itself: exit code 3. With PLAIN in the environment
+Where there is a file argv[2]-P, place P ends by itself: with the code in it, or 3. With PLAIN in the environment
 it knows nothing of elastic jobs. With SAVES it asks to be told of the end, and says
 
     saved R at B
@@ -42,7 +42,8 @@ def train(state):
         size = reigen.synchronize(reigen.allreduce_async(number, op=reigen.Sum, name='step'))[0]
         assert size == reigen.size(), (size, reigen.size())
         if FAIL and os.path.exists(f'{FAIL}-{PLACE}'):
-            sys.exit(3)
+            with open(f'{FAIL}-{PLACE}', encoding='ascii') as file:
+                sys.exit(int(file.read() or 3))
         state.batch += 1
         state.over = reigen.broadcast_object(os.path.exists(STOP), 0, name='over')
         while os.path.exists(SAVES):
