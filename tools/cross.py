@@ -4,7 +4,7 @@
 usage: tools/cross.py ARCH [--out DIR]      ARCH: aarch64 or x86_64, as `uname -m` says it
 
 The sources and options are those of the ordinary build, read from its ninja file; zig compiles and
-links them against its own musl, with libev.a, libsodium.a and libbearssl.a of Debian's packages
+links them against its own musl, with libsodium.a and libbearssl.a of Debian's packages
 for that architecture. The packages are fetched and their signatures checked by apt, in a state
 directory of its own: the architectures of this machine stay as they are. Writes
 DIR/reigen-agent-ARCH (DIR: build/agents), stripped. A second run does nothing while the first one's
@@ -22,8 +22,8 @@ from typing import List
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / 'build'
 DEBIAN = {'aarch64': 'arm64', 'x86_64': 'amd64'}
-PACKAGES = ('libev-dev', 'libsodium-dev', 'libbearssl-dev')
-ARCHIVES = ('libev.a', 'libsodium.a', 'libbearssl.a')
+PACKAGES = ('libsodium-dev', 'libbearssl-dev')
+ARCHIVES = ('libsodium.a', 'libbearssl.a')
 FULL = 'src/programs/agent/reigen-agent.full'
 SCRIPT = ROOT / 'src/programs/agent/unwind.ld'
 #: Options of the ordinary build that hold for every architecture.
@@ -70,11 +70,11 @@ def fetch(arch: str, work: Path) -> Path:
 
 
 def includes(root: Path, work: Path) -> Path:
-    """libev's, libsodium's, BearSSL's and uthash's headers, and no other library's."""
+    """libsodium's, BearSSL's and uthash's headers, and no other library's."""
     to = work / 'include'
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
-    for name in ('ev.h', 'sodium.h', 'sodium', 'bearssl.h', 'bearssl'):
+    for name in ('sodium.h', 'sodium', 'bearssl.h', 'bearssl'):
         found = (root / 'usr/include').rglob(name)
         (to / name).symlink_to(min(found, key=lambda path: len(path.parts)))
     for name in ('uthash.h', 'utlist.h'):

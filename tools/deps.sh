@@ -11,7 +11,7 @@
 set -eu
 
 build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev libsodium-dev
-    libbearssl-dev libev-dev libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3
+    libbearssl-dev libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3
     python3-venv'
 torch='python3-torch python3-numpy python3-cloudpickle libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml man-db

@@ -60,7 +60,6 @@ if [ -z "${REIGEN_BUILD-}" ]; then
         done
     fi
     if command -v "$cc" >/dev/null; then
-        echo '#include <ev.h>' | "$cc" -E - >/dev/null 2>&1 || lacks libev libev-dev
         echo '#include <uthash.h>' | "$cc" -E - >/dev/null 2>&1 || lacks uthash uthash-dev
     fi
     [ -z "$missing" ] || exit 69

@@ -6,7 +6,7 @@
 #
 # CC is the compiler's command, which has several words where meson has found ccache.
 # musl's compiler wrapper searches its own headers only, and adding /usr/include would mix two
-# libcs. DIR gets links to libev, libsodium, uthash and the kernel's headers, to BearSSL's where
+# libcs. DIR gets links to libsodium, uthash and the kernel's headers, to BearSSL's where
 # they are, and to nothing else.
 set -eu
 dir=$1
@@ -21,7 +21,7 @@ where() {
         sed -n "s|^# [0-9]* \"\(/.*/$wanted\)\".*|\1|p" | head -n 1
 }
 
-for header in ev.h sodium.h uthash.h utlist.h linux/types.h asm/types.h asm-generic/types.h; do
+for header in sodium.h uthash.h utlist.h linux/types.h asm/types.h asm-generic/types.h; do
     path=$(where "$header" "$@")
     [ -n "$path" ] || { echo "$* does not find <$header>" >&2; exit 1; }
     case $header in

@@ -5,7 +5,7 @@ usage: tools/pack.py [--out DIR] [--build DIR] [--url URL]
 
 The libraries are those of the ordinary build, which links them against GLIBC (src/glibc). The
 objects of the programs are linked once more by zig, which knows the symbols and the start files of
-every glibc; what they need of libsodium, libev, libfyaml and jansson goes in from the static
+every glibc; what they need of libsodium, libfyaml and jansson goes in from the static
 libraries, so that the wheel needs nothing but glibc. The tag says what the files really need. Two
 runs over the same build write the same bytes.
 

@@ -23,8 +23,6 @@ class Component(NamedTuple):
 
 
 COMPONENTS = [
-    Component('libev', 'BSD-2-Clause OR GPL-2.0-or-later', 'libev-dev', ['reigen', 'reigen-agent'],
-              'event loop'),
     Component('libsodium', 'ISC', 'libsodium-dev', ['reigen', 'reigen-agent', 'libreigen.so'],
               'keys and the encrypted link'),
     Component('bearssl', 'MIT', 'libbearssl-dev', ['reigen-agent'],
@@ -58,10 +56,6 @@ def version_of(name: str) -> Optional[str]:
     """The version of a component as this machine has it; None where it can't be told."""
     if name in ('libsodium', 'libfyaml', 'jansson'):
         return output('pkg-config', '--modversion', name) or None
-    if name == 'libev':
-        macros = header_macros('ev.h')
-        parts = [macros.get(f'EV_VERSION_{part}') for part in ('MAJOR', 'MINOR')]
-        return '.'.join(parts) if all(parts) else None
     if name == 'uthash':
         return header_macros('uthash.h').get('UTHASH_VERSION')
     if name == 'bearssl':  # nothing of it knows its version

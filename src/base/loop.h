@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The event loop of launcher and agent: a thin skin over libev, so that no other file sees ev.h.
+ * The event loop of launcher and agent, over epoll.
  *
  * Watchers are embedded in the owner's struct, zero-initialised, started and stopped. Starting a
  * started watcher moves it to the new arguments; stopping a stopped one does nothing. A callback
- * may start or stop any watcher, its own included, and may free the struct that embeds it.
+ * may start or stop any watcher, its own included, and may free the struct that embeds it. What
+ * comes together is told in this order: signals and ended children, descriptors, timers. So who
+ * stood still for a while reads what has come meanwhile before a deadline of its own passes.
  *
  * Thread rule: a loop and its watchers belong to the thread that runs it. No function blocks but
  * rg_loop_run.
@@ -18,23 +20,31 @@
 
 struct rg_loop;
 
-/* 0 or -ENOMEM. One loop per process may watch signals and children. */
+/* 0, -ENOMEM, or why there is no descriptor for it, as -EMFILE. The first loop of a process gets
+ * its children, and reaps them all, watched or not. A signal may be watched in one loop. */
 int rg_loop_create(struct rg_loop **ret_loop);
 /* All watchers must be stopped. NULL is fine. */
 void rg_loop_destroy(struct rg_loop *loop);
 
-/* Dispatch until rg_loop_stop, or until no watcher is left. */
+/* Dispatch until no watcher is left, or rg_loop_stop: then what came together is still told. It
+ * must not be called in a callback of the same loop. */
 void rg_loop_run(struct rg_loop *loop);
 void rg_loop_stop(struct rg_loop *loop);
 
 enum { RG_IO_READ = 1, RG_IO_WRITE = 2 };
 
-/* The private part is large enough for any libev watcher; loop.c asserts it at compile time. */
+/* What is in a watcher belongs to loop.c. */
 struct rg_watch {
-    struct rg_loop *loop;
+    struct rg_loop *loop;           /* NULL: it is stopped */
     void *arg;
     void (*fn)(void);
-    uint64_t priv[12];
+    struct rg_watch *next;          /* of the same list, or a sibling in the heap of timers */
+    struct rg_watch *above, *below; /* timer: its parent or elder sibling; its first child */
+    uint64_t due_ns, repeat_ns;     /* timer */
+    int key;                        /* descriptor, signal, or process */
+    int events;                     /* io: what it asks for */
+    int ready;                      /* what is about to be told; 0: nothing */
+    bool steady;                    /* io: always ready, as epoll does not take it */
 };
 
 struct rg_io { struct rg_watch w; };
@@ -42,7 +52,8 @@ struct rg_timer { struct rg_watch w; };
 struct rg_signal { struct rg_watch w; };
 struct rg_child { struct rg_watch w; };
 
-/* fn(arg, events) whenever fd is ready for one of events (RG_IO_*). */
+/* fn(arg, events) whenever fd is ready for one of events (RG_IO_*), of which there is at least one.
+ * A descriptor may have several watchers. They are stopped before it is closed. */
 void rg_io_start(struct rg_io *io, struct rg_loop *loop, int fd, int events,
                  void (*fn)(void *arg, int events), void *arg);
 void rg_io_stop(struct rg_io *io);

@@ -17,7 +17,7 @@ FILES = {'reigen': repo.BUILD / 'src/programs/reigen',
          **{path.name: path for folder in ('src/coll', 'bindings/jax', 'bindings/tensorflow')
             for path in (repo.BUILD / folder).glob('libreigen*.so')}}
 #: A name that is in a file when code of the component is, or is linked when the wheel is made.
-NAMES = {'libev': 'ev_run', 'libsodium': 'sodium_init', 'bearssl': 'br_ec_c25519_m31',
+NAMES = {'libsodium': 'sodium_init', 'bearssl': 'br_ec_c25519_m31',
          'libfyaml': r'fy_document_\w+', 'jansson': 'json_(object|array)',
          'musl': '__libc_start_main'}
 #: Components that are headers, whose code is in who includes them.

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * reigen bench, as the launcher sees it: it reads the command line, and has reigen-bench measure,
- * in its own place or, by reigen run, in each rank's. The runtime is not for this process: libev,
- * which the launcher is linked with, has functions of the same names as libevent, which MPI's
- * PMIx uses, and of two functions of one name a process takes the first.
+ * in its own place or, by reigen run, in each rank's. The runtime is not for this process: what it
+ * loads, such as an MPI, has threads and signal handlers of its own, and the launcher has its own.
  */
 #include <errno.h>
 #include <limits.h>

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What glibc's headers turned calls into when Debian compiled libev.a, libsodium.a and libbearssl.a
- * with _FORTIFY_SOURCE. musl has no such functions, so the static agent brings the three that are
- * used. Each checks what the original checks: the object's size as the compiler knew it.
+ * What glibc's headers turned calls into when Debian compiled libsodium.a and libbearssl.a with
+ * _FORTIFY_SOURCE. musl has no such functions, so the static agent brings the two that are used.
+ * Each checks what the original checks: the object's size as the compiler knew it.
  *
  * And strstr: memmem is in the agent anyway, by the same algorithm, so musl's second copy of it for
  * texts stays in the archive, which is 1.2 KB less.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 void *__memcpy_chk(void *dst, const void *src, size_t nbytes, size_t dst_nbytes);
 void __explicit_bzero_chk(void *dst, size_t nbytes, size_t dst_nbytes);
-int __fprintf_chk(FILE *f, int flag, const char *format, ...);
 
 char *strstr(const char *text, const char *wanted)
 {
@@ -33,15 +30,4 @@ void __explicit_bzero_chk(void *dst, size_t nbytes, size_t dst_nbytes)
     if (nbytes > dst_nbytes)
         abort();
     explicit_bzero(dst, nbytes);
-}
-
-int __fprintf_chk(FILE *f, int flag, const char *format, ...)
-{
-    va_list ap;
-
-    (void)flag;
-    va_start(ap, format);
-    int n = vfprintf(f, format, ap);
-    va_end(ap);
-    return n;
 }

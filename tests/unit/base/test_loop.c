@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -156,6 +157,146 @@ static void io_changes_from_reading_to_writing(void **state)
     close(fds[1]);
 }
 
+static void mark_io(void *arg, int events)
+{
+    (void) events;
+    mark(arg);
+    rg_io_stop(&io);
+}
+
+static void mark_signal(void *arg, int signo)
+{
+    (void) signo;
+    mark(arg);
+}
+
+/* Who stood still has a deadline that has passed, and an answer that came in time. */
+static void what_came_is_told_before_a_deadline_passes(void **state)
+{
+    struct rg_timer deadline = { 0 };
+    struct rg_signal signal = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_pipe(fds), 0);
+    rg_timer_start(&deadline, loop, 1, 0, mark_and_stop, (void *) "t");
+    rg_io_start(&io, loop, fds[0], RG_IO_READ, mark_io, (void *) "d");
+    rg_signal_start(&signal, loop, SIGUSR2, mark_signal, (void *) "s");
+    assert_int_equal(write(fds[1], "q", 1), 1);
+    raise(SIGUSR2);
+    rg_sleep_ms(20); /* patient: the deadline has to be over */
+    rg_loop_run(loop);
+    assert_string_equal(trail, "sdt");
+    rg_signal_stop(&signal);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static struct rg_io reader, writer;
+
+static void read_and_stop_both(void *arg, int events)
+{
+    char c;
+
+    assert_int_equal(events, RG_IO_READ);
+    assert_int_equal(read(fds[0], &c, 1), 1);
+    mark(arg);
+    rg_io_stop(&reader);
+    rg_io_stop(&writer);
+}
+
+static void answer_once(void *arg, int events)
+{
+    assert_int_equal(events, RG_IO_WRITE);
+    mark(arg);
+    assert_int_equal(write(fds[1], "q", 1), 1);
+    rg_io_stop(&writer);
+}
+
+static void descriptor_has_a_reader_and_a_writer(void **state)
+{
+    (void) state;
+    assert_int_equal(rg_socketpair(fds), 0);
+    rg_io_start(&reader, loop, fds[0], RG_IO_READ, read_and_stop_both, (void *) "r");
+    rg_io_start(&writer, loop, fds[0], RG_IO_WRITE, answer_once, (void *) "w");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "wr");
+    /* Both at once: the second is stopped by the first, and is not told. */
+    assert_int_equal(write(fds[1], "q", 1), 1);
+    rg_io_start(&writer, loop, fds[0], RG_IO_READ, read_and_stop_both, (void *) "1");
+    rg_io_start(&reader, loop, fds[0], RG_IO_READ, read_and_stop_both, (void *) "1");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "wr1");
+    close(fds[0]);
+    close(fds[1]);
+}
+
+/* epoll takes no files; standard input may be one. */
+static void file_is_always_ready(void **state)
+{
+    struct rg_timer end = { 0 };
+
+    (void) state;
+    fds[0] = memfd_create("file", MFD_CLOEXEC);
+    assert_int_equal(pwrite(fds[0], "q", 1, 0), 1);
+    rg_io_start(&io, loop, fds[0], RG_IO_READ, read_once, (void *) "!");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "q!");
+    close(fds[0]);
+    /* Its number is another one's now. */
+    assert_int_equal(rg_pipe(fds), 0);
+    rg_io_start(&io, loop, fds[0], RG_IO_READ, read_once, (void *) "!");
+    rg_timer_start(&end, loop, 1, 0, mark_and_stop, (void *) "t");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "q!t");
+    rg_io_stop(&io);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+#define NTIMERS 300
+struct due {
+    struct rg_timer timer;
+    uint64_t least_ns, most_ns; /* it is due in between */
+};
+static struct due dues[NTIMERS];
+static uint64_t latest_ns;
+static int nfired;
+
+static void in_order(void *arg)
+{
+    struct due *due = arg;
+
+    assert_true(due->most_ns >= latest_ns);
+    latest_ns = due->least_ns > latest_ns ? due->least_ns : latest_ns;
+    nfired++;
+}
+
+static void start_due(struct due *due, unsigned delay_ms)
+{
+    due->least_ns = rg_now_ns() + delay_ms * RG_NS_PER_MS;
+    rg_timer_start(&due->timer, loop, delay_ms, 0, in_order, due);
+    due->most_ns = rg_now_ns() + delay_ms * RG_NS_PER_MS;
+}
+
+static void many_timers_fire_in_order(void **state)
+{
+    unsigned random = 1;
+
+    (void) state;
+    latest_ns = 0;
+    nfired = 0;
+    for (int i = 0; i < NTIMERS; i++) {
+        random = random * 1103515245 + 12345;
+        start_due(&dues[i], (random >> 16) % 20);
+    }
+    for (int i = 0; i < NTIMERS; i += 3) /* from the middle; to the front, the end, and away */
+        start_due(&dues[i], (unsigned) i % 20);
+    for (int i = 0; i < NTIMERS; i += 5)
+        rg_timer_stop(&dues[i].timer);
+    rg_loop_run(loop);
+    assert_int_equal(nfired, NTIMERS - NTIMERS / 5);
+}
+
 static struct rg_signal sig;
 
 static void signal_came(void *arg, int signo)
@@ -280,6 +421,10 @@ int main(void)
         TEST(repeating_timer_may_be_freed_in_its_callback),
         TEST(descriptor_is_reported_when_ready),
         TEST(io_changes_from_reading_to_writing),
+        TEST(what_came_is_told_before_a_deadline_passes),
+        TEST(descriptor_has_a_reader_and_a_writer),
+        TEST(file_is_always_ready),
+        TEST(many_timers_fire_in_order),
         TEST(signals_arrive_in_the_loop),
         TEST(child_is_reaped_and_reported_once),
         TEST(any_child_includes_adopted_orphans),
