@@ -62,7 +62,6 @@ static bool may_go_better(const struct rg_restart *restart, const struct rg_verd
     return verdict->exit_code == RG_EXIT_HOST_LOST;
 }
 
-#ifndef RG_AGENT
 /* Whether this attempt failed as the one before did. */
 static bool is_vain(struct rg_restart *restart, const struct rg_job *job,
                     const struct rg_verdict *verdict)
@@ -80,22 +79,6 @@ const struct rg_failure *rg_restart_twice(const struct rg_restart *restart)
 {
     return restart->vain ? restart->failures : NULL;
 }
-#else
-static bool is_vain(struct rg_restart *restart, const struct rg_job *job,
-                    const struct rg_verdict *verdict)
-{
-    (void) restart;
-    (void) job;
-    (void) verdict;
-    return false;
-}
-
-const struct rg_failure *rg_restart_twice(const struct rg_restart *restart)
-{
-    (void) restart;
-    return NULL;
-}
-#endif
 
 bool rg_restart_wanted(struct rg_restart *restart, const struct rg_job *job,
                        const struct rg_verdict *verdict)

@@ -8,8 +8,7 @@
  * reached, an image that cannot be pulled).
  *
  * Nor what would fail again as it did before: the same failure in two attempts, of which the second
- * got no further, ends the job (launch/verdict/failure.h), unless --restart-always is given. Where
- * an agent is the head, attempts are not compared.
+ * got no further, ends the job (launch/verdict/failure.h), unless --restart-always is given.
  *
  * In pods the same is done for what a platform replaces (lost_only): hosts that were lost or told
  * to stop, and what ends with the codes 75 and 76, but no other failure.
@@ -36,9 +35,7 @@ struct rg_restart {
     struct rg_strv causes; /* of each failure, with its time */
     uint64_t timeout_ms;   /* what --timeout said for all of it; 0: nothing */
     uint64_t since_ns;
-#ifndef RG_AGENT
     struct rg_failure failures[2]; /* of the attempt before, and of this one */
-#endif
     bool vain;             /* they are the same, and nothing was gained */
     bool stopped;          /* the user or the platform has ended the job: no more of them */
 };

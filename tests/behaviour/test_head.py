@@ -117,6 +117,19 @@ def test_sigterm_gives_the_ranks_their_grace(desk):
     assert not list((state / 'jobs').iterdir()) and len(list((state / 'ended').iterdir())) == 1
 
 
+@pytest.mark.parametrize('always', [False, True])
+def test_the_same_failure_twice_is_started_again_always_alone(desk, always):
+    desk.write('--json', '-np', 2, '--max-restarts', 2, *['--restart-always'] * always, '--', 'sh',
+               '-c', '[ $RANK = 1 ] || exec sleep 300; echo "no data in /tmp/x$$" >&2; exit 3')
+    code, out, err = desk.run()
+    events = [json.loads(line) for line in out.splitlines()]
+    assert code == 3 and events[-1]['exit_code'] == 3, err
+    assert [e['event'] for e in events].count('restart') == (2 if always else 1)
+    twice = events[-1].get('twice', [])
+    assert [(f['rank'], f['value'], f['error'][:12]) for f in twice] == (
+        [] if always else [(1, 3, 'no data in /')] * 2), events[-1]
+
+
 def test_a_plan_that_cannot_be_run_is_refused_and_reigen_itself_runs_every_one(desk):
     assert desk.run()[0] == 2
     desk.write('-np', 1, '--', 'true')

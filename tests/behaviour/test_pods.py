@@ -428,6 +428,25 @@ def test_a_rank_that_fails_sets_its_pod_aside_until_its_cooldown_is_over(job):
     stop(pods)
 
 
+def test_the_same_failure_twice_without_progress_ends_an_elastic_job(job):
+    """The program's error follows it to any pod, so that no more of them are set aside."""
+    pods = start(job, 3, '--min-np', 1, '-np', 3, '--', 'sh', '-c',
+                 '[ $RANK = $((WORLD_SIZE - 1)) ] || exec sleep 300; echo no data >&2; exit 3')
+    assert pods[0].wait() == 3, pods[0].out
+    twice = re.findall(r'^  [12]\. (.*), after [\d.]+ s: no data$', pods[0].out, re.M)
+    assert twice == [f'rank {n} on job-{n}: exit code 3' for n in (2, 1)], pods[0].out
+    assert 'the same failure twice, and no progress; restarts cannot help' in pods[0].out
+    assert pods[0].out.count('reigen: restart') == 1, pods[0].out
+
+
+def test_a_rank_that_does_not_come_to_init_is_named(job):
+    pods = start(job, 2, '--', 'sh', '-c', '[ $RANK = 0 ] || until [ -e /reigen/run/go ]; do '
+                 f'sleep 0.05; done; exec {program("again")[-1]}')
+    pods[0].saw('reigen: rank 1 on job-1 has not come to init, where 1 other has waited for 7 s')
+    assert pods[1].inside('touch', '/reigen/run/go').returncode == 0
+    assert [pod.wait() for pod in pods] == [0, 0], [pod.out for pod in pods]
+
+
 def test_an_elastic_job_ends_with_its_heads_pod_and_begins_again_with_another_one(job):
     pods = elastic(job, 2, '-np', 2)
     saw_sizes(pods[0], 2)

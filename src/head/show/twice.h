@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two failures side by side, which are the same: why a job was not started again. The agent does
- * not compare attempts, and has none of this.
+ * Two failures side by side, which are the same: why a job was not started again.
  *
  * Any thread; nothing blocks.
  */
@@ -11,23 +10,10 @@
 #include "base/buf.h"
 #include "launch/verdict/verdict.h"
 
-#ifndef RG_AGENT
 /* Append a line, and one for each of the two, for a person. Nothing for NULL. */
 void rg_twice_print(const struct rg_failure *twice, struct rg_buf *text);
 /* Append ",\"twice\":[{...},{...}]": rank (or null), host, how ("exit", "signal"), value, kind,
  * error, epoch and step (or null), seconds. Nothing for NULL. */
 void rg_twice_put_json(const struct rg_failure *twice, struct rg_buf *text);
-#else
-static inline void rg_twice_print(const struct rg_failure *twice, struct rg_buf *text)
-{
-    (void) twice;
-    (void) text;
-}
-static inline void rg_twice_put_json(const struct rg_failure *twice, struct rg_buf *text)
-{
-    (void) twice;
-    (void) text;
-}
-#endif
 
 #endif

@@ -424,7 +424,6 @@ static void tell_verdict(struct rg_session *session, int exit_code)
 /* What this attempt is compared by. */
 static void tell_failure(struct rg_session *session, struct rg_verdict *verdict)
 {
-#ifndef RG_AGENT
     if (verdict->first && session->o.job->max_restarts) {
         int rank = verdict->first->rank;
         session_failure_take(session, rank, rank, &session->end->failure);
@@ -432,10 +431,6 @@ static void tell_failure(struct rg_session *session, struct rg_verdict *verdict)
         verdict->failure = &session->end->failure;
     }
     verdict->twice = session->twice;
-#else
-    (void) session;
-    (void) verdict;
-#endif
 }
 
 static void give_verdict(void *arg)

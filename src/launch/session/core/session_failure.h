@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The failure of a rank, by all that the session knows: how it ended, what it wrote last, for how
- * long its attempt ran, and which steps the ranks told of. An agent that is a head does not compare
- * attempts.
+ * long its attempt ran, and which steps the ranks told of.
  *
  * Thread rule: the loop's thread.
  */

@@ -198,13 +198,11 @@ size_t session_output_last_lines(const struct rg_session *session, int rank, con
     return rg_tail_lines(&session->output->ranks[rank].tail, ret_lines);
 }
 
-#ifndef RG_AGENT
 size_t session_output_last_errors(const struct rg_session *session, int rank,
                                   const char **ret_lines)
 {
     return rg_tail_lines(&session->output->ranks[rank].errors, ret_lines);
 }
-#endif
 
 static void fini_output(struct rg_session *session)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whether it helps to start the ranks of an elastic job again: each failure is compared with that
- * of the attempt before. An agent that is a head starts them again whatever happened, as it has no
- * room for this.
+ * of the attempt before.
  *
  * Thread rule: the loop's thread.
  */
@@ -11,7 +10,6 @@
 
 #include "launch/session/elastic/elastic_state.h"
 
-#ifndef RG_AGENT
 /* All ranks are about to be started again, by the failure of that place, or (-1) for another
  * reason. Keeps the failure for the next time. True: it is that of the attempt before, and the job
  * got no further; then both are kept for the verdict, and the job is to end. */
@@ -19,19 +17,5 @@ bool session_again_is_vain(struct rg_session *session, int place);
 /* The process of that place has just failed as one of the same host did in the attempt before, in a
  * way of hosts that are broken or too small, and there are enough others. */
 bool session_again_blames_host(struct rg_session *session, int place);
-#else
-static inline bool session_again_is_vain(struct rg_session *session, int place)
-{
-    (void) session;
-    (void) place;
-    return false;
-}
-static inline bool session_again_blames_host(struct rg_session *session, int place)
-{
-    (void) session;
-    (void) place;
-    return false;
-}
-#endif
 
 #endif

@@ -4,7 +4,7 @@
  * seconds, and again when it has lasted twice as long. In its steps the runtime tells
  * (coll/observe). Told are ranks that do not come to init, or to meet the others for the next
  * epoch; hosts that an elastic job lacks; hosts of which nothing is heard; and who is still there
- * when others have ended. A remark changes nothing. An agent that is a head tells nothing.
+ * when others have ended. A remark changes nothing.
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */
@@ -15,23 +15,10 @@
 
 #define SESSION_WAITS_MS 7000 /* so long is no news */
 
-#ifndef RG_AGENT
 /* A rank has ended badly, and the membership knows: where nobody is blamed for it, as another loss
  * came first, the user hears of it here. */
 void session_waits_ended(struct rg_session *session, int place);
 /* To be called every tick_ms. Time: all ranks and hosts, as long as somebody waits. */
 void session_waits_look(struct rg_session *session, uint64_t tick_ms);
-#else
-static inline void session_waits_ended(struct rg_session *session, int place)
-{
-    (void) session;
-    (void) place;
-}
-static inline void session_waits_look(struct rg_session *session, uint64_t tick_ms)
-{
-    (void) session;
-    (void) tick_ms;
-}
-#endif
 
 #endif
