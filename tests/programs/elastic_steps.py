@@ -7,8 +7,8 @@ how many ranks there are. It writes a line for each event, so that a test can fo
     step B size S       rank 0, for each step that is committed
     done R of S
 
-Where there is a file argv[2]-P, place P ends by itself: with the code in it, or 3. With PLAIN in the environment
-it knows nothing of elastic jobs. With SAVES it asks to be told of the end, and says
+Where there is a file argv[2]-P, place P ends by itself: with the code in it, or 3. With PLAIN in
+the environment it knows nothing of elastic jobs. With SAVES it asks to be told of the end, and says
 
     saved R at B
 
