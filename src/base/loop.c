@@ -208,7 +208,12 @@ static void ask(struct rg_loop *loop, int fd, int before)
         .events = (now & RG_IO_READ ? EPOLLIN : 0u) | (now & RG_IO_WRITE ? EPOLLOUT : 0u),
         .data.fd = fd,
     };
-    bool steady = epoll_ctl(loop->epoll_fd, op, fd, &event) != 0;
+    int r = epoll_ctl(loop->epoll_fd, op, fd, &event);
+
+    /* Somebody has closed the descriptor under its watcher, and got the number anew. */
+    if (r != 0 && op == EPOLL_CTL_MOD && errno == ENOENT)
+        r = epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    bool steady = r != 0;
 
     for (struct rg_watch *w = *bucket(loop, fd); w; w = w->next) {
         if (w->key != fd)

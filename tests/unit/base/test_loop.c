@@ -253,6 +253,45 @@ static void file_is_always_ready(void **state)
     close(fds[1]);
 }
 
+static void write_late(void *arg)
+{
+    (void) arg;
+    assert_int_equal(write(fds[1], "q", 1), 1);
+}
+
+static void mark_number(void *arg, int events)
+{
+    char c;
+
+    assert_int_equal(events, RG_IO_READ);
+    assert_int_equal(read(fds[0], &c, 1), 1);
+    mark(arg);
+    rg_io_stop(&io);
+    rg_io_stop(&writer);
+}
+
+/* It must not be taken for what is always ready. */
+static void number_that_came_back_is_waited_for(void **state)
+{
+    struct rg_timer late = { 0 };
+    int stale;
+
+    (void) state;
+    assert_int_equal(rg_pipe(fds), 0);
+    stale = fds[0];
+    rg_io_start(&writer, loop, stale, RG_IO_READ, mark_number, (void *) "?");
+    close(fds[0]);
+    close(fds[1]);
+    assert_int_equal(rg_pipe(fds), 0);
+    assert_int_equal(fds[0], stale);
+    rg_io_start(&io, loop, fds[0], RG_IO_READ, mark_number, (void *) "d");
+    rg_timer_start(&late, loop, 1, 0, write_late, NULL);
+    rg_loop_run(loop);
+    assert_string_equal(trail, "d");
+    close(fds[0]);
+    close(fds[1]);
+}
+
 #define NTIMERS 300
 struct due {
     struct rg_timer timer;
@@ -424,6 +463,7 @@ int main(void)
         TEST(what_came_is_told_before_a_deadline_passes),
         TEST(descriptor_has_a_reader_and_a_writer),
         TEST(file_is_always_ready),
+        TEST(number_that_came_back_is_waited_for),
         TEST(many_timers_fire_in_order),
         TEST(signals_arrive_in_the_loop),
         TEST(child_is_reaped_and_reported_once),
