@@ -13,7 +13,7 @@
 #define CACHE_MAX 8192
 #define SPIN_MAX_US 1000000
 #define TREE_DEGREE_MAX 4096
-#define STALL_MS 8000
+#define STALL_MS 6000
 
 /* The first of the names that is set to something; its value, or NULL. */
 static const char *get(const char *reigen, const char *horovod, const char **ret_name)

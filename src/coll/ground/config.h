@@ -36,7 +36,7 @@ struct rg_config_log {
 /* Which variables they are, the table in config.c says. */
 struct rg_config {
     uint64_t start_timeout_ms;   /* 300 s */
-    uint64_t stall_ms;           /* 10 s; 0: no check */
+    uint64_t stall_ms;           /* 6 s; 0: no check */
     bool stall_learns;           /* nobody has set it: it is for jobs without a step so far */
     uint64_t stall_shutdown_ms;  /* 0: never */
     bool stall_shutdown_ignored; /* it was given, and less than stall_ms */

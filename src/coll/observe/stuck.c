@@ -122,11 +122,23 @@ static void rest(struct rg_progress *progress, struct rg_stuck *stuck, uint64_t 
 
     stuck->since_ns = 0;
     atomic_store(&stuck->asked_ms, 0);
+    atomic_store(&stuck->told, false);
     if (since_ns == 0)
         return;
     snprintf(text, sizeof(text), "the job goes on after %llu s",
              (unsigned long long) (rg_wait_age_ns(now, since_ns) / RG_NS_PER_S));
     rg_stuck_say(progress, text);
+}
+
+bool rg_stuck_is_due(struct rg_stuck *stuck, uint64_t ms, uint64_t limit_ms)
+{
+    if (ms < limit_ms || stuck->next_ms < limit_ms)
+        stuck->next_ms = limit_ms;
+    if (ms >= limit_ms && atomic_exchange(&stuck->told, false)) {
+        while (stuck->next_ms <= ms)
+            stuck->next_ms *= 2;
+    }
+    return ms >= stuck->next_ms;
 }
 
 void rg_stuck_tick(struct rg_progress *progress, struct rg_stuck *stuck, uint64_t now,
@@ -136,21 +148,18 @@ void rg_stuck_tick(struct rg_progress *progress, struct rg_stuck *stuck, uint64_
     uint32_t id = 0;
     uint64_t ns = rg_waits_running_ns(progress, now, &id), ms = ns / RG_NS_PER_MS;
 
-    if (ms < limit_ms) {
+    if (ms < limit_ms)
         rest(progress, stuck, now);
-        stuck->next_ms = limit_ms;
+    if (!rg_stuck_is_due(stuck, ms, limit_ms) || !reporter)
         return;
-    }
-    if (!reporter || ms < stuck->next_ms)
-        return;
-    while (stuck->next_ms <= ms)
-        stuck->next_ms = 2 * (stuck->next_ms ? stuck->next_ms : limit_ms);
     int n = put_here(progress, now, &who);
 
-    if (tell(progress, now, ms, n, &who))
+    if (tell(progress, now, ms, n, &who)) {
         stuck->since_ns = now - ns;
-    else if (progress->multi)
+        atomic_store(&stuck->told, true);
+    } else if (progress->multi) {
         atomic_store(&stuck->asked_ms, ms);
+    }
 }
 
 void rg_stuck_drive(struct rg_progress *progress, struct rg_stuck *stuck)
@@ -164,6 +173,8 @@ void rg_stuck_drive(struct rg_progress *progress, struct rg_stuck *stuck)
     uint64_t now = rg_now_ns();
     int n = ms ? put_beside(progress, now, &who) : 0;
 
-    if (tell(progress, now, ms, n, &who))
+    if (tell(progress, now, ms, n, &who)) {
         atomic_store(&stuck->told_ns, now - ms * RG_NS_PER_MS);
+        atomic_store(&stuck->told, true);
+    }
 }

@@ -4,10 +4,11 @@
  * which has a part in them: nobody owes them, so that no stall report (stall.h) names anybody. An
  * operation may take long by itself; so one is reported only where a rank of this node has not
  * looked for stalls for seconds, or where the leader next above or below this one does not say that
- * it lives. Who sees that tells so, once, and again when it has lasted twice as long.
+ * it lives. Who sees that tells so, once, and again when it has lasted twice as long. Until then it
+ * looks each second, as a rank may be stopped long after the operation began.
  *
  * Thread rule: rg_stuck_tick by the communication thread, rg_stuck_drive under the drive lock; the
- * number that goes from one to the other is atomic. Reads a few files of /proc when it reports,
+ * numbers that go from one to the other are atomic. Reads a few files of /proc when it reports,
  * else never blocks.
  */
 #ifndef RG_COLL_OBSERVE_STUCK_H
@@ -26,11 +27,17 @@ struct rg_progress;
 
 /* Zeroed at first. */
 struct rg_stuck {
-    uint64_t next_ms;          /* report when it has lasted so long */
+    uint64_t next_ms;          /* look for somebody when it has lasted so long */
     uint64_t since_ns;         /* when what was reported began; 0: nothing is */
     _Atomic uint64_t asked_ms; /* leader: the driver is to see who is silent; 0: nothing */
     _Atomic uint64_t told_ns;  /* by the driver, as since_ns */
+    _Atomic bool told;         /* it was reported since the last tick */
 };
+
+/* Whether who is stopped is to be looked for, as an operation has lasted for ms: from limit_ms
+ * (above 0) on each time, but after a report not before it has lasted twice as long. To be called
+ * once in each tick, in the order of time. */
+bool rg_stuck_is_due(struct rg_stuck *stuck, uint64_t ms, uint64_t limit_ms);
 
 /* At the rank that speaks for its node, after a look at what waits (waits.h). limit_ms: what is
  * carried out for so long may be reported. At the others, reporter is false: they say only that it

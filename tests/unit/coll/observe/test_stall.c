@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 #include "coll/observe/stall_facts.h"
+#include "coll/observe/stuck.h"
 #include "unit.h"
 
 static void set(struct rg_stall_facts *facts, const char *name, uint64_t age_ms,
@@ -194,6 +195,25 @@ static void what_a_node_says_of_processes_leaves_room_for_operations(void **stat
     rg_stall_facts_fini(&facts);
 }
 
+static void who_is_stopped_is_looked_for_until_that_was_told(void **state)
+{
+    struct rg_stuck stuck = { 0 };
+
+    (void) state;
+    assert_false(rg_stuck_is_due(&stuck, 0, 3000));
+    assert_false(rg_stuck_is_due(&stuck, 2900, 3000));
+    for (uint64_t ms = 3900; ms < 50000; ms += 1000)
+        assert_true(rg_stuck_is_due(&stuck, ms, 3000)); /* nobody is stopped, and nothing told */
+    atomic_store(&stuck.told, true);
+    for (uint64_t ms = 50000; ms < 96000; ms += 1000)
+        assert_false(rg_stuck_is_due(&stuck, ms, 3000));
+    assert_true(rg_stuck_is_due(&stuck, 96000, 3000));
+    atomic_store(&stuck.told, true);
+    assert_false(rg_stuck_is_due(&stuck, 97000, 3000));
+    assert_false(rg_stuck_is_due(&stuck, 500, 3000)); /* the next operation */
+    assert_true(rg_stuck_is_due(&stuck, 3500, 3000));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +224,7 @@ int main(void)
         cmocka_unit_test(what_got_done_meanwhile_is_owed_by_nobody),
         cmocka_unit_test(what_a_node_says_is_understood_elsewhere),
         cmocka_unit_test(what_a_node_says_of_processes_leaves_room_for_operations),
+        cmocka_unit_test(who_is_stopped_is_looked_for_until_that_was_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
