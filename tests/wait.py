@@ -23,6 +23,12 @@ def patience():
     return min(max(LEAST, LEAST * busy), MOST)
 
 
+def crowd():
+    """How many times longer what is promised of a quiet machine may take on this one now: 1 on a
+    quiet one, and else as many as programs want each core, as patience() counts them."""
+    return max(1, patience() / LEAST)
+
+
 def soon(since, seconds):
     """Whether no more time has passed since then, of time.monotonic(), than this machine may need
     now for what takes a quiet one so many seconds."""

@@ -6,6 +6,7 @@ REIGEN_SWEEP_SECONDS, REIGEN_SWEEP_SEED: for how long make soak tries, and from 
 """
 import itertools
 import os
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,6 +51,14 @@ def test_a_frozen_host_costs_an_elastic_job_its_lease_and_a_step():
 def test_a_seed_draws_the_same_again():
     assert [str(Draw(seed)) for seed in seeds(SEED, 9)] == \
         [str(Draw(seed)) for seed in seeds(SEED, 9)]
+
+
+def test_a_wait_in_the_first_steps_is_told_long_before_the_promise_is_over():
+    trial = Trial(SEED, kind='elastic', injury='stop rank', phase='sync', planes='tcp', place=1,
+                  hosts=('a:2',))
+    trial.run()
+    waited = int(re.search(r'for others for more than (\d+) s', trial.text())[1])
+    assert waited < 8 * trial.crowd
 
 
 @pytest.mark.slow
