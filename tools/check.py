@@ -428,7 +428,8 @@ def part_slow(part):
 
 def part_random(part):
     """Once only: what failed says how to run the same again."""
-    return pytest_once(part, ['tests/behaviour'], '-n', WORKERS, '-m', 'soak')
+    return pytest_once(part, ['tests/behaviour', 'tests/hosts/test_cuts.py'], '-n', WORKERS, '-m',
+                       'soak')
 
 
 #: Of tests that are not about going on for long.
