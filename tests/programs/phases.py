@@ -10,11 +10,15 @@ shutdown and init) and end (the last step is done). When PLACE comes to PHASE fo
 it does HOW to itself: kill, stop, exit, or a number of seconds for which it does something else,
 such as a checkpoint; `now` only says that it is there. No more than once each.
 
+In each step it reads the next part of the file TRIAL_PAGES, if there is one, page by page, and
+again from the beginning.
+
     place P pid N host H    at the start
     struck PHASE place P rank R pid N at T    seconds of the monotonic clock
     step B size S           rank 0, for each step that is committed
     done P
 """
+import mmap
 import os
 import signal
 import sys
@@ -25,6 +29,8 @@ PLACE = os.environ.get('REIGEN_PLACE') or os.environ['RANK']
 #: Between two steps, so that there are not too many.
 PAUSE_S = 0.01
 COUNTS = {}
+#: Of TRIAL_PAGES, in each step.
+PART_NBYTES = 2 << 20
 #: By which number others call this rank now.
 RANK = [os.environ['RANK']]
 
@@ -77,6 +83,20 @@ def alone():
     at('end')
 
 
+def reader():
+    """What reads the next part."""
+    if 'TRIAL_PAGES' not in os.environ:
+        return lambda: None
+    with open(os.environ['TRIAL_PAGES'], 'rb') as file:
+        pages, begin = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), [0]
+
+    def read():
+        for page in range(begin[0], begin[0] + PART_NBYTES, mmap.PAGESIZE):
+            assert pages[page % len(pages)] >= 0
+        begin[0] = (begin[0] + PART_NBYTES) % len(pages)
+    return read
+
+
 def with_reigen():
     from array import array
     import reigen
@@ -98,11 +118,14 @@ def with_reigen():
         at('reforming')
         reigen.init()
 
+    read = reader()
+
     def train(state):
         RANK[0] = reigen.rank()
         while not state.over:
             handle = reigen.allreduce_async(array('q', [1] * 5000), op=reigen.Sum, name='sum')
             at('step')
+            read()
             assert reigen.synchronize(handle)[0] == reigen.size()
             state.batch += 1
             state.over = reigen.broadcast_object(stopping(), 0, name='over')
