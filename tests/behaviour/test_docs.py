@@ -63,10 +63,16 @@ WRITTEN_OUT = {
         'behaviour/test_trials.py::test_what_happens_is_named_in_every_phase',
     'python3 tests/behaviour/trials.py 1234':
         'behaviour/test_trials.py::test_what_happens_is_named_in_every_phase',
-    'python3 tests/behaviour/trials.py 1 48 pauses.json pause':
+    'python3 tests/behaviour/trials.py 1 140 pauses.json pause':
         'behaviour/test_trials.py::test_what_stands_still_for_seconds_is_no_loss',
-    'python3 tests/behaviour/trials.py 1 8 checkpoints.json checkpoint':
+    'python3 tests/behaviour/trials.py 1 16 checkpoints.json checkpoint':
         'behaviour/test_trials.py::test_a_checkpoint_of_a_minute_is_no_loss',
+    'python3 tests/behaviour/burdens.py load 1 24':
+        'behaviour/test_burdens.py::test_a_burden_of_seconds_is_no_loss',
+    'python3 tests/behaviour/burdens.py swap 1 20':
+        'behaviour/test_burdens.py::test_a_burden_of_seconds_is_no_loss',
+    'sudo python3 tests/hosts/cuts.py 100 40':
+        'hosts/test_cuts.py::test_a_cut_host_is_named_and_ends_its_ranks',
     'reigen bench -H node1:4,node2:4 --max-bytes 64m':
         'hosts/test_bench.py::test_reigen_bench_starts_itself_by_ssh',
 }
