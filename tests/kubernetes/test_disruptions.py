@@ -219,3 +219,28 @@ def test_an_elastic_job_goes_on_without_a_deleted_pod_and_with_the_next_one(reig
     assert f'pod {name_of(now[1])} takes the place of {name_of(lost)}' in err, err
     assert 'aside' not in err and 'starts the job again' not in err, err
     reigen.wait_gone()
+
+
+def test_an_elastic_job_shrinks_and_grows_as_its_job_is_patched(reigen):  # noqa: F811
+    """Pods of the highest indexes go and come back; those that are left run on."""
+    kube = reigen.kube
+
+    def scale(npods):
+        kube.kubectl('patch', 'job', 'elastic', '--type=merge', '-p', json.dumps(
+            {'spec': {'parallelism': npods, 'completions': npods}}))
+    child, line = reigen.start(
+        '--name', 'elastic', '-np', 3, '--min-np', 1, '--', 'sh', '-c',
+        'echo $REIGEN_RANK of $REIGEN_SIZE; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo end')
+    text = read_until(child, '[2] 2 of 3\n', text=line)
+    first = pods_of(kube, 'elastic', 3)
+    scale(2)
+    text = read_until(child, '[1] 1 of 2\n', text=text)
+    scale(3)
+    text = read_until(child, '[2] 2 of 3\n', 2, text)
+    now = pods_of(kube, 'elastic', 3)
+    assert [name_of(pod) for pod in now[:2]] == [name_of(pod) for pod in first[:2]]
+    let_go(kube, 'elastic', 3)
+    out, err = child.communicate(timeout=LIMIT)
+    assert child.returncode == 0 and out.count('end\n') == 3, (text + out, err)
+    assert 'aside' not in err and 'starts the job again' not in err, err
+    reigen.wait_gone()
