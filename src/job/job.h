@@ -133,6 +133,8 @@ struct rg_job {
     uint64_t timeout_ms;       /* of the whole job; 0: none */
     uint64_t start_timeout_ms; /* for all ranks to be started */
     uint64_t grace_ms;         /* between SIGTERM and SIGKILL */
+    uint64_t notice_ms;        /* what the platform leaves ranks of the time between its own two,
+                                  to an agent; 0: nobody knows */
     int max_restarts;          /* of the whole job, after a failure */
     bool restart_always;       /* also when the same failure comes twice, and nothing is gained */
     uint64_t lease_ms;         /* silence after which an agent ends its ranks */
@@ -172,6 +174,20 @@ static inline int64_t rg_job_room(const struct rg_job *job)
 /* Append a host, NAME or USER@NAME; a name that is there already gets the slots added. 0, -ENOMEM,
  * -E2BIG, -EINVAL. */
 int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_error *err);
+
+/* From the word that there is so much time left until SIGKILL, to SIGTERM for those that make
+ * nothing of the word. */
+static inline uint64_t rg_job_until_term_ms(const struct rg_job *job, uint64_t until_kill_ms)
+{
+    return until_kill_ms - (job->grace_ms < until_kill_ms / 4 ? job->grace_ms : until_kill_ms / 4);
+}
+
+/* notice_ms, of the seconds that a platform has between SIGTERM and SIGKILL: what is left of them
+ * is for us. */
+static inline uint64_t rg_job_notice_ms(uint64_t platform_s)
+{
+    return platform_s * 1000 - (platform_s < 10 ? platform_s * 500 : 5000);
+}
 
 /* Append all values of a setting that may be given more than once. 0 or -ENOMEM. */
 int rg_job_settings(const struct rg_job *job, const char *name, struct rg_strv *values);

@@ -217,6 +217,17 @@ int rg_slurm_conf_ports(const char *text, struct rg_ports *ret_ports)
     return rc;
 }
 
+int rg_slurm_kill_wait_s(const char *text)
+{
+    static const char key[] = "\nKillWait";
+    const char *line = strstr(text, key);
+    int seconds = 0;
+
+    if (line && sscanf(line + sizeof(key) - 1, " = %d", &seconds) == 1 && seconds > 0)
+        return seconds;
+    return 0;
+}
+
 /* --- GPUs ------------------------------------------------------------------------------------ */
 
 /* The words that mean no GPU where a list is expected. */

@@ -127,6 +127,9 @@ bool rg_slurm_spread_gpus(struct rg_slurm_allocation *allocation, const char *te
 int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret_told,
                   struct rg_error *err);
 
+/* The value of KillWait, in seconds, in what `scontrol show config` says; 0: it is not there. */
+int rg_slurm_kill_wait_s(const char *text);
+
 /* The ports on which srun listens, by the text of slurm.conf (SrunPortRange; the last line counts;
  * files that it includes are not looked into). 0, -ENOENT: it names none; -EINVAL. */
 int rg_slurm_conf_ports(const char *text, struct rg_ports *ret_ports);

@@ -244,3 +244,29 @@ def test_an_elastic_job_shrinks_and_grows_as_its_job_is_patched(reigen):  # noqa
     assert child.returncode == 0 and out.count('end\n') == 3, (text + out, err)
     assert 'aside' not in err and 'starts the job again' not in err, err
     reigen.wait_gone()
+
+
+#: It saves its work at a commit, and its steps take longer than the grace time of the job.
+SAVES = '''
+import time, reigen
+from horovod.common.elastic import ObjectState
+reigen.init()
+state = ObjectState(reigen.broadcast_object, reigen.rank, step=0)
+state.register_preemption_callbacks([lambda: print('saved', flush=True)])
+while True:
+    print('step', flush=True)
+    time.sleep(3)
+    state.commit()
+'''
+
+
+def test_ranks_that_ask_for_notice_have_their_pods_time_for_it(reigen):  # noqa: F811
+    child, line = reigen.start('--name', 'noticed', '-np', 2, '--grace', '400ms', '--', 'python3',
+                               '-c', SAVES, image='localhost/trainer:1')
+    text = read_until(child, '] step\n', 2, line)
+    reigen.kube.kubectl('delete', 'pod', name_of(pods_of(reigen.kube, 'noticed', 2)[1]),
+                        '--wait=false')
+    read_until(child, '] saved\n', 2, text)
+    assert reigen('stop', 'noticed').returncode == 0
+    child.communicate(timeout=LIMIT)
+    reigen.wait_gone()

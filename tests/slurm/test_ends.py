@@ -9,7 +9,7 @@ import time
 import pytest
 from bed import SlurmCluster
 
-from built import PROGRAMS
+from built import PROGRAMS, ROOT
 from jobs import (KILL_WAIT, clean_up, end, seconds_until_gone, srun_docker, start, wait_for,
                   write_script)
 
@@ -20,6 +20,7 @@ SAVING = ['sh', '-c', 'trap "echo saving; sleep 0.5; echo saved; exit 0" TERM US
           'while :; do sleep 0.1; done']
 # Takes no notice of what it is told.
 DEAF = ['sh', '-c', 'trap "" TERM; echo here; while :; do sleep 0.1; done']
+STEPS = ROOT / 'tests/programs/elastic_steps.py'
 NRANKS = 4
 
 pytestmark = pytest.mark.timeout(300)
@@ -317,6 +318,25 @@ def test_a_batch_job_that_is_cancelled_ends_with_the_code_for_that(plain):
         seconds_until_gone(plain.nodes)
     except BaseException:
         plain.cancel_all()
+        raise
+
+
+def test_ranks_that_ask_for_notice_have_slurms_time_for_it(plain):
+    """Their steps take longer than the grace time."""
+    program = plain.head.write('steps.py', STEPS.read_text())
+    job = start(plain.head, on_slurm(
+        '--grace', '400ms', '--chaos', 'slow:rank=0@step=3 by 3s', allocation=('-N2', '-n2'),
+        command=['env', 'SAVES=1', 'python3', program, 'never']))
+    try:
+        while 'step 4 size 2' not in (line := job.stdout.readline()):
+            assert line, end(job)
+        plain.head.run(['scancel', *map(str, plain.squeue())])
+        done = end(job)
+        assert done.returncode == 75, done
+        assert len(re.findall(r'saved . at \d+', done.stdout)) == 2, done
+        seconds_until_gone(plain.nodes)
+    except BaseException:
+        end_all(plain, job)
         raise
 
 

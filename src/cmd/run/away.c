@@ -77,7 +77,11 @@ int rg_away_submit(const struct rg_driver_ops *driver, const struct rg_planned *
 {
     rg_autofree char *path = rg_submitted_plan(&driver->platform, err);
     char *argv[] = { (char *) "head", (char *) "--plan", path, NULL };
-    int r = path ? rg_planned_write(planned, path, err) : -err->errnum;
+    struct rg_planned written = *planned; /* which owns all of it */
+
+    if (path && driver->queue->notice_ms)
+        written.job.notice_ms = driver->queue->notice_ms();
+    int r = path ? rg_planned_write(&written, path, err) : -err->errnum;
 
     if (r == 0)
         r = driver->queue->submit(&planned->job, argv, job, err);

@@ -126,6 +126,9 @@ struct rg_queue_ops {
      * can say whether the platform has the job, that is an error, too, with all of these set. */
     int (*submit)(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
                   struct rg_error *err);
+    /* NULL, or: job->notice_ms of what is handed over, where the platform alone knows it; 0: it
+     * does not say. */
+    uint64_t (*notice_ms)(void);
     /* Fill in what the platform says of those whose state is RG_SUBMITTED_UNKNOWN, with as few
      * questions as it takes. 0; -errno: of some it is still unknown, and err says why. */
     int (*status)(struct rg_submitted_job *jobs, size_t count, struct rg_error *err);

@@ -74,8 +74,10 @@ enum rg_membership_event_type {
                                 * with it; failed false: after RELEASE, or because the platform
                                 * took it away. If its machine is wanted, another one is added at
                                 * once. RANK_ENDED need not follow */
-    RG_MEMBERSHIP_HOST_GOES,   /* host: the platform is about to take it away, and will put another
-                                * one in its place: its machine is not wanted until it is lost */
+    RG_MEMBERSHIP_HOST_GOES,   /* host, until_ns: the platform is about to take it away, and will
+                                * put another one in its place: its machine is not wanted until it
+                                * is lost. Until then until_ns counts, as for DRAIN, if it is
+                                * earlier than that of one */
     RG_MEMBERSHIP_RANK_ENDED,  /* place, ok (exit 0), asked, cut_by, faulty. Also: could not be
                                 * started */
     RG_MEMBERSHIP_RANK_ELASTIC,/* place */
@@ -97,7 +99,7 @@ struct rg_membership_machine {
 struct rg_membership_event {
     enum rg_membership_event_type type;
     uint64_t now_ns;        /* above 0, and never less than in the event before */
-    uint64_t until_ns;      /* DRAIN */
+    uint64_t until_ns;      /* DRAIN, HOST_GOES */
     int host, place, name;
     bool ok;                /* RANK_ENDED: with 0 */
     bool asked;             /* RANK_ENDED: a signal of the launcher's had reached it before

@@ -113,8 +113,11 @@ static void on_host_lost(struct rg_membership *m, struct host *host, bool failed
     failed |= host->stay < STAY_FREE && !host->since && ++host->machine->vain == VAIN_MAX;
     if (failed)
         host->machine->vain = 0;
-    m->dirty |= host->machine->goes;
-    host->machine->goes = false;
+    if (host->machine->goes) {
+        m->dirty = true;
+        host->machine->goes = false;
+        host->machine->drain_ns = 0;
+    }
     EACH_PLACE_OF(host, place) {
         some |= place->member;
         m->naccusers -= place->accuses != NULL;
@@ -149,6 +152,16 @@ static void on_place(struct rg_membership *m, const struct rg_membership_event *
         on_elastic(m, place);
 }
 
+/* The earlier one counts of two times, of which 0 is the latest. */
+static void on_host_goes(struct rg_membership *m, struct host *host, uint64_t until_ns)
+{
+    if (host->stay >= STAY_FREE)
+        return;
+    host->machine->goes = m->dirty = true;
+    if (until_ns && until_ns - 1 < host->machine->drain_ns - 1)
+        host->machine->drain_ns = until_ns;
+}
+
 static void on_host(struct rg_membership *m, const struct rg_membership_event *event)
 {
     struct host *host = &m->hosts[event->host];
@@ -158,7 +171,7 @@ static void on_host(struct rg_membership *m, const struct rg_membership_event *e
     if (event->type == RG_MEMBERSHIP_HOST_LOST)
         on_host_lost(m, host, event->failed);
     else if (event->type == RG_MEMBERSHIP_HOST_GOES)
-        m->dirty |= host->machine->goes |= host->stay < STAY_FREE;
+        on_host_goes(m, host, event->until_ns);
     else if (host->stay == STAY_STARTS)
         host->stay = STAY_READY;
     else if (host->stay == STAY_FREE)

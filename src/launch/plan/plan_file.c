@@ -12,7 +12,7 @@
 #define MAGIC "reigen-p"
 #define MAGIC_NBYTES 8
 #define HEAD_NBYTES (MAGIC_NBYTES + 8)
-#define NAME_NBYTES 30
+#define NAME_NBYTES 26
 #define TEXT_MAX (1u << 20)
 #define LIST_MAX 65536
 #define PORT_MAX 65535
@@ -70,7 +70,7 @@ struct entry {
 #define INTS_OF(member, number, must)                                                          \
     { .name = #member, .kind = INTS, .offset = AT(rg_planned, member, sizeof(int *)),          \
       .count = AT(rg_planned, number, sizeof(int)), .min = (must), .max = RG_JOB_RANKS_MAX }
-/* By another name, as its own would be the longest of all by far. */
+/* By another name, as its own is one of the longest. */
 #define NAMED(its_name, kind_of, member, type, high)                                           \
     { .name = its_name, .kind = kind_of, .offset = AT(rg_planned, member, sizeof(type)),     \
       .max = (high) }
@@ -98,12 +98,12 @@ static const struct entry planned_entries[] = {
     INT(job.elastic.max_np, 0, RG_JOB_RANKS_MAX),
     INT(job.elastic.spares, 0, RG_JOB_RANKS_MAX),
     STRING(job.elastic.discovery),
-    INT(job.elastic.slots_per_host, 0, RG_JOB_SLOTS_MAX),
+    NAMED("elastic.slots_per_host", NUMBER, job.elastic.slots_per_host, int, RG_JOB_SLOTS_MAX),
     LONG(job.elastic.discovery_ms),
     LONG(job.elastic.timeout_ms),
     INT(job.elastic.reset_limit, 0, RG_ELASTIC_NO_LIMIT),
-    LONG(job.elastic.cooldown_min_ms),
-    LONG(job.elastic.cooldown_max_ms),
+    NAMED("elastic.cooldown_min_ms", U64, job.elastic.cooldown_min_ms, uint64_t, 0),
+    NAMED("elastic.cooldown_max_ms", U64, job.elastic.cooldown_max_ms, uint64_t, 0),
     INT(job.engine, 0, RG_ENGINE_SCRIPT),
     WORDS(job.engine_options),
     STRING(job.container.image),
@@ -120,10 +120,10 @@ static const struct entry planned_entries[] = {
     FLAG(job.container.privileged),
     FLAG(job.container.ibdevices),
     NAMED("place.host_index", NUMBER, job.container.place.host_index, int, RG_JOB_HOSTS_MAX),
-    FLAG(job.container.place.one_host),
+    NAMED("place.one_host", BOOL, job.container.place.one_host, bool, 0),
     STRING(job.container.place.cwd),
     STRING(job.container.place.term),
-    STRING(job.container.place.launcher),
+    NAMED("place.launcher", TEXT, job.container.place.launcher, char *, TEXT_MAX),
     NAMED("place.bundle_digest", TEXT, job.container.place.bundle_digest, char *, TEXT_MAX),
     NAMED("place.bundle_nbytes", U64, job.container.place.bundle_nbytes, uint64_t, 0),
     NAMED("place.bundle_error", TEXT, job.container.place.bundle_error, char *, TEXT_MAX),
@@ -141,6 +141,7 @@ static const struct entry planned_entries[] = {
     LONG(job.timeout_ms),
     LONG(job.start_timeout_ms),
     LONG(job.grace_ms),
+    LONG(job.notice_ms),
     INT(job.max_restarts, 0, RG_JOB_RESTARTS_MAX),
     FLAG(job.restart_always),
     LONG(job.lease_ms),

@@ -80,7 +80,7 @@ static void job_due(void *arg)
         return;
     session_set_cause(session, RG_EXIT_TIMEOUT, "not done within %.6g s (--timeout)",
                       (double) session->o.job->timeout_ms / 1000.0);
-    session_begin_stop(session);
+    session_begin_stop(session, 0);
     session_let_go(session);
 }
 

@@ -48,6 +48,7 @@ static void be_there(void *arg)
     held->facts = (struct slurm_facts){
         .env = env, .allocation = &held->allocation,
         .scope = rg_slurm_in_step(&env) ? RG_SLURM_STEP : RG_SLURM_JOB,
+        .wants_config = true,
     };
     if (rg_slurm_allocation_read(&env, held->facts.scope, &held->allocation, &err) == 0) {
         ask_next(held);
@@ -63,6 +64,11 @@ const struct rg_slurm_allocation *slurm_held_allocation(const struct slurm_held 
 {
     *ret_scope = held->facts.scope;
     return &held->allocation;
+}
+
+uint64_t slurm_held_notice_ms(const struct slurm_held *held)
+{
+    return rg_job_notice_ms((uint64_t) held->facts.kill_wait_s);
 }
 
 int slurm_held_read_whole(const struct slurm_held *held,

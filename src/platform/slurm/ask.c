@@ -179,7 +179,7 @@ static bool has_all_here(const struct rg_slurm_allocation *allocation)
     return allocation->gpus.count == 0;
 }
 
-enum { SQUEUE, SMI, SINFO, SCONTROL };
+enum { SQUEUE, SMI, SINFO, SCONTROL, CONFIG };
 
 static const struct {
     const char *argv[5];
@@ -189,6 +189,9 @@ static const struct {
     [SMI] = { { "nvidia-smi", "-L" }, NULL },
     [SINFO] = { { "sinfo", "--noheader", "--all", "--format=%G" }, NULL },
     [SCONTROL] = { { "scontrol", "--details", "show", "job" }, "" },
+#ifndef RG_AGENT /* a plan that it has got tells */
+    [CONFIG] = { { "scontrol", "show", "config" }, NULL },
+#endif
 };
 
 static bool is_wanted(const struct slurm_facts *facts)
@@ -207,6 +210,9 @@ static bool is_wanted(const struct slurm_facts *facts)
         return wants_gpus_here(facts) && allocation->node && !allocation->gpus_per_node &&
                nobody_chose(facts);
     case SINFO: return facts->ngpus > 0;
+#ifndef RG_AGENT
+    case CONFIG: return facts->wants_config;
+#endif
     default: return may_differ(&facts->env);
     }
 }
@@ -222,6 +228,9 @@ static void take(struct slurm_facts *facts, const char *text)
         if (*text && strlen(text) + 1 < SLURM_ANSWER_MAX && !rg_slurm_gres_names_gpus(text))
             allocation->gpus_per_node = facts->ngpus;
         break;
+#ifndef RG_AGENT
+    case CONFIG: facts->kill_wait_s = rg_slurm_kill_wait_s(text); break;
+#endif
     default:
         free(facts->details);
         facts->details = strdup(text);

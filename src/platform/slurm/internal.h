@@ -158,6 +158,8 @@ void slurm_release(void *held);
 /* What was got, with all that Slurm's programs tell. Borrowed until release. */
 const struct rg_slurm_allocation *slurm_held_allocation(const struct slurm_held *held,
                                                         enum rg_slurm_scope *ret_scope);
+/* job->notice_ms there, in the launcher; 0: nobody knows. */
+uint64_t slurm_held_notice_ms(const struct slurm_held *held);
 /* The allocation as the agents have it, whose step has all GPUs of its nodes. 0 or -errno. */
 int slurm_held_read_whole(const struct slurm_held *held,
                           struct rg_slurm_allocation *ret_allocation, struct rg_error *err);
@@ -197,6 +199,7 @@ int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t 
 
 int slurm_submit(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
                  struct rg_error *err);
+uint64_t slurm_notice_ms(void);
 int slurm_status(struct rg_submitted_job *jobs, size_t count, struct rg_error *err);
 int slurm_cancel(struct rg_submitted_job *job, struct rg_error *err);
 
@@ -222,6 +225,8 @@ struct slurm_facts {
     size_t nasked;
     int ngpus;           /* that nvidia-smi finds here */
     char *details;       /* what scontrol shows of the job; NULL: nothing. Owned */
+    bool wants_config;   /* Slurm is to be asked for */
+    int kill_wait_s;     /* what it has between SIGTERM and SIGKILL; 0: nobody knows */
     char *argv[8], job[SLURM_ID_MAX + 8];
 };
 

@@ -189,6 +189,15 @@ int slurm_submit(const struct rg_job *job, char *const *argv, struct rg_submitte
     return r;
 }
 
+uint64_t slurm_notice_ms(void)
+{
+    char *argv[] = { (char *) "scontrol", (char *) "show", (char *) "config", NULL };
+    rg_autofree char *text = malloc(SLURM_ANSWER_MAX);
+
+    return text && rg_slurm_ask(argv, text, SLURM_ANSWER_MAX) == 0
+               ? rg_job_notice_ms((uint64_t) rg_slurm_kill_wait_s(text)) : 0;
+}
+
 /* --- the queue -------------------------------------------------------------------------------- */
 
 /* What squeue calls a job that is over (some versions of it show those for a while, with

@@ -78,6 +78,9 @@ static int discover(void *held, struct rg_job *job, struct rg_error *err)
     enum rg_slurm_scope scope;
     const struct rg_slurm_allocation *allocation = slurm_held_allocation(held, &scope);
 
+#ifndef RG_AGENT /* its plan tells */
+    job->notice_ms = slurm_held_notice_ms(held);
+#endif
     return job->nhosts ? check_named(job, allocation, scope, err)
                        : add_nodes(job, allocation, scope, err);
 }
@@ -285,6 +288,7 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
 #ifndef RG_AGENT
 static const struct rg_queue_ops queue_ops = {
     .submit = slurm_submit,
+    .notice_ms = slurm_notice_ms,
     .status = slurm_status,
     .cancel = slurm_cancel,
 };

@@ -388,6 +388,17 @@ static void sruns_ports_are_found_in_its_configuration(void **state)
     assert_int_equal(ports.last, 60001);
 }
 
+static void kill_wait_is_found_in_what_scontrol_shows(void **state)
+{
+    (void) state;
+    assert_int_equal(rg_slurm_kill_wait_s("Configuration data\nKillOnBadExit           = 0\n"
+                                          "KillWait                = 45 sec\nLaunchType = x\n"),
+                     45);
+    assert_int_equal(rg_slurm_kill_wait_s("KeepAliveTime = 1 sec\n"), 0);
+    assert_int_equal(rg_slurm_kill_wait_s("a\nKillWait = INFINITE\n"), 0);
+    assert_int_equal(rg_slurm_kill_wait_s(""), 0);
+}
+
 static void check_remark(struct rg_strv *env, const struct rg_job *job, const char *expected)
 {
     char text[RG_SLURM_REMARK_MAX];
@@ -478,6 +489,7 @@ int main(void)
         cmocka_unit_test(a_choice_beyond_what_slurm_gave_is_refused_by_any_name),
         cmocka_unit_test(gpus_of_others_are_refused),
         cmocka_unit_test(sruns_ports_are_found_in_its_configuration),
+        cmocka_unit_test(kill_wait_is_found_in_what_scontrol_shows),
         cmocka_unit_test(a_job_that_leaves_the_allocations_nodes_idle_is_remarked_on),
         cmocka_unit_test(one_of_the_tasks_that_each_start_a_job_remarks_on_it),
     };

@@ -30,7 +30,8 @@ struct session_end {
     bool first, is_signal;    /* as rg_facts has them */
     bool some_failed;         /* a rank, before there was a cause */
     bool wants_notice;        /* some rank, before SIGTERM */
-    uint64_t notice_ms;       /* of the grace time, that was left for that */
+    uint64_t within_ms;       /* for that, and their end; 0: the grace time */
+    uint64_t notice_ms;       /* of it, before SIGTERM */
     bool well;                /* enough tasks have succeeded: how the others end does not matter */
     int user_signo;           /* SIGINT or SIGTERM that reigen got, or 0 */
     int nawaited;
@@ -95,6 +96,7 @@ void session_cause_is_stop(struct rg_session *session, int signo, const char *wh
     struct session_end *e = session->end;
 
     e->stopped = why != NULL;
+    e->within_ms = session->o.job->notice_ms;
     snprintf(e->why, sizeof(e->why), "%s", why ? why : "");
     e->first = e->first || failed_by(session, signo);
     e->is_signal = session_is_script(session);
@@ -192,7 +194,8 @@ static void stop_ranks(struct rg_session *session, int signo)
     if (again)
         return;
     session->state = STATE_STOPPING;
-    uint64_t grace_ms = session->o.job->grace_ms - session->end->notice_ms;
+    const struct session_end *e = session->end;
+    uint64_t grace_ms = e->notice_ms ? e->within_ms - e->notice_ms : session->o.job->grace_ms;
 
     if (grace_ms)
         rg_timer_start(&session->end->grace_timer, session->o.loop, grace_ms, 0, grace_due,
@@ -214,7 +217,7 @@ static void wait_to_stop(struct rg_session *session, uint64_t tell_ms)
     rg_timer_start(&session->end->grace_timer, session->o.loop, tell_ms, 0, tell_due, session);
 }
 
-/* The rest of the grace time is for those that make nothing of it. */
+/* The rest of the time is for those that make nothing of it. */
 static uint64_t give_notice(struct rg_session *session)
 {
     static const struct rg_rankmsg_update stops = { .result = RG_UPDATE_STOPS };
@@ -222,7 +225,8 @@ static uint64_t give_notice(struct rg_session *session)
 
     if (e->wants_notice) {
         session_broadcast(session, RG_MSG_UPDATE, &stops);
-        e->notice_ms = session->o.job->grace_ms / 4 * 3;
+        e->within_ms = e->within_ms ? e->within_ms : session->o.job->grace_ms;
+        e->notice_ms = rg_job_until_term_ms(session->o.job, e->within_ms);
     }
     return e->notice_ms;
 }
@@ -254,8 +258,10 @@ void session_wants_notice(struct rg_session *session)
     session->end->wants_notice = true;
 }
 
-void session_begin_stop(struct rg_session *session)
+void session_begin_stop(struct rg_session *session, uint64_t within_ms)
 {
+    if (within_ms)
+        session->end->within_ms = within_ms;
     end_by(session, SIGTERM, WITH_NOTICE);
 }
 

@@ -27,8 +27,9 @@ bool session_has_cause(const struct rg_session *session);
 /* Begin the end, whose cause was set: ranks get SIGTERM, then KILL after the grace time. */
 void session_begin_end(struct rg_session *session);
 /* The same, where ranks may save their work: if one has asked for that, all are told first, and get
- * SIGTERM when three quarters of the grace time are over. */
-void session_begin_stop(struct rg_session *session);
+ * SIGTERM when three quarters of the time are over. That is within_ms, until SIGKILL; 0: the grace
+ * time, or after session_cause_is_stop what the platform leaves. */
+void session_begin_stop(struct rg_session *session, uint64_t within_ms);
 /* A rank has asked for that. */
 void session_wants_notice(struct rg_session *session);
 /* The same as session_begin_end, for this cause unless there is one. */

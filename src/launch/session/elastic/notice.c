@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A platform says that it takes a host away, but rarely when. */
+/* A platform says that it takes a host away; how long that takes, it has said before or never. */
 #include "launch/session/elastic/notice.h"
 
 #include "base/exitcode.h"
@@ -11,7 +11,7 @@
 #define NOTICE_MS 25000 /* of the 30 s that most platforms leave between SIGTERM and SIGKILL */
 
 /* More for ranks that are given more, and less in a job that gives them little. */
-static uint64_t notice_ms(const struct rg_job *job)
+static uint64_t guess_ms(const struct rg_job *job)
 {
     uint64_t ms = job->grace_ms < NOTICE_MS / 5 ? job->grace_ms * 5 : NOTICE_MS;
 
@@ -20,7 +20,10 @@ static uint64_t notice_ms(const struct rg_job *job)
 
 uint64_t session_notice_until_ns(const struct rg_session *session)
 {
-    return elastic_now_ns(session) + notice_ms(session->o.job) * RG_NS_PER_MS;
+    const struct rg_job *job = session->o.job;
+    uint64_t ms = job->notice_ms ? rg_job_until_term_ms(job, job->notice_ms) : guess_ms(job);
+
+    return elastic_now_ns(session) + ms * RG_NS_PER_MS;
 }
 
 void session_notice_given(struct session_host *host)
@@ -41,7 +44,7 @@ void session_notice_given(struct session_host *host)
                       "host %s: its agent was told to stop, there is room for %d rank%s without "
                       "it, and it takes %d (--min-np)", session_host_name(host), has,
                       has == 1 ? "" : "s", asked->min_np);
-    session_begin_stop(session);
+    session_begin_stop(session, session->o.job->notice_ms);
     if (session_none_runs(session))
         session_release(session);
 }

@@ -549,13 +549,23 @@ static void drain(struct rg_session *session, int name, uint64_t until_ns)
                                                 .until_ns = until_ns });
 }
 
+/* Another one follows it, so nobody hurries unless the platform's time for that is known; 0. */
+static uint64_t known_until_ns(const struct rg_session *session)
+{
+    const struct rg_job *job = session->o.job;
+
+    return job->notice_ms ? elastic_now_ns(session) +
+                                rg_job_until_term_ms(job, job->notice_ms) * RG_NS_PER_MS : 0;
+}
+
 void session_elastic_drain(struct session_host *host)
 {
     struct rg_session *session = host->session;
 
     if (session_host_unseen(host) || session_host_returns(host)) {
-        push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_HOST_GOES,
-                                                    .host = number_of(host) });
+        push(session, (struct rg_membership_event){
+                          .type = RG_MEMBERSHIP_HOST_GOES, .host = number_of(host),
+                          .until_ns = known_until_ns(session) });
         return;
     }
     for (size_t i = 0; i < session->elastic->nmachines; i++) {

@@ -66,6 +66,8 @@ json_t *kube_pod_template(const struct rg_job *job, int nbundle, struct rg_error
  * kube_count_bundle says. */
 json_t *kube_pod_make(const struct rg_job *job, const json_t *template, int nbundle,
                       struct rg_error *err);
+/* job->notice_ms of a job in pods of that template; 0: they get no time. 0 or -EINVAL with err. */
+int kube_notice_ms(const struct rg_job *job, uint64_t *ret_ms, struct rg_error *err);
 /* A YAML or JSON file as a tree. what names the option. NULL with err, exit code 2. */
 json_t *kube_read_yaml(const char *what, const char *path, struct rg_error *err);
 

@@ -232,7 +232,8 @@ int kube_encode_plan(const struct rg_planned *planned, struct rg_buf *buf, struc
 
     if (r < 0)
         return r;
-    r = rg_place_job(&theirs.job, true, err);
+    r = kube_notice_ms(&planned->job, &theirs.job.notice_ms, err);
+    r = r < 0 ? r : rg_place_job(&theirs.job, true, err);
     if (r == 0 && theirs.job.container.place.bundle_digest)
         r = kube_pack_bundle(&theirs.job.container.place, archive, err);
     if (r < 0)

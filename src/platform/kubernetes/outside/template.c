@@ -527,9 +527,16 @@ static void add_names(json_t *spec, const struct rg_job *job)
     }
 }
 
+/* What a pod has between SIGTERM and SIGKILL, if the user's file does not say so. */
+static json_int_t default_grace_s(const struct rg_job *job)
+{
+    json_int_t grace_s = (json_int_t) ((job->grace_ms + 999) / 1000 + GRACE_MORE_S);
+
+    return grace_s > GRACE_MIN_S ? grace_s : GRACE_MIN_S;
+}
+
 static int fill_spec(json_t *spec, const struct rg_job *job, int nbundle, struct rg_error *err)
 {
-    uint64_t grace_s = (job->grace_ms + 999) / 1000 + GRACE_MORE_S;
     int r = check_spec(spec, err);
     json_t *container = r < 0 ? NULL : find_container(spec, err);
 
@@ -540,8 +547,7 @@ static int fill_spec(json_t *spec, const struct rg_job *job, int nbundle, struct
     json_object_set_new(spec, "restartPolicy", json_string("Never"));
     if (!json_object_get(spec, "terminationGracePeriodSeconds"))
         json_object_set_new(spec, "terminationGracePeriodSeconds",
-                            json_integer(grace_s > GRACE_MIN_S ? (json_int_t) grace_s
-                                                               : GRACE_MIN_S));
+                            json_integer(default_grace_s(job)));
     add_names(spec, job);
     r = check_image(spec, container, job, err);
     r = r < 0 ? r : fill_container(container, job, err);
@@ -614,4 +620,16 @@ json_t *kube_pod_template(const struct rg_job *job, int nbundle, struct rg_error
     KUBE_AUTO_JSON json_t *file = path ? kube_read_yaml("--pod-template", path, err) : NULL;
 
     return path && !file ? NULL : kube_pod_make(job, file, nbundle, err);
+}
+
+int kube_notice_ms(const struct rg_job *job, uint64_t *ret_ms, struct rg_error *err)
+{
+    KUBE_AUTO_JSON json_t *template = kube_pod_template(job, 0, err);
+
+    if (!template)
+        return -EINVAL;
+    json_int_t grace_s = json_integer_value(
+        json_object_get(json_object_get(template, "spec"), "terminationGracePeriodSeconds"));
+    *ret_ms = grace_s > 0 && grace_s < INT32_MAX ? rg_job_notice_ms((uint64_t) grace_s) : 0;
+    return 0;
 }

@@ -39,6 +39,24 @@ RULE(drain_that_leaves_too_few_waits_for_others_or_its_deadline)
     assert_string_equal(meets(5, 0, false), "epoch 2/1: 2 3 4 5");
 }
 
+RULE(ranks_that_outstay_a_platforms_notice_are_ended_and_others_follow)
+{
+    run_two_by_two();
+    assert_string_equal(STEP(RG_MEMBERSHIP_HOST_GOES, .host = 1, .until_ns = now + 20 * S),
+                        "update 1");
+    STEP(RG_MEMBERSHIP_HOST_GOES, .host = 1, .until_ns = now + 90 * S);
+    assert_string_equal(after(20 * S), "term 2, term 3");
+    ends(2, false);
+    ends(3, false);
+    assert_string_equal(lost(1, false), "+2:1*2");
+    meets(0, 1, true);
+    assert_string_equal(meets(1, 1, true), "epoch 2/1: 0 1");
+    ready(2);
+    assert_string_equal(after(90 * S), "");
+    meets(4, 0, false);
+    assert_string_equal(meets(5, 0, false), "update 2");
+}
+
 RULE(drain_of_programs_that_cannot_meet_starts_them_again)
 {
     rules.way = RG_MEMBERSHIP_RESTART;
@@ -132,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(ranks_that_outstay_a_drain_are_ended_without_a_failure),
         TEST(drain_that_leaves_too_few_waits_for_others_or_its_deadline),
+        TEST(ranks_that_outstay_a_platforms_notice_are_ended_and_others_follow),
         TEST(drain_of_programs_that_cannot_meet_starts_them_again),
         TEST(spares_wait_without_disturbing_the_others),
         TEST(spare_takes_the_seat_of_who_is_lost_in_the_same_epoch),

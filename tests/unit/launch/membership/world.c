@@ -455,12 +455,17 @@ static void deliver_up(struct play *play, int host)
                                msg.value == w->epoch);
     } else if (msg.type == RG_MEMBERSHIP_HOST_LOST) {
         agent->state = AGENT_GONE;
+        w->drain_ns[agent->name] *= !w->goes[agent->name];
         w->goes[agent->name] = false;
         memset(&agent->down, 0, sizeof(agent->down));
         launcher_loses(play, agent);
     }
-    if (msg.type == RG_MEMBERSHIP_HOST_GOES && !agent->released)
+    if (msg.type == RG_MEMBERSHIP_HOST_GOES && !agent->released) {
+        event.until_ns = msg.value ? w->now_ns + msg.value * 1000000000ull : 0;
+        if (event.until_ns - 1 < w->drain_ns[agent->name] - 1)
+            w->drain_ns[agent->name] = event.until_ns;
         w->goes[agent->name] = true;
+    }
     step(play, &event);
 }
 
@@ -694,7 +699,8 @@ static void move_host(struct turn *turn, int host)
                           !(play->habits.safe && agent->name == 0))) {
         w->drains++;
         agent->goes = true;
-        put(play, &agent->up, (struct message){ RG_MEMBERSHIP_HOST_GOES, 0, 0, 0 });
+        put(play, &agent->up, (struct message){ RG_MEMBERSHIP_HOST_GOES, 0,
+                                                (uint8_t) (turn->pick >> 9 & 31), 0 });
     }
 }
 
@@ -709,13 +715,9 @@ static void say_wanted(struct play *play, uint32_t pick)
         int slots = (int) (pick >> 2 * name & 3);
         if (play->habits.safe && name == 0)
             slots = play->habits.rules.min_np;
-        w->slots[name] = (uint8_t) slots;
-        if (slots == 3) /* twice in the list */
-            list[event.nwanted++] = (struct rg_membership_machine){ name, 1 };
         w->slots[name] = (uint8_t) (slots == 3 ? 2 : slots);
-        if (slots)
-            list[event.nwanted++] =
-                (struct rg_membership_machine){ name, slots == 3 ? 1 : slots };
+        for (int k = 0; k < (slots > 0) + (slots == 3); k++) /* 3: twice in the list */
+            list[event.nwanted++] = (struct rg_membership_machine){ name, slots == 3 ? 1 : slots };
     }
     if (play->tells)
         for (size_t i = 0; i < event.nwanted; i++)

@@ -61,6 +61,7 @@ static void draw_job(struct rg_job *job)
     job->container.image = draw_text();
     job->container.place.cwd = draw_text();
     job->container.shm_nbytes = (uint64_t) draw(1000) << 40;
+    job->notice_ms = (uint64_t) draw(1000) << 30;
     job->timeout_ms = draw(1000000);
     job->map = draw(2);
     job->tag = draw(RG_TAG_HOROVOD + 1);
@@ -115,6 +116,7 @@ static void assert_same(const struct rg_planned *a, const struct rg_planned *b)
     assert_same_text(a->job.title, b->job.title);
     assert_same_text(a->job.container.place.cwd, b->job.container.place.cwd);
     assert_int_equal(a->job.container.shm_nbytes, b->job.container.shm_nbytes);
+    assert_int_equal(a->job.notice_ms, b->job.notice_ms);
     assert_int_equal(a->job.tag, b->job.tag);
     assert_int_equal(a->job.nhosts, b->job.nhosts);
     assert_int_equal(a->job.show.count, b->job.show.count);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "base/fd.h"
 #include "job/request/request.h"
 #include "platform/kubernetes/door.h"
 #include "platform/kubernetes/outside/internal.h"
@@ -557,6 +558,36 @@ static void wrong_values_are_refused_before_anything_is_made(void **state)
     }
 }
 
+static void ranks_have_the_time_between_a_pods_signals_but_for_five_seconds(void **state)
+{
+    static const struct {
+        const char *grace, *file;
+        uint64_t ms;
+    } cases[] = {
+        { "5", NULL, 25000 }, { "60", NULL, 70000 },
+        { "60", "{\"spec\":{\"terminationGracePeriodSeconds\":120}}", 115000 },
+        { "60", "{\"spec\":{\"terminationGracePeriodSeconds\":8}}", 4000 },
+        { "60", "{\"spec\":{\"terminationGracePeriodSeconds\":0}}", 0 },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        char path[] = "/tmp/rg-template-XXXXXX";
+        int fd = mkstemp(path);
+        rg_cleanup(rg_request_fini) struct rg_request request;
+        uint64_t ms = 7;
+        assert_true(fd >= 0);
+        if (cases[i].file)
+            assert_int_equal(rg_write_all(fd, cases[i].file, strlen(cases[i].file)), 0);
+        parse(&request, "-np", "1", "--grace", cases[i].grace,
+              cases[i].file ? "--pod-template" : NULL, path, NULL);
+        assert_int_equal(kube_notice_ms(&request.job, &ms, NULL), 0);
+        assert_int_equal(ms, cases[i].ms);
+        close(fd);
+        unlink(path);
+    }
+}
+
 static void an_elastic_job_has_pods_for_its_spare_ranks_as_well(void **state)
 {
     static const struct { const char *max_np, *spares; size_t npods; } cases[] = {
@@ -582,6 +613,7 @@ static int prepare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_have_the_time_between_a_pods_signals_but_for_five_seconds),
         cmocka_unit_test(an_elastic_job_has_pods_for_its_spare_ranks_as_well),
         cmocka_unit_test(a_log_that_is_cut_is_read_again_without_loss),
         cmocka_unit_test(a_log_that_begins_later_than_it_did_loses_nothing_new),
