@@ -94,10 +94,14 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                  'again without the host. Ctrl-C ends the command, and the host is drained all the '
                  'same. The exit code is 0 when the host is free, 2 when there is no such job or '
                  'host or the job is not elastic, and 69 when fewer than --min-np ranks would be '
-                 'left.',
+                 'left, without --force.',
         'options': {'--deadline TIME': 'End ranks that are still on the host after TIME, such as '
                                        '30 or 2m. They get SIGTERM and, after the grace time, '
-                                       'SIGKILL; the others go on from the last commit.'},
+                                       'SIGKILL; the others go on from the last commit.',
+                    '--force': 'Drain the host even if fewer than --min-np ranks would be left. '
+                               'All ranks save their work, if they have asked to be told. Where a '
+                               'discovery script or a cooldown may bring another host, they then '
+                               'wait for it; else the job ends with code 75.'},
         'examples': 'reigen drain r-20260131 node7\nreigen drain --deadline 100 r-20260131 node7',
         'see': ('reigen-status', 'reigen-stop')},
     'logs': {

@@ -87,10 +87,11 @@ const struct rg_command rg_commands[] = {
       "End a job, by the beginning of its id, by its number with Slurm or by its name on "
       "Kubernetes or OpenPAI, and remove containers that it has left. " PLACE_HELP,
       rg_cmd_stop, NULL },
-    { "drain", "[--deadline TIME] JOB HOST", "--deadline @job",
+    { "drain", "[--deadline TIME] [--force] JOB HOST", "--deadline --force @job",
       "Let a host go from an elastic job, which goes on without it. Its ranks leave at their next "
       "commit, and it is not used again; the command ends when it is free. --deadline: ranks that "
-      "are still there after TIME are ended.",
+      "are still there after TIME are ended. --force: even if fewer than --min-np ranks are left; "
+      "they save their work, and if no other host can come, the job ends with code 75.",
       rg_cmd_drain, NULL },
     { "logs", "[-f] [--rank R] " PLACE " JOB",
       "-f --rank " PLACE_WORDS " @job",

@@ -4,9 +4,11 @@ it save their work at the same commit, within the time that there is."""
 import os
 import re
 import signal
+import subprocess
 
 import pytest
 
+from built import PROGRAMS, environment
 from processes import parent, state
 from test_elastic import ask, assert_each_step_once, id_of, job, script  # noqa: F401 (fixtures)
 from wait import until
@@ -117,5 +119,53 @@ def test_a_job_that_hopes_for_another_host_saves_and_goes_on(job, script):  # no
     assert it.end() == 0, it.text()
     assert sorted(rank for rank, _ in saves(it)) == [0, 1], it.text()
     assert len({step for _, step in saves(it)}) == 1, it.text()
+    assert {size for _, size in it.steps()} == {2}, it.text()
+    assert_each_step_once(it)
+
+
+def drain_by_force(it, host, *options):
+    ident = id_of(it, it.child)
+    refused = ask(it, 'drain', ident, host)
+    assert refused.returncode == 69 and 'or use --force' in refused.stderr, refused
+    done = ask(it, 'drain', '--force', *options, ident, host)
+    assert (done.returncode, done.stdout) == (0, f'drained {host}\n'), done
+
+
+@pytest.mark.parametrize('deadline', [(), ('--deadline', '60')])
+def test_a_job_that_a_host_is_taken_from_by_force_saves_and_ends(job, deadline):  # noqa: F811
+    it = job('-np 3 --min-np 3 --grace 60 -H a:2,b:2', SAVES='1')
+    it.wait('step 3 size 4')
+    drain_by_force(it, 'b', *deadline)
+    assert it.end() == 75, it.text()
+    assert_all_saved_once(it, 4)
+    assert ('host b is drained, by reigen drain --force, there is room for 2 ranks without it, and '
+            'it takes 3 (--min-np)') in it.text()
+
+
+def test_force_has_the_time_that_its_deadline_says(job, tmp_path):  # noqa: F811
+    """Its ranks come to no commit, and the grace time alone would be long."""
+    it = job('-np 2 --min-np 2 --grace 400ms -H a:1,b:1', SAVES=tmp_path / 'hold')
+    it.wait('step 3 size 2')
+    (tmp_path / 'hold').touch()
+    drain_by_force(it, 'a', '--deadline', '300ms')
+    assert it.end() == 75, it.text()
+    assert 'saved' not in it.text(), it.text()
+
+
+def test_a_forced_job_that_hopes_for_another_host_saves_and_goes_on(job, script):  # noqa: F811
+    hosts = script('a:1\nb:1')
+    it = job(f'-np 2 --min-np 2 --host-discovery-script {hosts}', SAVES='1')
+    it.wait('step 3 size 2')
+    ident = id_of(it, it.child)
+    drain = [PROGRAMS.reigen, 'drain', '--force', ident, 'b']
+    with subprocess.Popen(drain, env=environment(HOME=it.folder), stdout=subprocess.PIPE,
+                          text=True) as child:
+        until(lambda: len(saves(it)) == 2, 'both saves', 30, seen=it.text)
+        script('a:1\nc:1')
+        assert child.communicate(timeout=60)[0] == 'drained b\n'
+    it.wait('step .* size 2', count=len(it.steps()) + 1)
+    it.stop()
+    assert it.end() == 0, it.text()
+    assert sorted(rank for rank, _ in saves(it)) == [0, 1], it.text()
     assert {size for _, size in it.steps()} == {2}, it.text()
     assert_each_step_once(it)

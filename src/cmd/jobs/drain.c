@@ -34,7 +34,7 @@ static int refuse(const struct rg_registry_job *job, const char *host, const jso
     if (strcmp(why, "too-few") == 0)
         rg_error_set_exit(&err, EBUSY, RG_EXIT_UNAVAILABLE,
                           "drain %s: without it there is room for %d rank%s, and job %s needs %lld "
-                          "(--min-np); let it have another host first", host, has,
+                          "(--min-np); let it have another host first, or use --force", host, has,
                           has == 1 ? "" : "s", job->id,
                           (long long) json_integer_value(json_object_get(answer, "needs")));
     else
@@ -122,6 +122,7 @@ int rg_cmd_drain(int argc, char **argv)
     struct rg_error err = RG_ERROR_INIT;
     const char *deadline = NULL;
     const struct rg_arg args[] = { { .name = "deadline", .what = "TIME", .value = &deadline },
+                                   { .name = "force", .flag = &request.force },
                                    { NULL } };
     int n = rg_args_parse(argc, argv, args, 2);
 

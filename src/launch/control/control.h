@@ -9,7 +9,7 @@
  * CONTROL_DRAIN nothing, or the field `error` and what belongs to it:
  *
  *     "no-host"  hosts: the names that there are
- *     "too-few"  has, needs: ranks that there would be room for, and --min-np
+ *     "too-few"  has, needs: ranks that there would be room for, and --min-np; not with force
  *     "version"  the two are of different versions of Reigen
  *     "too-long" the answer is larger than RG_CONTROL_ANSWER_MAX
  *
@@ -18,6 +18,7 @@
 #ifndef RG_LAUNCH_CONTROL_CONTROL_H
 #define RG_LAUNCH_CONTROL_CONTROL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -33,6 +34,7 @@ struct rg_control_request {
     enum rg_control_question question;
     char host[RG_CONTROL_HOST_MAX]; /* DRAIN: which one; STATUS: only of this one, or "" */
     uint64_t deadline_ms;           /* DRAIN: from now on, then its ranks are ended; 0: never */
+    bool force;                     /* DRAIN: even if too few ranks are left */
 };
 
 /* Append the answer; an error of the buffer's ends the connection without one. */

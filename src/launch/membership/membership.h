@@ -232,8 +232,9 @@ int rg_membership_restarts(const struct rg_membership *membership);
 int rg_membership_nhosts(const struct rg_membership *membership);
 int rg_membership_nplaces(const struct rg_membership *membership);
 
-/* Ranks that there would be room for if this machine were not used, with those that may be now. */
-int rg_membership_without(const struct rg_membership *membership, int name);
+/* Ranks that there would be room for if none of these machines were used, with all others that may
+ * be now. Each name may occur more than once; none (NULL, 0) is fine. */
+int rg_membership_without(const struct rg_membership *membership, const int *names, size_t count);
 
 /* For reigen status: what is the matter with a host, or machine. */
 enum rg_membership_host_state {

@@ -205,12 +205,19 @@ enum rg_membership_host_state rg_membership_host_state(const struct rg_membershi
     return h->stay == STAY_READY ? RG_MEMBERSHIP_HOST_IS_READY : RG_MEMBERSHIP_HOST_STARTS;
 }
 
-int rg_membership_without(const struct rg_membership *membership, int name)
+static bool has_name(const int *names, size_t count, int name)
+{
+    while (count > 0 && names[count - 1] != name)
+        count--;
+    return count > 0;
+}
+
+int rg_membership_without(const struct rg_membership *membership, const int *names, size_t count)
 {
     int max_np = membership->rules.max_np, n = 0;
 
     for (const struct machine *machine = membership->wanted; machine; machine = machine->next) {
-        if (machine->name != name && may_be_used(machine))
+        if (may_be_used(machine) && !has_name(names, count, machine->name))
             n += machine->slots;
     }
     return max_np && n > max_np ? max_np : n;

@@ -26,14 +26,13 @@ uint64_t session_notice_until_ns(const struct rg_session *session)
     return elastic_now_ns(session) + ms * RG_NS_PER_MS;
 }
 
-void session_notice_given(struct session_host *host)
+void session_notice_given(struct rg_session *session, const char *what, uint64_t within_ms)
 {
-    struct rg_session *session = host->session;
     const struct rg_elastic *asked = &session->o.job->elastic;
 
     if (!session_is_open(session))
         return;
-    int has = rg_membership_without(session->elastic->membership, -1);
+    int has = rg_membership_without(session->elastic->membership, NULL, 0);
     if (has >= asked->min_np)
         return;
     if (asked->discovery || asked->cooldown_max_ms) {
@@ -41,10 +40,9 @@ void session_notice_given(struct session_host *host)
         return;
     }
     session_set_cause(session, RG_EXIT_PREEMPTED,
-                      "host %s: its agent was told to stop, there is room for %d rank%s without "
-                      "it, and it takes %d (--min-np)", session_host_name(host), has,
-                      has == 1 ? "" : "s", asked->min_np);
-    session_begin_stop(session, session->o.job->notice_ms);
+                      "%s, there is room for %d rank%s without it, and it takes %d (--min-np)",
+                      what, has, has == 1 ? "" : "s", asked->min_np);
+    session_begin_stop(session, within_ms);
     if (session_none_runs(session))
         session_release(session);
 }

@@ -53,7 +53,7 @@ bool session_again_blames_host(struct rg_session *session, int place)
     int machine = machine_of(session, place);
 
     return rg_failure_blames_host(&elastic->failures[0], &now) && machine >= 0 &&
-           rg_membership_without(elastic->membership, machine) >=
+           rg_membership_without(elastic->membership, &machine, 1) >=
                session->o.job->elastic.min_np;
 }
 

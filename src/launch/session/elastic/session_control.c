@@ -2,11 +2,13 @@
 /* Who asks gets an answer at once: what follows from it is seen in the next one. */
 #include "launch/session/elastic/session_control.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/time.h"
+#include "launch/session/elastic/notice.h"
 #include "launch/session/elastic/report.h"
 #include "launch/session/meet/meet.h"
 
@@ -35,26 +37,41 @@ static void put_no_host(const struct session_elastic *elastic, struct rg_buf *te
     rg_buf_printf(text, "]}");
 }
 
-/* Whether the job can do without the machines that are meant; else why not is the answer. */
-static bool can_spare(const struct rg_session *session, const char *host, struct rg_buf *text)
+/* Ranks that there would be room for without all machines that are meant; INT_MAX: none of them is
+ * in use, so nothing is lost with them. -ENOMEM. */
+static int room_without(const struct session_elastic *elastic, const char *host)
+{
+    rg_autofree int *names = calloc(elastic->nmachines, sizeof(*names));
+    struct rg_membership_aside aside;
+    size_t n = 0;
+
+    for (size_t i = find(elastic, host, 0); names && i < elastic->nmachines;
+         i = find(elastic, host, i + 1)) {
+        if (!rg_membership_aside(elastic->membership, (int) i, &aside))
+            names[n++] = (int) i;
+    }
+    if (!names)
+        return -ENOMEM;
+    return n ? rg_membership_without(elastic->membership, names, n) : INT_MAX;
+}
+
+/* Whether the machines that are meant may go; else why not is the answer. */
+static bool may_go(const struct rg_session *session, const struct rg_control_request *request,
+                   struct rg_buf *text)
 {
     const struct session_elastic *elastic = session->elastic;
     int needs = session->o.job->elastic.min_np;
-    struct rg_membership_aside aside;
-    size_t i = find(elastic, host, 0);
 
-    if (i == elastic->nmachines) {
+    if (find(elastic, request->host, 0) == elastic->nmachines) {
         put_no_host(elastic, text);
         return false;
     }
-    for (; i < elastic->nmachines; i = find(elastic, host, i + 1)) {
-        int has = rg_membership_without(elastic->membership, (int) i);
-        if (has >= needs || rg_membership_aside(elastic->membership, (int) i, &aside))
-            continue;
-        rg_buf_printf(text, "{\"error\":\"too-few\",\"has\":%d,\"needs\":%d}", has, needs);
-        return false;
-    }
-    return true;
+    int has = room_without(elastic, request->host);
+    if (request->force || has >= needs)
+        return true;
+    rg_buf_printf(text, "{\"error\":\"too-few\",\"has\":%d,\"needs\":%d}", has < 0 ? 0 : has,
+                  needs);
+    return false;
 }
 
 static void drain(struct rg_session *session, const struct rg_control_request *request)
@@ -62,6 +79,7 @@ static void drain(struct rg_session *session, const struct rg_control_request *r
     const struct session_elastic *elastic = session->elastic;
     const char *host = request->host;
     uint64_t ms = request->deadline_ms;
+    bool too_few = room_without(elastic, host) < session->o.job->elastic.min_np;
     char text[RG_CONTROL_HOST_MAX + 128], until[64] = "";
 
     if (ms)
@@ -71,6 +89,10 @@ static void drain(struct rg_session *session, const struct rg_control_request *r
     session_remark(session, -1, text);
     for (size_t i = find(elastic, host, 0); i < elastic->nmachines; i = find(elastic, host, i + 1))
         elastic->drain(session, (int) i, ms ? elastic_now_ns(session) + ms * RG_NS_PER_MS : 0);
+    if (!too_few)
+        return;
+    snprintf(text, sizeof(text), "host %s is drained, by reigen drain --force", host);
+    session_notice_given(session, text, ms ? ms + session->o.job->grace_ms : 0);
 }
 
 /* --- questions -------------------------------------------------------------------------------- */
@@ -81,7 +103,7 @@ static void answer(void *arg, const struct rg_control_request *request, struct r
         session_report_put(arg, request->host, text);
     } else if (request->question != RG_CONTROL_DRAIN) {
         rg_buf_printf(text, "{\"error\":\"version\"}");
-    } else if (can_spare(arg, request->host, text)) {
+    } else if (may_go(arg, request, text)) {
         rg_buf_printf(text, "{}");
         drain(arg, request);
     }

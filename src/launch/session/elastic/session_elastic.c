@@ -561,6 +561,7 @@ static uint64_t known_until_ns(const struct rg_session *session)
 void session_elastic_drain(struct session_host *host)
 {
     struct rg_session *session = host->session;
+    char what[RG_HOST_NAME_MAX + 64];
 
     if (session_host_unseen(host) || session_host_returns(host)) {
         push(session, (struct rg_membership_event){
@@ -572,7 +573,8 @@ void session_elastic_drain(struct session_host *host)
         if (strcmp(session->elastic->machines[i].name, session_host_name(host)) == 0)
             drain(session, (int) i, session_notice_until_ns(session));
     }
-    session_notice_given(host);
+    snprintf(what, sizeof(what), "host %s: its agent was told to stop", session_host_name(host));
+    session_notice_given(session, what, session->o.job->notice_ms);
 }
 
 void session_elastic_rank_ended(struct rg_session *session, int rank, bool failed)

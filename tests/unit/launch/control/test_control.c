@@ -133,7 +133,8 @@ static void run(struct asking *asking)
 
 static void a_question_and_all_that_it_says_is_answered(void **state)
 {
-    struct asking asking = { .ask = ask_well, .request = { RG_CONTROL_DRAIN, "me@b", 12345 } };
+    struct asking asking = { .ask = ask_well,
+                             .request = { RG_CONTROL_DRAIN, "me@b", 12345, true } };
 
     (void) state;
     run(&asking);
@@ -142,6 +143,7 @@ static void a_question_and_all_that_it_says_is_answered(void **state)
     assert_int_equal(heard.question, RG_CONTROL_DRAIN);
     assert_string_equal(heard.host, "me@b");
     assert_int_equal(heard.deadline_ms, 12345);
+    assert_true(heard.force);
     rg_buf_fini(&asking.text);
 }
 
@@ -165,7 +167,7 @@ static void a_long_answer_comes_whole_or_not_at_all(void **state)
 /* A launcher that is stopped: its queue is full, and it takes up later who was told so. */
 static void who_was_told_that_nobody_answers_is_not_heard_later(void **state)
 {
-    struct rg_control_request request = { RG_CONTROL_DRAIN, "b", 0 };
+    struct rg_control_request request = { .question = RG_CONTROL_DRAIN, .host = "b" };
     struct asking asking = { .ask = ask_well, .request = { .question = RG_CONTROL_STATUS } };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     int waiting[QUEUE];

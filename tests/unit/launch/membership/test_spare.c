@@ -2,10 +2,15 @@
 /* Rules of docs/elastic.md about machines that are drained, and ranks that wait. */
 #include "rules.h"
 
+static int without(int name)
+{
+    return rg_membership_without(m, &name, 1);
+}
+
 RULE(ranks_that_outstay_a_drain_are_ended_without_a_failure)
 {
     run_two_by_two();
-    assert_int_equal(rg_membership_without(m, 1), 2);
+    assert_int_equal(without(1), 2);
     assert_string_equal(STEP(RG_MEMBERSHIP_DRAIN, .name = 1, .until_ns = now + 30 * S),
                         "update 1");
     meets(2, 1, false);
@@ -14,11 +19,21 @@ RULE(ranks_that_outstay_a_drain_are_ended_without_a_failure)
     ends(3, false);
     meets(0, 1, true);
     assert_string_equal(meets(1, 1, true), "epoch 2/1: 0 1");
-    assert_int_equal(rg_membership_without(m, 1), 2);
+    assert_int_equal(without(1), 2);
     struct rg_membership_aside aside;
     assert_true(rg_membership_aside(m, 1, &aside));
     assert_int_equal(aside.why, RG_MEMBERSHIP_DRAINED);
     assert_int_equal(aside.failures, 0);
+}
+
+RULE(room_without_several_machines_is_what_all_others_have)
+{
+    WANTED(2, 3, 4);
+    assert_int_equal(rg_membership_without(m, NULL, 0), 9);
+    assert_int_equal(rg_membership_without(m, (int[]){ 0, 2 }, 2), 3);
+    assert_int_equal(rg_membership_without(m, (int[]){ 1, 1, 7 }, 3), 6);
+    STEP(RG_MEMBERSHIP_DRAIN, .name = 0);
+    assert_int_equal(rg_membership_without(m, (int[]){ 0, 1 }, 2), 4);
 }
 
 RULE(drain_that_leaves_too_few_waits_for_others_or_its_deadline)
@@ -26,7 +41,7 @@ RULE(drain_that_leaves_too_few_waits_for_others_or_its_deadline)
     rules.min_np = 3;
     rules.np = 3;
     run_two_by_two();
-    assert_int_equal(rg_membership_without(m, 0), 2);
+    assert_int_equal(without(0), 2);
     assert_string_equal(STEP(RG_MEMBERSHIP_DRAIN, .name = 0, .until_ns = now + 30 * S), "");
     assert_string_equal(after(30 * S), "term 0, term 1");
     ends(0, false);
@@ -149,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(ranks_that_outstay_a_drain_are_ended_without_a_failure),
+        TEST(room_without_several_machines_is_what_all_others_have),
         TEST(drain_that_leaves_too_few_waits_for_others_or_its_deadline),
         TEST(ranks_that_outstay_a_platforms_notice_are_ended_and_others_follow),
         TEST(drain_of_programs_that_cannot_meet_starts_them_again),
