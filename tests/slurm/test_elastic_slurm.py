@@ -149,6 +149,41 @@ def test_a_submitted_job_is_elastic_as_well(cluster, job):
         f'.local/state/reigen/slurm/{number}').read_text(), status.stdout)
 
 
+@pytest.fixture
+def requeues():
+    """Three nodes of a Slurm that puts no job back into its queue by itself."""
+    # Credentials live two minutes as a rule, and a requeued job waits until its old ones are dead.
+    with SlurmCluster(3, settings={'JobRequeue': 0, 'AuthInfo': 'cred_expire=10',
+                                   'SlurmdTimeout': 15}) as cluster:
+        yield cluster
+
+
+def restarts(cluster, number):
+    shown = cluster.ask('scontrol', 'show', 'job', str(number))
+    return int(re.search(r' Restarts=(\d+)', shown)[1])
+
+
+@pytest.mark.parametrize('again', [True, False])
+def test_a_submitted_job_that_loses_its_heads_node_begins_again_on_others(requeues, again):
+    """Or is over, where it may not be put back into the queue."""
+    it = Job(requeues, '--submit', *([] if again else ['--slurm-option=--no-requeue']),
+             ask=('--nodes', '2'), np=2)
+    assert it.process.wait(READY) == 0, it.text()
+    number = it.number()
+    it.out = requeues.head.path(f'reigen-{number}.log')
+    it.wait('step 3 size 2')
+    requeues[1].kill()
+    if not again:
+        wait_for(lambda: not requeues.squeue(), 'the end of the job', 120)
+        return
+    wait_for(lambda: restarts(requeues, number) == 1, 'the job in the queue again', 120)
+    wait_for(lambda: requeues.squeue()[number] == 'RUNNING', 'the job again', 120)
+    it.stop()
+    wait_for(lambda: 'done 0 of 2' in it.text() and 'done 1 of 2' in it.text(), 'the end')
+    wait_for(lambda: 'exit 0' in requeues.head.path(
+        f'.local/state/reigen/slurm/{number}').read_text(), 'its code')
+
+
 def test_containers_of_nodes_that_are_taken_go_with_them(slurm):
     it = Job(slurm, '--image', everywhere.IMAGE)
     it.wait('step 3 size 3')

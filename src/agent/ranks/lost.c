@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "agent/ranks/agent.h"
+#include "base/exitcode.h"
 #include "base/time.h"
 
 #define LAST_MS 30000 /* for ranks whose launcher Slurm has killed */
@@ -56,7 +57,9 @@ static void let_end(const struct rg_agent *agent)
 
 void rg_agent_lose_launcher(struct rg_agent *agent)
 {
-    if (agent->boot.tracked && agent->state == RG_AGENT_RUNNING)
+    if (agent->boot.tracked && agent->state == RG_AGENT_RUNNING) {
+        agent->exit_code = RG_EXIT_HOST_LOST; /* the job may begin again elsewhere */
         let_end(agent);
+    }
     rg_agent_abandon(agent);
 }

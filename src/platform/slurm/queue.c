@@ -54,6 +54,8 @@ static int make_argv(const struct rg_job *job, const char *cwd, struct rg_strv *
 
     rg_strv_add(argv, "sbatch");
     rg_strv_add(argv, "--job-name=reigen");
+    if (job->elastic.on || job->max_restarts)
+        rg_strv_add(argv, "--requeue"); /* the user's own word for it follows */
     int r = slurm_wish_add(job, argv);
     rg_strv_add(argv, "--parsable");
     for (const char *p = cwd; *p; p++) /* sbatch puts something in the place of %j */
