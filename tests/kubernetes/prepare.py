@@ -32,6 +32,7 @@ def main():
         sys.exit('prepare: only root can make images')
     try:
         kube_build.programs()
+        kube_build.operator()
         kube_store.prepare(IMAGES)
         with tempfile.TemporaryDirectory(dir=images.folder(), prefix='context-') as temporary:
             kube_store.prepare(original(Path(temporary)))
