@@ -175,15 +175,17 @@ static void put_installer(const struct slurm *slurm, struct rg_buf *text)
 /* Slurm takes a node that has failed out of a job that goes on without it (--no-kill), and then the
  * job's own script, with the head, may be gone: nobody would end the job, or begin it again. So who
  * has lost the head waits until that is so, if it is: the node may fail long before Slurm sees it,
- * and where it has not failed Slurm ends the job, and this shell. A job that may not be put back
- * into the queue is cancelled. */
+ * and where it has not failed Slurm ends the job, and this shell. Slurm gets some eight questions a
+ * second, however many nodes ask. A job that may not be put back into the queue is cancelled. */
 static void put_requeue(const struct slurm *slurm, struct rg_buf *text)
 {
     const char *node = slurm->allocation.node;
 
     if (slurm->shared.o.job->submit && slurm->shared.o.job->elastic.on && node)
-        rg_buf_printf(text, "; [ $r = %d ] || exit; while scontrol show hostnames $(squeue -ho %%N "
-                            "-j $SLURM_JOB_ID) | grep -qx %s; do sleep 3; done; "
+        rg_buf_printf(text, "; [ $r = %d ] || exit 0; "
+                            "while scontrol show hostnames $(squeue -ho %%N -j $SLURM_JOB_ID) | "
+                            "grep -qx %s; "
+                            "do sleep $((3 + SLURM_NNODES / 8)); done; "
                             "scontrol requeue $SLURM_JOB_ID || { squeue -ho %%T -j $SLURM_JOB_ID "
                             "| grep -q RUN && scancel $SLURM_JOB_ID; }", RG_EXIT_HOST_LOST, node);
 }
