@@ -9,6 +9,7 @@ is waited for at once starts a persistent request, with nothing to look up.
 import ctypes
 import errno
 import itertools
+import os
 import time
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -46,6 +47,7 @@ class Engine:
         self._turns = {kind: itertools.count()
                        for kind in (ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER)}
         self._requests: Dict[Any, int] = {}
+        self._pid = os.getpid()
         #: By kind and turn: the handle that has the name, unless its end has been seen.
         self._holders: Dict[Tuple[int, int], int] = {}
         self._options: Dict[Any, Options] = {}
@@ -119,10 +121,12 @@ class Engine:
         names = ', '.join(str(rank) for rank in oldest['missing'])
         return f'rank(s) {names}' if names else 'some ranks'
 
-    def free(self) -> None:
-        """Free the requests; none is in flight."""
-        while self._requests:
-            lib.reigen_request_free(self._requests.popitem()[1])
+    def __del__(self, free: Any = lib.reigen_request_free, pid: Any = os.getpid) -> None:
+        """Free the requests. A group may be ended while another thread waits for one, so this is
+        when no thread has the engine any more. A fork's child has none of its parent's."""
+        if pid() == self._pid:
+            while self._requests:
+                free(self._requests.popitem()[1])
 
     def _how(self, kind: int, how: Any) -> Options:
         options = self._options.get((kind, how))

@@ -7,7 +7,6 @@ them, as in "cpu:reigen,cuda:nccl", a Backend is made, of which PyTorch's own Pr
 charge. DDP and the functional collectives call either from C++.
 """
 import datetime
-import itertools
 import sys
 import types
 import weakref
@@ -23,7 +22,6 @@ from reigen.distributed._work import Many
 from reigen.torch import _untraced
 
 _DEVICES = torch.device('cpu'), torch.device('cuda')
-_count = itertools.count()
 #: PyTorch 2.14 is the first that lets Python implement one.
 _BACKENDS_IN_PYTHON = tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 14)
 
@@ -36,9 +34,10 @@ class _Life:
         self._store = options.store
         ranks = tuple(options.global_ranks_in_group) or tuple(range(size))
         timeout = options.timeout.total_seconds()
-        self._place = _world.enter(options.store, rank, ranks, timeout)
+        self._place = _world.enter(options.store, rank, ranks, timeout,
+                                   agent=getattr(options, 'agent', True))
         self._me = rank
-        name = str(options.group_id) or str(next(_count))
+        name = str(options.group_id) or f'own.{self._place.number}'
         if self._place.turn > 1:
             name += f'.{self._place.turn}'
         self._engine = Engine(f'c10d.{name}', self._place.process_set, size, self._place.roots,
@@ -52,7 +51,6 @@ class _Life:
     def shutdown(self) -> None:
         if not self._aborted:
             self._aborted = True
-            self._engine.free()
             _world.leave(self._place)
 
     def abort(self) -> None:

@@ -8,12 +8,19 @@ import ctypes
 import errno
 import struct
 import time
-from datetime import timedelta
 from typing import Any, List, Optional
 
 from torch.distributed import DistStoreError
 
+from reigen import _core
 from reigen._lib import Fence, Meeting
+from reigen._observe import diagnose
+from reigen.distributed._work import failure
+
+#: How long who waits sleeps before it asks the store again, in seconds: at first, and at most. The
+#: store's own wait holds the thread: no exception that another one sets would come through, and no
+#: end of the group. A short one of these writes a warning each time.
+_ASK_S, _ASK_MAX_S = 0.0005, 0.05
 
 
 class Late(TimeoutError, DistStoreError):
@@ -29,23 +36,43 @@ class Exchanges:
         self._deadline = time.monotonic() + timeout
         self._timeout = timeout
         self._count = 0
-        # A store may outlive a group, and the next one of this name uses it again: the how manyth
-        # it is.
-        self.turn = store.add(f'reigen/{rank}', 1) if size > 1 else 1
-        self._key = f'reigen/{self.turn}'
+        self._stopped = False
+        self._turn = 0
+
+    @property
+    def turn(self) -> int:
+        """A store may outlive a group, and the next one of this name uses it again: the how manyth
+        it is. 1 where nothing is exchanged."""
+        return self._turn or 1
+
+    def stop(self) -> None:
+        """Have who waits give up. Any thread; it does not block."""
+        self._stopped = True
+
+    def _look(self) -> None:
+        """Raise if there is no use in waiting."""
+        if self._stopped:
+            raise failure('The process group was aborted while it was being made.')
+        if time.monotonic() >= self._deadline:
+            raise Late(self._missing())
+        if _core.is_initialized():  # the runtime then hears of ranks that die
+            try:
+                cause = diagnose(0)['failure']
+            except (ValueError, OSError):
+                return  # it has just been left, or is built without observers
+            if cause is not None:
+                raise failure(cause)
 
     def _wait(self, keys: List[str]) -> None:
-        left = self._deadline - time.monotonic()
-        try:
-            self._store.wait(keys, timedelta(seconds=max(left, 0.001)))
-        except RuntimeError as error:
-            if time.monotonic() < self._deadline - 0.5 and 'imeout' not in str(error):
-                raise
-            raise Late(self._missing()) from error
+        pause = _ASK_S
+        while not self._store.check(keys):
+            self._look()
+            time.sleep(pause)
+            pause = min(2 * pause, _ASK_MAX_S)
 
     def _missing(self) -> str:
         """Who has not come to the exchange that did not end in time."""
-        here = f'{self._key}/{self._count - 1}'
+        here = f'reigen/{self._turn}/{self._count - 1}'
         missing = [str(rank) for rank in range(self.size)
                    if rank != self.rank and not self._store.check([f'{here}/{rank}'])]
         who = f'rank(s) {", ".join(missing)}' if missing else 'some ranks'
@@ -56,7 +83,9 @@ class Exchanges:
         """What each rank has handed over."""
         if self.size == 1:
             return [blob]
-        key = f'{self._key}/{self._count}'
+        if not self._turn:
+            self._turn = self._store.add(f'reigen/{self.rank}', 1)
+        key = f'reigen/{self._turn}/{self._count}'
         self._count += 1
         if self.rank:
             self._store.set(f'{key}/{self.rank}', blob)

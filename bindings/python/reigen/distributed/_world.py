@@ -6,11 +6,13 @@ Reigen's agent. A group of all its ranks in their order is process set 0. Any ot
 process set that its members alone make, over the store too; groups of the same ranks share one, as
 their operations have names of their own.
 """
+import contextlib
 import ctypes
+import itertools
 import json
 import os
 import threading
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from reigen import _core
 from reigen._lib import lib, quick
@@ -29,6 +31,9 @@ _joined = False
 _sets: Dict[Tuple[int, ...], '_Entry'] = {}
 #: All that groups use.
 _used: Set['_Entry'] = set()
+#: What groups that are being made wait in.
+_making: Set[Exchanges] = set()
+_count = itertools.count()
 
 
 class _Entry:
@@ -51,6 +56,7 @@ def _forked() -> None:
     _members, _ours, _joined = (), False, False
     _sets.clear()
     _used.clear()
+    _making.clear()
     _p2p.forked()
 
 
@@ -58,18 +64,21 @@ _core.after_shutdown.append(_forget)
 _core.after_fork.append(_forked)
 
 
-def _by_agent(rank: int, size: int) -> bool:
-    """Reigen's agent has started this process as this rank."""
-    return ('REIGEN_AGENT_SOCKET' in os.environ and os.environ.get('REIGEN_RANK') == str(rank)
-            and os.environ.get('REIGEN_SIZE') == str(size))
+def _by_agent(rank: int, size: int) -> Optional[str]:
+    """The job in which Reigen's agent has started this process as this rank."""
+    if ('REIGEN_AGENT_SOCKET' not in os.environ or os.environ.get('REIGEN_RANK') != str(rank)
+            or os.environ.get('REIGEN_SIZE') != str(size)):
+        return None
+    return os.environ.get('REIGEN_JOB_ID')
 
 
-def _about_me(ranks: Tuple[int, ...], rank: int) -> Dict[str, Any]:
+def _about_me(ranks: Tuple[int, ...], rank: int, agent: bool = True) -> Dict[str, Any]:
     known = _sets.get(ranks)
     return {'version': _core.version(), 'ranks': list(ranks),
             'runtime': [_core.rank(), _core.size()] if _core.is_initialized() else None,
             'members': list(_members), 'set': known.process_set if known else None,
-            'agent': _by_agent(rank, len(ranks)), 'address': _p2p.listen()}
+            'agent': _by_agent(rank, len(ranks)) if agent else None, 'address': _p2p.listen(),
+            'number': next(_count)}
 
 
 def _same(words: List[Dict[str, Any]], what: str) -> bool:
@@ -78,7 +87,7 @@ def _same(words: List[Dict[str, Any]], what: str) -> bool:
 
 def _join_runtime(words: List[Dict[str, Any]], exchanges: Exchanges, timeout: float) -> None:
     """Nobody has joined: those of this group do."""
-    if all(word['agent'] for word in words):
+    if words[0]['agent'] and _same(words, 'agent'):
         _core.init(timeout)
         return
     gathering = Gathering(exchanges)
@@ -151,39 +160,68 @@ def _check(ranks: Tuple[int, ...], words: List[Dict[str, Any]]) -> None:
 
 class Place:
     """Where a group's operations go. process_set: the runtime's; roots: its ranks' numbers in the
-    runtime; peers: their addresses for send and recv; turn: groups of this name there have been."""
+    runtime; peers: their addresses for send and recv; turn: groups of this name there have been;
+    number: another one for each group that its first rank makes."""
 
-    def __init__(self, ranks: Tuple[int, ...], entry: _Entry, peers: List[Any], turn: int):
-        self.ranks, self.entry, self.peers, self.turn = ranks, entry, peers, turn
+    def __init__(self, ranks: Tuple[int, ...], entry: _Entry, words: List[Any], turn: int):
+        self.ranks, self.entry, self.turn = ranks, entry, turn
+        self.peers, self.number = [word['address'] for word in words], words[0]['number']
         self.process_set = entry.process_set
         self.roots = [_members.index(rank) for rank in ranks]
 
 
-def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float) -> Place:
-    """This process becomes a member, ranks[rank], of a group of these global ranks."""
-    with _lock:
-        exchanges = Exchanges(store, rank, len(ranks), timeout)
-        blobs = exchanges.exchange(json.dumps(_about_me(ranks, rank)).encode())
+@contextlib.contextmanager
+def _exchanging(store: Any, rank: int, size: int, timeout: float) -> Iterator[Exchanges]:
+    """Exchanges that end with the group of all ranks. An exception that another thread sets or a
+    signal raises leaves no thread behind in them."""
+    exchanges = Exchanges(store, rank, size, timeout)
+    _making.add(exchanges)
+    try:
+        yield exchanges
+    finally:
+        _making.discard(exchanges)
+        exchanges.stop()
+
+
+def _stop_making() -> None:
+    """Groups that are being made are of no use any more, and hold the lock."""
+    for exchanges in list(_making):
+        exchanges.stop()
+
+
+def _process_set(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exchanges,
+                 timeout: float) -> int:
+    """The runtime's, for a group whose members have said these words."""
+    _check(ranks, words)
+    if not _members:
+        _attach(ranks, words, exchanges, timeout)
+    if ranks == _members:
+        return 0
+    if words[0]['set'] is not None and _same(words, 'set'):
+        return words[0]['set']
+    return _meet(ranks, exchanges, timeout)
+
+
+def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float,
+          agent: bool = True) -> Place:
+    """This process becomes a member, ranks[rank], of a group of these global ranks. agent: if these
+    are the ranks that Reigen's agents have started, they may be asked in place of the store."""
+    with _lock, _exchanging(store, rank, len(ranks), timeout) as exchanges:
+        blobs = exchanges.exchange(json.dumps(_about_me(ranks, rank, agent)).encode())
         words = [json.loads(blob) for blob in blobs]
-        _check(ranks, words)
-        if not _members:
-            _attach(ranks, words, exchanges, timeout)
-        if ranks == _members:
-            process_set = 0
-        elif words[0]['set'] is not None and _same(words, 'set'):
-            process_set = words[0]['set']
-        else:
-            process_set = _meet(ranks, exchanges, timeout)
+        process_set = _process_set(ranks, words, exchanges, timeout)
         entry = _sets.get(ranks)
         if entry is None or entry.process_set != process_set:
             entry = _sets[ranks] = _Entry(process_set)
         entry.users += 1
         _used.add(entry)
-        return Place(ranks, entry, [word['address'] for word in words], exchanges.turn)
+        return Place(ranks, entry, words, exchanges.turn)
 
 
 def leave(place: Place) -> None:
     """A group is no more. It may be one of a job that was left before, which has gone with it."""
+    if not place.process_set and place.entry in _used:
+        _stop_making()
     with _lock:
         entry = place.entry
         if entry not in _used:
@@ -204,7 +242,8 @@ def leave(place: Place) -> None:
 
 
 def abort() -> None:
-    """What is in flight ends, on all ranks, with an error."""
+    """What is in flight ends, on all ranks, with an error. So do groups that are being made."""
+    _stop_making()
     with _lock:
         if quick.reigen_is_initialized():
             _core.shutdown()
