@@ -29,7 +29,7 @@ import torch
 
 from reigen._door import Door, Refused, peer_is_us, shut
 from reigen._observe import diagnose
-from reigen.distributed._work import failure, new_future, write
+from reigen.distributed._work import Promise, failure, write
 
 _HEADER = struct.Struct('<IIqQ')  # length of the group's name, sender's place, tag, bytes
 _NONCE = 32
@@ -455,7 +455,7 @@ class _Message(c10d.Work):
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
         self._error: Optional[str] = None
-        self._future: Optional[torch.futures.Future] = None
+        self._promise: Optional[Promise] = None
         #: A profiler's, which ends with it.
         self._profiled: Any = None
         self._profiling = threading.Lock()
@@ -521,17 +521,18 @@ class _Message(c10d.Work):
         return [self._tensor]
 
     def get_future(self) -> torch.futures.Future:
-        if self._future is None:
-            self._future = new_future([self._tensor])
+        if self._promise is None:
+            self._promise = Promise([self._tensor])
             threading.Thread(target=self._tell, daemon=True, name='reigen-p2p').start()
-        return self._future
+        return self._promise.future
 
     def _tell(self) -> None:
         try:
             self.wait()
-            self._future.set_result([self._tensor])
         except RuntimeError as error:
-            self._future.set_exception(error)
+            self._promise.fail(error)
+        else:
+            self._promise.keep([self._tensor])
 
 
 def _cause() -> Optional[str]:

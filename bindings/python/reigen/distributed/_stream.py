@@ -13,7 +13,6 @@ import torch
 
 from reigen._core import SLICE_MS
 from reigen._lib import lib
-from reigen.distributed import _work
 from reigen.distributed._work import Pending, tensors_in
 from reigen.torch import _device
 
@@ -41,7 +40,7 @@ class OnStream(Pending):
                     tensor.record_stream(stream)
 
     def _end(self, told: bool = False) -> None:
-        if not self._over and (self._future is None or told):
+        if not self._over and (self._promise is None or told):
             _device.within(self._index, self._end_in_order, told)
 
     def _end_in_order(self, told: bool) -> None:
@@ -75,9 +74,6 @@ class OnStream(Pending):
 
     # ------------------------------------------------------------------ futures
 
-    def _new_future(self) -> torch.futures.Future:
-        return _work.new_future(self._outputs)
-
     def _told_of_end(self) -> None:
         """complete() does it: here is a thread of C's."""
 
@@ -87,8 +83,8 @@ class OnStream(Pending):
         except RuntimeError as error:
             # The device has failed, perhaps: PyTorch says so, and who waits is to be told.
             self._error = self._error or error
-            if not self._future.done():
-                self._future.set_exception(self._error)
+            if not self._promise.future.done():
+                self._promise.fail(self._error)
 
     def _complete_in_order(self) -> None:
         if self._index not in _streams:

@@ -68,6 +68,35 @@ def new_future(outputs: Any) -> torch.futures.Future:
     return torch.futures.Future(devices=list(devices)) if devices else torch.futures.Future()
 
 
+class Promise:
+    """A future, and how it ends.
+
+    An exception that torch.futures' set_exception leaves is in C++ a value like any other: DDP's
+    reducer takes it for the bucket's tensors, and the process ends. The error of a callback is one
+    in C++ as well. So the future that others have is what a callback of another one makes.
+    """
+
+    def __init__(self, outputs: Any = None):
+        self._error: Optional[BaseException] = None
+        self._first = new_future(outputs)
+        self.future = self._first.then(self._settle)
+
+    def _settle(self, first: torch.futures.Future) -> Any:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return first.value()
+
+    def keep(self, value: Any) -> None:
+        """It ends with that value. This or fail() is called once."""
+        self._first.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        """It ends with that error, for C++ and for Python."""
+        self._error = error
+        self._first.set_result(None)
+
+
 def sweep() -> None:
     """End the orphans that are done."""
     left = []
@@ -143,7 +172,7 @@ class Pending(c10d.Work):
         self._lock = threading.Lock()
         self._over = False
         self._error: Optional[BaseException] = None
-        self._future: Optional[torch.futures.Future] = None
+        self._promise: Optional[Promise] = None
         self._open = 0
         self._completed = False
         self._event: Any = None
@@ -160,7 +189,7 @@ class Pending(c10d.Work):
         """All of them have ended: once, copy what is to be copied and let go of the memory. Where
         there is a future, who is told of the end does it."""
         with self._lock:
-            if self._over or (self._future is not None and not told):
+            if self._over or (self._promise is not None and not told):
                 return
             try:
                 if self._error is None and self._finish is not None:
@@ -183,7 +212,7 @@ class Pending(c10d.Work):
                 if time.monotonic() > deadline:
                     raise self._engine.late(limit)
                 rc = lib.reigen_wait(handle, SLICE_MS)
-            if self._future is None and not self._over:
+            if self._promise is None and not self._over:
                 self._look(rc, handle)
         self._end()
 
@@ -201,7 +230,7 @@ class Pending(c10d.Work):
         return True
 
     def __del__(self, drop: Any = _dropped.append, adopt: Any = _orphans.append) -> None:
-        if self._over or self._future is not None:
+        if self._over or self._promise is not None:
             self._outputs = None
             drop(self)
         else:
@@ -222,10 +251,10 @@ class Pending(c10d.Work):
             self._await(timeout)
         if self._event is not None:
             self._event.wait()
-        if self._future is not None and not self._future.done():
+        if self._promise is not None and not self._promise.future.done():
             # Others are at it; this is about the end, and _error tells how it was.
             try:
-                self._future.wait()
+                self._promise.future.wait()
             except RuntimeError as error:
                 self._error = self._error or error
         if self._error is not None:
@@ -276,12 +305,13 @@ class Pending(c10d.Work):
         self._end()
 
     def get_future(self) -> torch.futures.Future:
-        if self._future is None and not self._over and not self._engine.overlaps:
+        if self._promise is None and not self._over and not self._engine.overlaps:
             self._drive()
         with self._lock:
-            if self._future is not None:
-                return self._future
-            self._future = future = self._new_future()
+            if self._promise is not None:
+                return self._promise.future
+            self._promise = Promise(self._outputs)
+            future = self._promise.future
             over = self._over
         if over:
             self.complete()
@@ -296,9 +326,6 @@ class Pending(c10d.Work):
             _watch.need()
         return future
 
-    def _new_future(self) -> torch.futures.Future:
-        return torch.futures.Future()
-
     def _told_of_end(self) -> None:
         """In a thread of C's."""
         self._end(told=True)
@@ -312,9 +339,9 @@ class Pending(c10d.Work):
         if self._event is not None and self._error is None:
             self._event.wait()
         if self._error is not None:
-            self._future.set_exception(self._error)
+            self._promise.fail(self._error)
         else:
-            self._future.set_result(self._outputs)
+            self._promise.keep(self._outputs)
 
     def expire(self) -> None:
         """Nobody waits for it, and it is late: say so. It stays in C's hands until it is done."""
@@ -409,8 +436,8 @@ def _on_done(number: int, handle: int, status: int) -> None:
     except BaseException as error:
         # Nobody is there to be told but whoever waits for the future.
         work = _told.pop(number, None)
-        if work is not None and work._future is not None and not work._future.done():
-            work._future.set_exception(error)
+        if work is not None and work._promise is not None and not work._promise.future.done():
+            work._promise.fail(error)
 
 
 class Many(c10d.Work):
@@ -462,15 +489,17 @@ class Many(c10d.Work):
         return self._outputs
 
     def get_future(self) -> torch.futures.Future:
-        future = new_future(self._outputs)
+        promise = Promise(self._outputs)
         outputs = self._outputs
 
         def done(all_of_them: torch.futures.Future) -> None:
             try:
-                all_of_them.value()
-                future.set_result(outputs)
+                for one in all_of_them.value():
+                    one.value()
             except RuntimeError as error:
-                future.set_exception(error)
+                promise.fail(error)
+            else:
+                promise.keep(outputs)
 
         torch.futures.collect_all([work.get_future() for work in self._works]).then(done)
-        return future
+        return promise.future
