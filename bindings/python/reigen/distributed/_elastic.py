@@ -9,8 +9,9 @@ store is that its rank 0 has made.
 import json
 import os
 import socket
+import time
 from datetime import timedelta
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, Optional, Tuple
 
 from torch.distributed import TCPStore
 
@@ -46,7 +47,7 @@ def hosts_changed() -> bool:
 
 
 def _reachable(words: Any) -> str:
-    """The address at which this process reaches rank 0's store."""
+    """The address at which this process reaches rank 0's store. OSError: there is none."""
     if words['here'] == _p2p._here():
         return '127.0.0.1'
     tried = []
@@ -56,36 +57,64 @@ def _reachable(words: Any) -> str:
             return host
         except OSError as error:
             tried.append(f'{host}: {error}')
-    raise failure(f'the store of rank 0 cannot be reached at port {words["port"]}: '
-                  + ('; '.join(tried) or 'no address of its host is known'))
+    raise OSError('; '.join(tried) or 'no address of its host is known')
 
 
 def _make_store(timeout: timedelta) -> TCPStore:
-    size, store, words = _core.size(), None, b''
+    """A store for the runtime's ranks, which all of them have reached when this returns. Raises
+    HorovodInternalError when one has died meanwhile, and RuntimeError on all ranks when one that
+    lives has not reached it."""
+    store, words = None, b''
     if _core.rank() == 0:
-        store = TCPStore('127.0.0.1', 0, size, True, timeout, wait_for_workers=False,
+        store = TCPStore('127.0.0.1', 0, _core.size(), True, timeout, wait_for_workers=False,
                          multi_tenant=True)
         address = _p2p.listen()
         words = json.dumps({'here': address['here'], 'hosts': address['hosts'],
                             'port': store.port}).encode()
     where = json.loads(_objects.broadcast_bytes(words, 0, 'reigen.distributed.store'))
-    host = _reachable(where)
-    os.environ.update(MASTER_ADDR=host, MASTER_PORT=str(where['port']))
-    return store or TCPStore(host, where['port'], size, False, timeout)
+    problem = ''
+    try:
+        host, port = _reachable(where), where['port']
+        store = store or TCPStore(host, port, _core.size(), False, timedelta(seconds=_CALL_S))
+        os.environ.update(MASTER_ADDR=host, MASTER_PORT=str(port))
+    except (OSError, RuntimeError) as error:
+        problem = str(error)
+    # If rank 0 has died, this tells so, and the next epoch has another store.
+    problems = _objects.allgather_bytes(problem.encode(), 'reigen.distributed.reached')
+    for rank, text in enumerate(problems):
+        if text:
+            raise failure(f'rank {rank} cannot reach the store of rank 0 at port {where["port"]}: '
+                          + text.decode())
+    store.set_timeout(timeout)
+    return store
+
+
+def _meet(timeout: timedelta, ours: bool) -> Optional[TCPStore]:
+    """The store of an epoch; or None when a rank has been lost before all had it."""
+    try:
+        store = _make_store(timeout)
+        _world.introduce()
+        return store
+    except HorovodInternalError as error:
+        if not ours or not _core.lost(error):
+            raise failure(str(error)) from error
+        return None
 
 
 def rendezvous(timeout: timedelta) -> Iterator[Tuple[TCPStore, int, int]]:
     """What env:// yields: a store, this rank and how many there are. Ranks that are lost meanwhile
-    are made up for by the epoch after that."""
+    are made up for by the epoch after that. Each epoch has a store of its own, and its ranks know
+    each other when this yields: a loss after that is for the first operation to tell.
+
+    timeout: the store's. How long it takes until an epoch is together is the launcher's affair.
+    Raises RuntimeError when a rank cannot reach the store of rank 0, on all ranks; and when a rank
+    is lost in a job that hvd.init() has joined."""
     while True:
         ours = _world.join(timeout.total_seconds())
         if _in_place:
             _core.go_on(failed=False)
-        try:
-            store = _make_store(timeout)
+        store = _meet(timeout, ours)
+        if store is not None:
             break
-        except HorovodInternalError as error:
-            if not ours or not _core.lost(error):
-                raise failure(str(error)) from error
-            _core.shutdown()
+        _core.shutdown()
     yield store, _core.rank(), _core.size()

@@ -14,7 +14,7 @@ import os
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from reigen import _core
+from reigen import _core, _objects
 from reigen._lib import lib, quick
 from reigen.distributed import _p2p
 from reigen.distributed._store import Exchanges, Gathering
@@ -33,6 +33,8 @@ _sets: Dict[Tuple[int, ...], '_Entry'] = {}
 _used: Set['_Entry'] = set()
 #: What groups that are being made wait in.
 _making: Set[Exchanges] = set()
+#: What the runtime's ranks have said of themselves for the group of all of them that comes next.
+_introduced: List[Dict[str, Any]] = []
 _count = itertools.count()
 
 
@@ -46,6 +48,7 @@ def _forget() -> None:
     _members, _ours, _joined = (), False, False
     _sets.clear()
     _used.clear()
+    _introduced.clear()
     _p2p.close()
 
 
@@ -57,6 +60,7 @@ def _forked() -> None:
     _sets.clear()
     _used.clear()
     _making.clear()
+    _introduced.clear()
     _p2p.forked()
 
 
@@ -106,6 +110,16 @@ def join(timeout: float) -> bool:
             _core.init(timeout)
             _joined = True
         return _joined
+
+
+def introduce() -> None:
+    """The runtime has been joined: tell all of its ranks of this one, for the group of all of them
+    that comes next, which then asks no store. Raises HorovodInternalError when one has died."""
+    ranks = tuple(range(_core.size()))
+    mine = json.dumps(_about_me(ranks, _core.rank())).encode()
+    blobs = _objects.allgather_bytes(mine, 'reigen.distributed.introduction')
+    with _lock:
+        _introduced[:] = [json.loads(blob) for blob in blobs]
 
 
 def _attach(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exchanges,
@@ -207,8 +221,12 @@ def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float,
     """This process becomes a member, ranks[rank], of a group of these global ranks. agent: if these
     are the ranks that Reigen's agents have started, they may be asked in place of the store."""
     with _lock, _exchanging(store, rank, len(ranks), timeout) as exchanges:
-        blobs = exchanges.exchange(json.dumps(_about_me(ranks, rank, agent)).encode())
-        words = [json.loads(blob) for blob in blobs]
+        if _introduced and not _members and ranks == tuple(range(len(_introduced))):
+            words = list(_introduced)
+        else:
+            blobs = exchanges.exchange(json.dumps(_about_me(ranks, rank, agent)).encode())
+            words = [json.loads(blob) for blob in blobs]
+        _introduced.clear()
         process_set = _process_set(ranks, words, exchanges, timeout)
         entry = _sets.get(ranks)
         if entry is None or entry.process_set != process_set:
