@@ -1,26 +1,47 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# accelerate, transformers and Lightning, for tests: an environment build/envs/trainers that finds
-# PyTorch in that of `tools/frameworks.sh torch2`, so that it is fetched once. 0.2 GB, 0.1 to load.
-# Made once; a second run does nothing. Prints the environment's python.
+# What trains with PyTorch, for tests: environments build/envs/NAME that find PyTorch in that of
+# `tools/frameworks.sh torch2`, so that it is fetched once. Each is made once; a second run does
+# nothing. Prints the environment's python.
+#
+# usage: tools/trainers.sh             accelerate, transformers, Lightning  0.2 GB, 0.1 to load
+#        tools/trainers.sh resilience  torchft, nvidia-resiliency-ext       0.1 GB, 0.02 to load
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
 . tools/progress.sh
-env=$(pwd)/build/envs/trainers
+name=${1-trainers}
+env=$(pwd)/build/envs/$name
 
 pip() {
     "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off "$@"
 }
 
-if [ "${1-}" = --make ]; then
-    /usr/bin/python3 -m venv "$env"
-    site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    echo "${env%/*}/torch2/${site#"$env"/}" >"$site/torch2.pth"
-    # They name torch, which names several GB of nvidia's packages: so what they need stands here.
+# They name torch, which names several GB of nvidia's packages: so what they need stands here.
+make_trainers() {
     pip --no-deps accelerate transformers lightning lightning-utilities torchmetrics \
         pytorch-lightning
     pip huggingface_hub psutil pyyaml regex safetensors tokenizers tqdm
+}
+
+make_resilience() {
+    pip --no-deps torchft nvidia-resiliency-ext
+    pip opentelemetry-exporter-otlp-proto-http opentelemetry-sdk psutil nvidia-ml-py pyyaml \
+        defusedxml
+}
+
+case $name in
+trainers | resilience) ;;
+*)
+    sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
+    exit 2
+    ;;
+esac
+if [ "${2-}" = --make ]; then
+    /usr/bin/python3 -m venv "$env"
+    site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    echo "${env%/*}/torch2/${site#"$env"/}" >"$site/torch2.pth"
+    "make_$name"
     exit
 fi
 tools/frameworks.sh torch2 >/dev/null
@@ -31,8 +52,8 @@ flock 9
 asked=$(cksum <tools/trainers.sh)
 if [ "$(cat "$env/ready" 2>/dev/null)" != "$asked" ]; then
     rm -rf "$env"
-    progress "trainers: fetching them from PyPI, once" "$env.log" \
-        tools/trainers.sh --make 9>&- >&2 || {
+    progress "$name: fetching it from PyPI, once" "$env.log" \
+        tools/trainers.sh "$name" --make 9>&- >&2 || {
         cat "$env.log" >&2
         exit 1
     }

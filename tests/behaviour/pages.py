@@ -17,7 +17,7 @@ from built import ROOT
 PROGRAMS = {'apt', 'build.sh', 'cd', 'cp', 'create_mpisshconfig.sh', 'docker', 'git', 'horovodrun',
             'make', 'meson', 'mpiexec', 'mpirun', 'pip', 'python', 'python3', 'reigen',
             'run_dock_asuser.sh', 'salloc', 'sbatch', 'scancel', 'scp', 'srun', 'srun_docker.sh',
-            'ssh', 'sudo', 'torchrun'}
+            'ssh', 'sudo', 'torchft_lighthouse', 'torchrun'}
 PROMPT = re.compile(r'(?:\w*\$|root@\S+#) ')
 FENCE = re.compile(r'^( *)```(\w*)\n(.*?)^ *```', re.S | re.M)
 

@@ -73,6 +73,8 @@ WRITTEN_OUT = {
         'behaviour/test_burdens.py::test_a_burden_of_seconds_is_no_loss',
     'sudo python3 tests/hosts/cuts.py 100 40':
         'hosts/test_cuts.py::test_a_cut_host_is_named_and_ends_its_ranks',
+    'torchft_lighthouse --min_replicas 1':
+        'torch2/test_again.py::test_a_replica_of_torchft_is_lost_and_comes_back',
     'reigen bench -H node1:4,node2:4 --max-bytes 64m':
         'hosts/test_bench.py::test_reigen_bench_starts_itself_by_ssh',
 }

@@ -146,6 +146,15 @@ class ReigenProcessGroup(_Life, Collectives, *_NAMES, c10d.ProcessGroup):
         return group
 
 
+def alone(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> ReigenProcessGroup:
+    """A group that torch.distributed does not know of, for those who make groups themselves. The
+    store is this group's own. All of its processes call it, and it blocks until all have, at most
+    `timeout`, which is each operation's limit as well. abort() or shutdown() ends it."""
+    return ReigenProcessGroup(types.SimpleNamespace(
+        group_rank=rank, group_size=size, global_ranks_in_group=[], timeout=timeout, store=store,
+        group_id='', agent=False))
+
+
 def _companion_class() -> Any:
     class Companion(Collectives, c10d.Backend):
         """A group as one of its own devices' backends."""
