@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.tensor  # noqa: F401  DDP wants it, in each child of a fork anew
 import torch.multiprocessing as mp
+from reigen._observe import diagnose
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -60,7 +61,8 @@ def unseen(me, large, there):
     """Nobody waits for these."""
     works = [dist.all_reduce(torch.ones(LARGE), async_op=True) for _ in range(4)]
     there()
-    until(works[3].is_completed, 'the end of the last')
+    until(lambda: diagnose(0)['failure'], 'the loss')
+    works.clear()
 
 
 def futures(me, large, there):
@@ -150,9 +152,12 @@ def losses(folder, backend):
     for turn, kind in zip(range(TURNS), itertools.cycle(KINDS)):
         child = os.fork()
         if child == 0:
-            begin(folder, f'all.{turn}', 2, 3, backend)
-            dist.all_reduce(torch.ones(1))
-            die(kind, folder, turn)
+            try:
+                begin(folder, f'all.{turn}', 2, 3, backend)
+                dist.all_reduce(torch.ones(1))
+                die(kind, folder, turn)
+            finally:
+                os._exit(1)
         try:
             while not os.waitpid(child, os.WNOHANG)[0]:
                 left.join(0.1)  # raises what one of them has raised
@@ -168,7 +173,6 @@ def losses(folder, backend):
 
 def waits():
     """Whether the first thread is in an operation, or makes a group."""
-    from reigen._observe import diagnose
     from reigen.distributed import _p2p, _world
     return diagnose(0)['pending'] or _world._making or any(_p2p._box.posted.values())
 

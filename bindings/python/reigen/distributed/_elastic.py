@@ -9,7 +9,6 @@ store is that its rank 0 has made.
 import json
 import os
 import socket
-import time
 from datetime import timedelta
 from typing import Any, Iterator, Optional, Tuple
 

@@ -49,10 +49,14 @@ class Exchanges:
         """Have who waits give up. Any thread; it does not block."""
         self._stopped = True
 
-    def _look(self) -> None:
-        """Raise if there is no use in waiting."""
+    def check(self) -> None:
+        """Raise RuntimeError if stop() has been called."""
         if self._stopped:
             raise failure('The process group was aborted while it was being made.')
+
+    def _look(self) -> None:
+        """Raise if there is no use in waiting."""
+        self.check()
         if time.monotonic() >= self._deadline:
             raise Late(self._missing())
         if _core.is_initialized():  # the runtime then hears of ranks that die

@@ -20,7 +20,10 @@ from reigen.distributed import _p2p
 from reigen.distributed._store import Exchanges, Gathering
 from reigen.distributed._work import failure
 
+#: Of what follows: held for moments, and while the runtime is left.
 _lock = threading.RLock()
+#: Who makes a group holds it, for as long as that takes; groups are ended meanwhile.
+_entering = threading.RLock()
 #: The global ranks that the runtime's ranks are, in their order; () while no group uses it.
 _members: Tuple[int, ...] = ()
 #: Reigen was joined for a group, and is left with the last one.
@@ -54,8 +57,8 @@ def _forget() -> None:
 
 def _forked() -> None:
     """In the child of a fork, whose parent goes on."""
-    global _lock, _members, _ours, _joined
-    _lock = threading.RLock()
+    global _lock, _entering, _members, _ours, _joined
+    _lock, _entering = threading.RLock(), threading.RLock()
     _members, _ours, _joined = (), False, False
     _sets.clear()
     _used.clear()
@@ -105,7 +108,7 @@ def join(timeout: float) -> bool:
     """Join the runtime for the group that comes next, unless it is joined. Whether it is left with
     the last group."""
     global _joined
-    with _lock:
+    with _entering:
         if not _core.is_initialized():
             _core.init(timeout)
             _joined = True
@@ -195,10 +198,13 @@ def _exchanging(store: Any, rank: int, size: int, timeout: float) -> Iterator[Ex
     finally:
         _making.discard(exchanges)
         exchanges.stop()
+        with _lock:
+            if _members and not _core.is_initialized():
+                _forget()  # it was left before this group was one of those that use it
 
 
 def _stop_making() -> None:
-    """Groups that are being made are of no use any more, and hold the lock."""
+    """Groups that are being made are of no use any more."""
     for exchanges in list(_making):
         exchanges.stop()
 
@@ -206,6 +212,7 @@ def _stop_making() -> None:
 def _process_set(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exchanges,
                  timeout: float) -> int:
     """The runtime's, for a group whose members have said these words."""
+    exchanges.check()
     _check(ranks, words)
     if not _members:
         _attach(ranks, words, exchanges, timeout)
@@ -220,7 +227,7 @@ def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float,
           agent: bool = True) -> Place:
     """This process becomes a member, ranks[rank], of a group of these global ranks. agent: if these
     are the ranks that Reigen's agents have started, they may be asked in place of the store."""
-    with _lock, _exchanging(store, rank, len(ranks), timeout) as exchanges:
+    with _entering, _exchanging(store, rank, len(ranks), timeout) as exchanges:
         if _introduced and not _members and ranks == tuple(range(len(_introduced))):
             words = list(_introduced)
         else:
@@ -228,22 +235,24 @@ def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float,
             words = [json.loads(blob) for blob in blobs]
         _introduced.clear()
         process_set = _process_set(ranks, words, exchanges, timeout)
-        entry = _sets.get(ranks)
-        if entry is None or entry.process_set != process_set:
-            entry = _sets[ranks] = _Entry(process_set)
-        entry.users += 1
-        _used.add(entry)
-        return Place(ranks, entry, words, exchanges.turn)
+        with _lock:
+            exchanges.check()
+            entry = _sets.get(ranks)
+            if entry is None or entry.process_set != process_set:
+                entry = _sets[ranks] = _Entry(process_set)
+            entry.users += 1
+            _used.add(entry)
+            return Place(ranks, entry, words, exchanges.turn)
 
 
 def leave(place: Place) -> None:
     """A group is no more. It may be one of a job that was left before, which has gone with it."""
-    if not place.process_set and place.entry in _used:
-        _stop_making()
     with _lock:
         entry = place.entry
         if entry not in _used:
             return
+        if not place.process_set and entry.users == 1:
+            _stop_making()  # the last group of all ranks
         entry.users -= 1
         if entry.users == 0:
             _used.remove(entry)
@@ -253,6 +262,7 @@ def leave(place: Place) -> None:
                 lib.reigen_process_set_remove(place.process_set)
         if _used:
             return
+        _stop_making()
         if _ours:
             _core.shutdown()
         else:
