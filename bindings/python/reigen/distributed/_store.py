@@ -27,6 +27,16 @@ class Late(TimeoutError, DistStoreError):
     """Some did not come in time."""
 
 
+def _cause() -> Optional[str]:
+    """Why the runtime does not go on, if it is joined and does not: it hears of ranks that die."""
+    if not _core.is_initialized():
+        return None
+    try:
+        return diagnose(0)['failure']
+    except (ValueError, OSError):
+        return None  # it has just been left, or is built without observers
+
+
 class Exchanges:
     """Exchanges between `size` ranks over a store that is the group's own."""
 
@@ -59,13 +69,9 @@ class Exchanges:
         self.check()
         if time.monotonic() >= self._deadline:
             raise Late(self._missing())
-        if _core.is_initialized():  # the runtime then hears of ranks that die
-            try:
-                cause = diagnose(0)['failure']
-            except (ValueError, OSError):
-                return  # it has just been left, or is built without observers
-            if cause is not None:
-                raise failure(cause)
+        cause = _cause()
+        if cause is not None:
+            raise failure(cause)
 
     def _wait(self, keys: List[str]) -> None:
         pause = _ASK_S
@@ -87,6 +93,16 @@ class Exchanges:
         """What each rank has handed over."""
         if self.size == 1:
             return [blob]
+        try:
+            return self._exchange(blob)
+        except RuntimeError as error:
+            # A store that has gone, perhaps with its rank: who died first is the better answer.
+            cause = _cause()
+            if cause is None or isinstance(error, Late):
+                raise
+            raise failure(cause) from error
+
+    def _exchange(self, blob: bytes) -> List[bytes]:
         if not self._turn:
             self._turn = self._store.add(f'reigen/{self.rank}', 1)
         key = f'reigen/{self._turn}/{self._count}'
