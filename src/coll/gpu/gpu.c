@@ -300,6 +300,14 @@ int rg_gpu_check_stream(int device, void *stream, struct rg_error *err)
     return r;
 }
 
+bool rg_gpu_is_lost(struct rg_error *err)
+{
+    int device = atomic_load(&rg_gpu_in_use) ? rg_gpu_default_device(0) : -1;
+    void *stream = used_device - 1 == device ? used_stream : NULL;
+
+    return device >= 0 && rg_gpu_check_stream(device, stream, err) == -EIO;
+}
+
 /* ---- streams and memory */
 
 int rg_gpu_stream_create(int device, void **ret_stream, struct rg_error *err)

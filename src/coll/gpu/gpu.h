@@ -71,6 +71,8 @@ int rg_gpu_mark_await(const struct rg_gpu_mark *mark, void *stream, struct rg_er
 int rg_gpu_mark_passed(const struct rg_gpu_mark *mark, struct rg_error *err);
 /* 0, or -EINVAL: the stream is being captured into a graph, which knows nothing of other ranks. */
 int rg_gpu_check_stream(int device, void *stream, struct rg_error *err);
+/* Whether the device that this process uses is of no use any more, with err. No: it uses none. */
+bool rg_gpu_is_lost(struct rg_error *err);
 
 /* ---- streams and memory of our own */
 

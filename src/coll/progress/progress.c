@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "coll/boot/boot.h"
 #include "coll/exec/exec.h"
+#include "coll/gpu/gpu.h"
 #include "coll/ground/config.h"
 #include "coll/progress/run.h"
 #include "coll/progress/life/watch.h"
@@ -150,8 +151,12 @@ int rg_progress_create(const struct rg_progress_options *options, struct rg_prog
 void rg_progress_leave(struct rg_progress *progress)
 {
     struct rg_view *view = &progress->view;
+    struct rg_error err = RG_ERROR_INIT;
     uint32_t nobody = 0;
 
+    /* Perhaps nobody has looked since it broke, and streams of others stand in what has begun. */
+    if (rg_gpu_is_lost(&err))
+        rg_progress_abort(progress, EIO, err.text);
     atomic_store(&view->rows[view->me].left, RG_LEFT_BEGUN);
     if (view->nnodes == 1) {
         atomic_compare_exchange_strong(&view->shared->closed_by, &nobody,

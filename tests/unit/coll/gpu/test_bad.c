@@ -6,6 +6,8 @@
 #include "unit.h"
 
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "coll/gpu/tensor.h"
@@ -378,6 +380,47 @@ static void whatever_breaks_is_an_error_on_every_rank(void **state)
     break_all(harms, sizeof(harms) / sizeof(harms[0]));
 }
 
+/* Rank 1's device breaks when an operation is on its stream that rank 0's comes to later, and it
+ * leaves at once. Rank 0's stream would stand there for ever. */
+static void hold(void *arg)
+{
+    unit_until(atomic_load((_Atomic bool *) arg), "the other rank has left");
+}
+
+static int leaves_broken(struct rank *rank)
+{
+    _Atomic bool *left = rank->arg;
+    struct standin_stream *stream = device_open(rank->me);
+    struct tensor t = tensor_make(stream, REIGEN_FLOAT32, 100, rank->me);
+    int r, bad = check(reigen_init(NULL) == 0) || check(sum("x", t.at, 100) == 0);
+
+    if (rank->me == 0)
+        bad |= check(standin_put(stream, hold, left) == 0);
+    r = sum("x", t.at, 100);
+    if (rank->me == 1) {
+        bad |= check(r == 0);
+        standin_break(stream, 719, "a kernel that fails");
+        reigen_shutdown();
+        atomic_store(left, true);
+        return bad;
+    }
+    bad |= check(r < 0 || sum("x", t.at, 100) < 0);
+    bad |= check(unit_until(cuStreamQuery(stream) == 0, "a free stream"));
+    reigen_shutdown();
+    return bad;
+}
+
+static void a_rank_that_leaves_with_a_broken_device_holds_nobody(void **state)
+{
+    _Atomic bool *left = mmap(NULL, sizeof(*left), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    (void) state;
+    assert_true(left != MAP_FAILED);
+    assert_int_equal(ranks_run(2, ranks_port(), leaves_broken, left), 0);
+    munmap(left, sizeof(*left));
+}
+
 /* NCCL hears of a death by its connections, before anybody else does: the verdict is the same. */
 static void a_death_is_one_though_nccl_hears_of_it_first(void **state)
 {
@@ -418,6 +461,7 @@ int main(void)
         cmocka_unit_test(ranks_that_nccl_cannot_serve_go_through_the_host),
         cmocka_unit_test(every_nccl_since_2_18_is_taken),
         cmocka_unit_test(whatever_breaks_is_an_error_on_every_rank),
+        cmocka_unit_test(a_rank_that_leaves_with_a_broken_device_holds_nobody),
         cmocka_unit_test(a_death_is_one_though_nccl_hears_of_it_first),
         cmocka_unit_test(what_breaks_on_the_way_through_the_host_is_one_too),
     };
