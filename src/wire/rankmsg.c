@@ -125,6 +125,13 @@ const struct rg_field rg_rankmsg_exit_fields[] = {
     END,
 };
 
+size_t rg_rankmsg_frame_max(void *arg, uint16_t type)
+{
+    (void) arg;
+    (void) type;
+    return RG_RANKMSG_PAYLOAD_MAX;
+}
+
 const char *rg_death_text(const struct rg_rankmsg_peer_died *died, char *text, size_t nbytes)
 {
     int n = snprintf(text, nbytes, "rank %u on %.255s: ", died->rank, died->host ? died->host : "");

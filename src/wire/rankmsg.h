@@ -214,6 +214,9 @@ extern const struct rg_field rg_rankmsg_exit_fields[];
 /* "rank 3 on b: signal 9 (Killed)", for people, into text, which is returned. */
 const char *rg_death_text(const struct rg_rankmsg_peer_died *died, char *text, size_t nbytes);
 
+/* A client of the agent's takes any frame that there is: the frame_max of struct rg_conn_ops. */
+size_t rg_rankmsg_frame_max(void *arg, uint16_t type);
+
 /* A token as the variable's text and back. ret_text: RG_RANK_TOKEN_TEXT bytes. parse: 0, or -EINVAL
  * when text (or NULL) is no such text; ret_token is untouched then. */
 void rg_rank_token_format(const uint8_t token[RG_RANK_TOKEN_NBYTES], char *ret_text);

@@ -153,14 +153,7 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
     return 0;
 }
 
-static size_t frame_max(void *arg, uint16_t type)
-{
-    (void) arg;
-    (void) type;
-    return RG_RANKMSG_PAYLOAD_MAX;
-}
-
-static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = false };
+static const struct rg_conn_ops conn_ops = { on_frame, rg_rankmsg_frame_max, .secret = false };
 
 /* --- our three descriptors -------------------------------------------------------------------- */
 

@@ -178,14 +178,7 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
     return rg_rank_dispatch(handlers, rg_array_len(handlers), arg, type, payload, nbytes);
 }
 
-static size_t frame_max(void *arg, uint16_t type)
-{
-    (void) arg;
-    (void) type;
-    return RG_RANKMSG_PAYLOAD_MAX;
-}
-
-static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = true };
+static const struct rg_conn_ops conn_ops = { on_frame, rg_rankmsg_frame_max, .secret = true };
 
 /* Pump until *flag, a failure told by the server, a death (where one matters), or the end of the
  * connection. */
