@@ -13,7 +13,8 @@ struct machine {
     int slots;              /* wanted; 0: it is not */
     int left;               /* of them not yet given to a host, while they are dealt */
     int failures;
-    int vain;               /* of its hosts, in a row, that came and were gone before any epoch */
+    int vain;               /* of its hosts, in a row, that were gone before they were of use */
+    uint64_t vain_ns;       /* when the last of them was lost */
     bool drained;
     bool goes;              /* until its host is lost */
     uint64_t drain_ns;      /* then ranks that are still there are ended; 0: never */

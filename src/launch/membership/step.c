@@ -4,6 +4,7 @@
 #include "launch/membership/hosts.h"
 
 #define VAIN_MAX 3 /* hosts of a machine that the platform takes away before they were of any use */
+#define VAIN_NS (600 * RG_NS_PER_S) /* none of them later than this behind the one before */
 
 /* --- events ----------------------------------------------------------------------------------- */
 
@@ -90,6 +91,7 @@ static void on_meets(struct rg_membership *m, const struct rg_membership_event *
         return;
     }
     m->change.left |= place->member;
+    place->host->machine->vain = 0;
     place->meets = true;
     place->met_failed = event->failed;
     if (event->lacks)
@@ -104,13 +106,26 @@ static void on_elastic(struct rg_membership *m, struct place *place)
     m->said_elastic = true;
 }
 
-/* All its processes are gone with it. One that the platform takes away again and again, before any
- * rank of it has met the others, is of no use. */
+/* A machine whose hosts the platform takes away again and again, before any rank of them has come
+ * to meet the others, is of no use. A spare one may wait for days, and be lost as often. */
+static bool is_vain(struct rg_membership *m, struct host *host)
+{
+    struct machine *machine = host->machine;
+
+    if (host->stay >= STAY_FREE || host->since)
+        return false;
+    if (m->now_ns - machine->vain_ns > VAIN_NS)
+        machine->vain = 0;
+    machine->vain_ns = m->now_ns;
+    return ++machine->vain == VAIN_MAX;
+}
+
+/* All its processes are gone with it. */
 static void on_host_lost(struct rg_membership *m, struct host *host, bool failed)
 {
     bool came = host->stay == STAY_READY, some = false;
 
-    failed |= host->stay < STAY_FREE && !host->since && ++host->machine->vain == VAIN_MAX;
+    failed |= is_vain(m, host);
     if (failed)
         host->machine->vain = 0;
     if (host->machine->goes) {

@@ -69,6 +69,19 @@ RULE(hosts_that_are_lost_in_vain_again_and_again_set_their_machine_aside)
     assert_string_equal(lost(3, false), "aside 0");
 }
 
+RULE(hosts_that_are_lost_now_and_then_are_no_sign)
+{
+    rules.timeout_ns = 0;
+    WANTED(2, 2);
+    assert_string_equal(lost(0, false), "+2:0*2");
+    ready(2);
+    assert_string_equal(lost(2, false), "+3:0*2");
+    now += 601 * S;
+    assert_string_equal(lost(3, false), "+4:0*2");
+    assert_string_equal(lost(4, false), "+5:0*2");
+    assert_string_equal(lost(5, false), "aside 0");
+}
+
 RULE(machine_that_is_listed_twice_has_both_slots)
 {
     const struct rg_membership_machine list[] = { { 3, 1 }, { 1, 1 }, { 3, 1 } };
@@ -663,6 +676,7 @@ int main(void)
         TEST(fewer_than_np_end_the_job_in_time), TEST(what_one_list_cannot_give_is_not_waited_for),
         TEST(machines_that_cannot_be_reached_are_set_aside),
         TEST(hosts_that_are_lost_in_vain_again_and_again_set_their_machine_aside),
+        TEST(hosts_that_are_lost_now_and_then_are_no_sign),
         TEST(machine_that_is_listed_twice_has_both_slots),
         TEST(who_has_come_to_meet_and_who_is_awaited_is_known),
         TEST(failure_sets_its_machine_aside_and_survivors_meet),

@@ -129,6 +129,19 @@ RULE(spare_that_is_not_there_yet_is_not_waited_for)
     assert_string_equal(meets(0, 2, false), "epoch 3/1: 0 2");
 }
 
+RULE(spare_that_has_come_to_wait_was_of_use_when_its_host_is_lost)
+{
+    run_two_and_a_spare();
+    for (int i = 2; i < 5; i++) {
+        char again[64];
+
+        snprintf(again, sizeof(again), "+%d:2*1", i + 1);
+        meets(i, 0, false);
+        assert_string_equal(lost(i, false), again);
+        ready(i + 1);
+    }
+}
+
 RULE(spare_takes_over_from_a_drained_machine)
 {
     run_two_and_a_spare();
@@ -171,6 +184,7 @@ int main(void)
         TEST(spares_wait_without_disturbing_the_others),
         TEST(spare_takes_the_seat_of_who_is_lost_in_the_same_epoch),
         TEST(spare_that_is_not_there_yet_is_not_waited_for),
+        TEST(spare_that_has_come_to_wait_was_of_use_when_its_host_is_lost),
         TEST(spare_takes_over_from_a_drained_machine), TEST(spares_end_with_the_others),
         TEST(spare_hosts_of_programs_that_cannot_meet_start_nothing),
     };
