@@ -109,6 +109,15 @@ def test_who_was_cut_off_is_not_compared(start, tmp_path):
     assert [said[:27] for said in failures(it.text())] == ['rank 1 on b: exit code 3, a'] * 2
 
 
+def test_progress_is_seen_above_a_long_traceback(reigen):
+    text = MOVES_ON.replace('assert start == 3, ',
+                            'for line in range(40 * (start < 3)):\n'
+                            '    print("in some other code", flush=True)\n'
+                            'assert start == 3, ')
+    done = reigen('run', '-np', 1, '--max-restarts', 10, '--', *program(text))
+    assert done.returncode == 0, done.stderr
+
+
 def test_hosts_are_not_used_up_by_an_error_of_the_program(reigen, ssh):  # noqa: F811
     done = reigen('run', '-np', 3, '--min-np', 1, '-H', 'a:1,b:1,c:1', '--', *program(
         RAISES, 'str(int(os.environ["WORLD_SIZE"]) - 1)'), env=ssh())

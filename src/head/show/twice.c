@@ -22,10 +22,10 @@ static void print_one(const struct rg_failure *failure, struct rg_buf *text)
     else
         rg_shown_printf(text, "a rank on %s", failure->host);
     rg_shown_printf(text, ": %s, after %.1f s", how, (double) failure->ran_ns / 1e9);
-    if (failure->epoch >= 0)
-        rg_shown_printf(text, ", epoch %" PRId64, failure->epoch);
-    if (failure->step >= 0)
-        rg_shown_printf(text, ", step %" PRId64, failure->step);
+    if (failure->far.epoch >= 0)
+        rg_shown_printf(text, ", epoch %.10g", failure->far.epoch);
+    if (failure->far.step >= 0)
+        rg_shown_printf(text, ", step %" PRId64, failure->far.step);
     rg_shown_printf(text, "%s%s\n", *failure->error ? ": " : "", failure->error);
 }
 
@@ -41,10 +41,10 @@ void rg_twice_print(const struct rg_failure *twice, struct rg_buf *text)
     }
 }
 
-static void put_number(struct rg_buf *text, const char *name, int64_t value)
+static void put_number(struct rg_buf *text, const char *name, double value)
 {
     if (value >= 0)
-        rg_buf_printf(text, "\"%s\":%" PRId64 ",", name, value);
+        rg_buf_printf(text, "\"%s\":%.16g,", name, value);
     else
         rg_buf_printf(text, "\"%s\":null,", name);
 }
@@ -60,8 +60,8 @@ static void put_one(const struct rg_failure *failure, struct rg_buf *text)
                   rg_failure_kind_name(failure->kind));
     rg_json_put_text(text, failure->error);
     rg_buf_printf(text, ",");
-    put_number(text, "epoch", failure->epoch);
-    put_number(text, "step", failure->step);
+    put_number(text, "epoch", failure->far.epoch);
+    put_number(text, "step", (double) failure->far.step);
     rg_buf_printf(text, "\"seconds\":%.6f}", (double) failure->ran_ns / 1e9);
 }
 

@@ -15,7 +15,6 @@
 
 #define NORMAL_MAX 1024  /* bytes of a line in normal form that count */
 #define DIGEST_MIN 4     /* so many hexadecimal digits in a row are no word */
-#define MARK_MAX 1000000000000000 /* no epoch or step is larger */
 
 /* --- normal form ------------------------------------------------------------------------------ */
 
@@ -230,64 +229,10 @@ void rg_failure_take(const struct rg_rank_end *end, int rank, uint64_t ran_ns,
         h = find_error(all, &error);
     *ret_failure = (struct rg_failure){
         .kind = kind_of(end, errors), .rank = rank, .end = end->end, .value = end->value,
-        .hash = h, .ran_ns = ran_ns, .epoch = -1, .step = -1,
+        .hash = h, .ran_ns = ran_ns, .far = { -1, -1 },
     };
     snprintf(ret_failure->host, sizeof(ret_failure->host), "%s", end->host);
     snprintf(ret_failure->error, sizeof(ret_failure->error), "%s", error);
-}
-
-/* --- how far it got --------------------------------------------------------------------------- */
-
-/* "epoch 3/10", "Step: 7", "global_step=7", "[iter 7]"; not "step 0.5 s" or "step_ms 7". -1 */
-static int64_t mark_at(const char *text, const char *word)
-{
-    size_t n = strlen(word), ndigits;
-    int64_t value = 0;
-
-    if (strncasecmp(text, word, n) != 0)
-        return -1;
-    text += n;
-    text += strspn(text, " \t:=#[(");
-    ndigits = strspn(text, "0123456789");
-    if (!ndigits || is_word(text[ndigits]) ||
-        (text[ndigits] == '.' && isdigit((unsigned char) text[ndigits + 1])))
-        return -1;
-    for (size_t i = 0; i < ndigits && value < MARK_MAX; i++)
-        value = value * 10 + (text[i] - '0');
-    return value;
-}
-
-/* The greatest behind any of the words; -1: none. */
-static int64_t find_mark(const char *line, const char *const *words, size_t nwords)
-{
-    int64_t most = -1;
-
-    for (const char *c = line; *c; c++) {
-        if (c > line && isalnum((unsigned char) c[-1]))
-            continue;
-        for (size_t i = 0; i < nwords; i++) {
-            int64_t mark = mark_at(c, words[i]);
-            most = mark > most ? mark : most;
-        }
-    }
-    return most;
-}
-
-void rg_failure_note_steps(struct rg_failure *failure, const struct rg_failure_lines *lines)
-{
-    static const char *const epochs[] = { "epoch" };
-    static const char *const steps[] = { "step", "iteration", "iter", "update" };
-
-    for (size_t i = 0; i < lines->nlines; i++) {
-        int64_t epoch = find_mark(lines->lines[i], epochs, rg_array_len(epochs));
-        int64_t step = find_mark(lines->lines[i], steps, rg_array_len(steps));
-        if (epoch > failure->epoch) {
-            failure->epoch = epoch;
-            failure->step = step;
-        } else if ((epoch < 0 || epoch == failure->epoch) && step > failure->step) {
-            failure->step = step;
-        }
-    }
 }
 
 /* --- two of them ------------------------------------------------------------------------------ */
@@ -303,10 +248,11 @@ bool rg_failure_got_further(const struct rg_failure *before, const struct rg_fai
 {
     if (now->ran_ns >= RG_FAILURE_SOON_NS)
         return true;
-    if (before->epoch >= 0 && now->epoch >= 0 && before->epoch != now->epoch)
-        return now->epoch > before->epoch;
-    if (before->step >= 0 && now->step >= 0)
-        return now->step > before->step;
+    if (before->far.epoch >= 0 && now->far.epoch >= 0 &&
+        (now->far.epoch > before->far.epoch || now->far.epoch < before->far.epoch))
+        return now->far.epoch > before->far.epoch;
+    if (before->far.step >= 0 && now->far.step >= 0)
+        return now->far.step > before->far.step;
     return now->ran_ns / 2 > before->ran_ns && now->ran_ns - before->ran_ns > RG_FAILURE_LEAST_NS;
 }
 

@@ -9,10 +9,10 @@
  * Neither the rank nor the host matters then: an error of the program comes wherever its input
  * goes. A rank that wrote nothing is the same only as a rank of its number.
  *
- * An attempt got further if it told a greater epoch, or step, in its last lines. If either of the
- * two attempts tells none, it is judged by its time: more than twice as long as the one before, and
- * RG_FAILURE_LEAST_NS more. One that ran for RG_FAILURE_SOON_NS always did: its last lines may be
- * those of a long traceback, and what it trained may be in a checkpoint.
+ * An attempt got further if it told a greater epoch, or step, at its end (launch/verdict/marks.h).
+ * If either of the two attempts tells none, it is judged by its time: more than twice as long as
+ * the one before, and RG_FAILURE_LEAST_NS more. One that ran for RG_FAILURE_SOON_NS always did:
+ * what it trained may be in a checkpoint.
  *
  * Pure functions: no input, output or clock. Thread rule: any.
  */
@@ -20,6 +20,7 @@
 #define RG_LAUNCH_VERDICT_FAILURE_H
 
 #include "base/time.h"
+#include "launch/verdict/marks.h"
 #include "launch/verdict/verdict.h"
 
 #define RG_FAILURE_HOST_MAX 256
@@ -47,7 +48,7 @@ struct rg_failure {
     char error[RG_FAILURE_TEXT_MAX];  /* the exception, or the last line, as it was written; "" */
     uint64_t hash;                    /* of the error in normal form; 0: it wrote none */
     uint64_t ran_ns;                  /* from the start of the attempt's ranks to its end */
-    int64_t epoch, step;              /* the greatest that any rank told last; -1: none did */
+    struct rg_mark far;               /* the furthest that any rank told last */
 };
 
 /* Lines that a rank wrote: borrowed, oldest first. */
@@ -57,14 +58,10 @@ struct rg_failure_lines {
 };
 
 /* What is known of a rank's end. errors: of its standard error alone; all: of both streams, which
- * count where errors has nothing. Of what the ranks tell of their steps nothing is known yet. */
+ * count where errors has nothing. How far the ranks got is not known yet. */
 void rg_failure_take(const struct rg_rank_end *end, int rank, uint64_t ran_ns,
                      const struct rg_failure_lines *errors, const struct rg_failure_lines *all,
                      struct rg_failure *ret_failure);
-
-/* Note the epochs and steps that these lines of any rank of that attempt tell: a whole number
- * behind one of the words epoch, step, iteration, iter, update. */
-void rg_failure_note_steps(struct rg_failure *failure, const struct rg_failure_lines *lines);
 
 /* Whether both are one failure, wherever and whenever. Never of UNKNOWN and OUTSIDE. */
 bool rg_failure_is_same(const struct rg_failure *before, const struct rg_failure *now);

@@ -20,13 +20,10 @@ void session_failure_take(const struct rg_session *session, int place, int rank,
 
 void session_failure_note_steps(const struct rg_session *session, struct rg_failure *failure)
 {
-    const char *lines[RG_TAIL_LINES];
-
     for (int i = 0; i < session->o.plan->nranks; i++) {
         const struct rg_fact *fact = &session->facts[i];
         if (fact->ended && fact->end.at_ns < session->began_ns) /* in an attempt before */
             continue;
-        size_t n = session_output_last_lines(session, i, lines);
-        rg_failure_note_steps(failure, &(struct rg_failure_lines){ lines, n });
+        session_output_marks(session, i, &failure->far);
     }
 }

@@ -15,7 +15,7 @@
  * known then. */
 void session_failure_take(const struct rg_session *session, int place, int rank,
                           struct rg_failure *ret_failure);
-/* The steps that any rank of this attempt has told. In proportion to all ranks' last lines. */
+/* How far any rank of this attempt has told that it got. Time: all ranks. */
 void session_failure_note_steps(const struct rg_session *session, struct rg_failure *failure);
 
 #endif

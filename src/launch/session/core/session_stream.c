@@ -4,6 +4,7 @@
  * slowest reader sets the pace. */
 #include "launch/session/core/session_stream.h"
 
+#include "launch/verdict/marks.h"
 #include "launch/verdict/tail.h"
 
 /* Acknowledging each chunk would double the messages; a quarter of the window keeps the agent
@@ -32,6 +33,7 @@ struct output_rank {
     struct rg_tail tail;
     struct rg_tail errors; /* of its standard error alone */
     bool ended[2];         /* streams */
+    struct rg_marks marks;
 };
 
 struct session_output {
@@ -111,6 +113,13 @@ static bool is_unwanted(const struct rg_session *session)
            (session->state == STATE_ABANDONED && session->output->paused);
 }
 
+static void mark(const struct rg_session *session, struct output_rank *r, int stream,
+                 const struct rg_span *data)
+{
+    if (session->o.job->max_restarts || session->o.job->elastic.on)
+        rg_marks_put(&r->marks, stream, data->data, data->nbytes);
+}
+
 int session_on_output(struct session_host *host, int rank, int stream, struct rg_span *take_data)
 {
     struct session_output *output = host->session->output;
@@ -125,6 +134,7 @@ int session_on_output(struct session_host *host, int rank, int stream, struct rg
     rg_tail_put(&r->tail, stream, take_data->data, take_data->nbytes);
     if (stream == 2)
         rg_tail_put(&r->errors, stream, take_data->data, take_data->nbytes);
+    mark(host->session, r, stream, take_data);
     if (is_unwanted(host->session))
         acknowledge(host, take_data->nbytes);
     else if (output->paused || output->chunks || output->delivering)
@@ -149,6 +159,7 @@ void session_output_begin(struct rg_session *session, int rank)
     r->ended[0] = r->ended[1] = false;
     rg_tail_fini(&r->tail); /* of the process that was there before */
     rg_tail_fini(&r->errors);
+    rg_marks_fini(&r->marks);
 }
 
 void session_output_drop(struct rg_session *session, bool discard)
@@ -204,6 +215,11 @@ size_t session_output_last_errors(const struct rg_session *session, int rank,
     return rg_tail_lines(&session->output->ranks[rank].errors, ret_lines);
 }
 
+void session_output_marks(const struct rg_session *session, int rank, struct rg_mark *ret_mark)
+{
+    rg_marks_take(&session->output->ranks[rank].marks, ret_mark);
+}
+
 static void fini_output(struct rg_session *session)
 {
     struct session_output *output = session->output;
@@ -213,6 +229,7 @@ static void fini_output(struct rg_session *session)
     for (int i = 0; i < session->o.plan->nranks; i++) {
         rg_tail_fini(&output->ranks[i].tail);
         rg_tail_fini(&output->ranks[i].errors);
+        rg_marks_fini(&output->ranks[i].marks);
     }
     free(output->hosts);
 }

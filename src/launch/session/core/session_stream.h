@@ -12,6 +12,8 @@
 
 #include "launch/session/core/session_core.h"
 
+struct rg_mark;
+
 extern const struct session_part session_output_part, session_input_part;
 
 /* Output came: deliver or keep. Takes the data. 0; -EBADMSG: after the stream's end, or more than
@@ -36,6 +38,8 @@ size_t session_output_last_lines(const struct rg_session *session, int rank,
 /* The same of its standard error alone. The launcher has it. */
 size_t session_output_last_errors(const struct rg_session *session, int rank,
                                   const char **ret_lines);
+/* As rg_marks_take, of a rank of a job that may be started again. */
+void session_output_marks(const struct rg_session *session, int rank, struct rg_mark *ret_mark);
 
 /* As rg_session_input. */
 int session_input_put(struct rg_session *session, const void *data, size_t nbytes);

@@ -21,7 +21,7 @@ static int blamed_by(const struct rg_session *session, int place)
 
 static struct rg_failure failure_of(const struct rg_session *session, int place)
 {
-    struct rg_failure failure = { .kind = RG_FAILURE_UNKNOWN, .epoch = -1, .step = -1 };
+    struct rg_failure failure = { .kind = RG_FAILURE_UNKNOWN, .far = { -1, -1 } };
     int blamed = place < 0 ? -1 : blamed_by(session, place);
 
     if (blamed >= 0)

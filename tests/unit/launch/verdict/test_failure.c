@@ -41,9 +41,13 @@ static struct rg_failure take(const struct end *of)
     struct rg_failure_lines errors = split(0, of->errors ? of->errors : "");
     struct rg_failure_lines steps = split(1, of->steps ? of->steps : "");
     struct rg_failure failure;
+    struct rg_marks marks = { 0 };
 
     rg_failure_take(&end, of->rank, of->ran_ns, &errors, &steps, &failure);
-    rg_failure_note_steps(&failure, &steps);
+    if (of->steps && *of->steps)
+        rg_marks_put(&marks, 1, of->steps, strlen(of->steps));
+    rg_marks_take(&marks, &failure.far);
+    rg_marks_fini(&marks);
     return failure;
 }
 
@@ -167,8 +171,8 @@ static void error_is_told_as_it_was_written(void **state)
     assert_string_equal(failure.host, "b");
     assert_string_equal(rg_failure_kind_name(failure.kind), "error");
     assert_int_equal(failure.rank, 3);
-    assert_int_equal(failure.epoch, 2);
-    assert_int_equal(failure.step, 40);
+    assert_true(failure.far.epoch == 2);
+    assert_int_equal(failure.far.step, 40);
     assert_int_equal(failure.ran_ns, 5);
 }
 
