@@ -109,6 +109,39 @@ def test_who_was_cut_off_is_not_compared(start, tmp_path):
     assert [said[:27] for said in failures(it.text())] == ['rank 1 on b: exit code 3, a'] * 2
 
 
+# The agent of host b dies when its rank is told to end, so rank 0 is heard first. The rank on c
+# ends after that.
+LOSES = '''
+import os, signal, sys, time
+ready = sys.argv[1] + os.environ["TORCHELASTIC_RESTART_COUNT"] + "-"
+others = sys.argv[2].split(",")[1 - int(os.environ["WORLD_SIZE"]):]
+if os.environ["RANK"] == "0":
+    while not all(os.path.exists(ready + host) for host in others):
+        time.sleep(0.01)
+    raise ConnectionError("connection reset by peer")
+signal.signal(signal.SIGTERM, signal.SIG_IGN if os.environ["LOGIN"] == "c" else
+              lambda *_: os.kill(os.getppid(), signal.SIGKILL))
+open(ready + os.environ["LOGIN"], "w").close()
+while True:
+    signal.pause()
+'''
+
+
+def test_a_victim_of_a_lost_host_is_not_compared(reigen, ssh, tmp_path):  # noqa: F811
+    done = reigen('run', '-np', '2', '--max-restarts', '2', '-H', 'a,b', '--', *program(LOSES),
+                  tmp_path / 'ready', 'b', env=ssh())
+    assert 'restart 2' in done.stderr, done.stderr
+    assert done.returncode == 1, done.stderr
+
+
+def test_a_victim_is_not_compared_in_an_elastic_job_either(reigen, ssh, tmp_path):  # noqa: F811
+    done = reigen('torchrun', '--nnodes=1:3', '--nproc-per-node=1', '--max-restarts=2', '--grace',
+                  '1', '-H', 'a,b,c', '--no-python', *program(LOSES), tmp_path / 'ready', 'b,c',
+                  env=ssh())
+    assert 'host b is set aside' in done.stderr, done.stderr
+    assert 'restart 2, after rank 0 on a' in done.stderr, done.stderr
+
+
 def test_progress_is_seen_above_a_long_traceback(reigen):
     text = MOVES_ON.replace('assert start == 3, ',
                             'for line in range(40 * (start < 3)):\n'

@@ -5,6 +5,26 @@
 #include "launch/session/core/session_stream.h"
 #include "launch/verdict/tail.h"
 
+/* Whoever computed with ranks of a host that is gone may have failed for that, whatever its own
+ * words are, and is heard first where the host is only silent. */
+static bool some_were_lost(const struct rg_session *session)
+{
+    for (int i = 0; i < session->o.plan->nranks; i++) {
+        const struct rg_rank_end *end = &session->facts[i].end;
+        if (session->facts[i].ended && end->end == RG_END_LOST && end->at_ns >= session->began_ns)
+            return true;
+    }
+    return false;
+}
+
+void session_failure_came_from_outside(const struct rg_session *session,
+                                       struct rg_failure *failure)
+{
+    if ((failure->kind == RG_FAILURE_ERROR || failure->kind == RG_FAILURE_CRASH) &&
+        some_were_lost(session))
+        failure->kind = RG_FAILURE_OUTSIDE;
+}
+
 void session_failure_take(const struct rg_session *session, int place, int rank,
                           struct rg_failure *ret_failure)
 {
@@ -16,6 +36,7 @@ void session_failure_take(const struct rg_session *session, int place, int rank,
     uint64_t ran_ns = end->at_ns > session->began_ns ? end->at_ns - session->began_ns : 0;
 
     rg_failure_take(end, rank, ran_ns, &of_errors, &all, ret_failure);
+    session_failure_came_from_outside(session, ret_failure);
 }
 
 void session_failure_note_steps(const struct rg_session *session, struct rg_failure *failure)

@@ -15,6 +15,11 @@
  * known then. */
 void session_failure_take(const struct rg_session *session, int place, int rank,
                           struct rg_failure *ret_failure);
+/* If ranks of this attempt were lost with their host, an error or crash of another one may be that
+ * of their victim, and is RG_FAILURE_OUTSIDE. session_failure_take knows it of those that are lost
+ * by then. Time: all ranks. */
+void session_failure_came_from_outside(const struct rg_session *session,
+                                       struct rg_failure *failure);
 /* How far any rank of this attempt has told that it got. Time: all ranks. */
 void session_failure_note_steps(const struct rg_session *session, struct rg_failure *failure);
 

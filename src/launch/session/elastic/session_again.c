@@ -68,6 +68,11 @@ static bool is_mended(const struct rg_session *session, int place)
            rg_membership_aside(elastic->membership, machine, &aside);
 }
 
+void session_again_lost(struct rg_session *session)
+{
+    session_failure_came_from_outside(session, &session->elastic->failures[0]);
+}
+
 bool session_again_is_vain(struct rg_session *session, int place)
 {
     struct session_elastic *elastic = session->elastic;

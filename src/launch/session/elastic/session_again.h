@@ -17,5 +17,8 @@ bool session_again_is_vain(struct rg_session *session, int place);
 /* The process of that place has just failed as one of the same host did in the attempt before, in a
  * way of hosts that are broken or too small, and there are enough others. */
 bool session_again_blames_host(struct rg_session *session, int place);
+/* A rank is lost, with its host. If the attempt is being ended already, the failure that was kept
+ * of it may be that of a victim. */
+void session_again_lost(struct rg_session *session);
 
 #endif

@@ -581,6 +581,8 @@ void session_elastic_rank_ended(struct rg_session *session, int rank, bool faile
 {
     struct rg_fact *fact = &session->facts[rank];
 
+    if (fact->end.end == RG_END_LOST)
+        session_again_lost(session);
     if (!decides(session)) { /* another one has failed while the job ends */
         if (failed)
             fail(session, rank);
