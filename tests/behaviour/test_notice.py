@@ -106,6 +106,38 @@ def test_a_job_that_cannot_do_without_a_host_saves_and_ends(job):  # noqa: F811
             'takes 3 (--min-np)') in it.text()
 
 
+class Pipe:
+    """Ranks wait for a byte of it, each."""
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self.path, self.fd = path, os.open(path, os.O_RDWR)
+
+    def let_go(self, count):
+        os.write(self.fd, b'.' * count)
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    made = Pipe(tmp_path / 'pipe')
+    yield made
+    os.close(made.fd)
+
+
+def test_a_job_that_has_done_its_work_can_do_without_a_host(job, pipe):  # noqa: F811
+    it = job('--json -np 2 --min-np 2 --grace 60 -H a:1,b:1', SAVES='1', LINGER=pipe.path)
+    it.wait('step 3 size 2')
+    agent = parent(it.pid(1))
+    it.stop()
+    it.wait('"event": ?"rank-ended"')
+    os.kill(agent, signal.SIGTERM)
+    until(lambda: 'drained' in ask(it, 'status', id_of(it, it.child)).stdout, 'a drained host', 30,
+          seen=it.text)
+    pipe.let_go(1)
+    assert it.end() == 0, it.text()
+    assert not saves(it), it.text()
+
+
 def test_a_job_that_hopes_for_another_host_saves_and_goes_on(job, script):  # noqa: F811
     hosts = script('a:1\nb:1')
     it = job(f'-np 2 --min-np 2 --host-discovery-script {hosts}', SAVES='1')

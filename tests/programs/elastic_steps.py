@@ -13,6 +13,8 @@ the environment it knows nothing of elastic jobs. With SAVES it asks to be told 
     saved R at B
 
 when it is to save its work; where there is a file of that name, it stops committing then.
+With AGAIN, a pipe, it says "leaves P" and starts its runtime anew when it has read a byte there.
+With LINGER, likewise, all but rank 0 stay when they are done.
 In a job that is not elastic, P is the rank.
 """
 import os
@@ -53,6 +55,10 @@ def train(state):
             say('step', state.batch, 'size', reigen.size())
 
 
+def wait_for(pipe):
+    os.read(os.open(os.environ[pipe], os.O_RDONLY), 1)
+
+
 class Plain:
     """The state of a program that knows nothing of other ranks."""
     batch, over = 0, False
@@ -71,5 +77,12 @@ else:
     kept = ObjectState(reigen.broadcast_object, reigen.rank, batch=0, over=False)
     if SAVES:
         kept.register_preemption_callbacks([lambda: say('saved', reigen.rank(), 'at', kept.batch)])
+    if 'AGAIN' in os.environ:
+        reigen.shutdown()
+        say('leaves', PLACE)
+        wait_for('AGAIN')
+        reigen.init()
     run_fn(train, reset)(kept)
 say('done', reigen.rank(), 'of', reigen.size())
+if 'LINGER' in os.environ and reigen.rank() > 0:
+    wait_for('LINGER')

@@ -227,6 +227,8 @@ struct rg_membership_seat rg_membership_seat(const struct rg_membership *members
 /* Whether a program that fails goes on in place (else: restart), as far as is known now. */
 bool rg_membership_in_place(const struct rg_membership *membership);
 int rg_membership_restarts(const struct rg_membership *membership);
+/* Whether a rank of the epoch has ended well: nobody joins any more, and no rank is made up for. */
+bool rg_membership_finishing(const struct rg_membership *membership);
 
 /* Hosts and places that were ever added. */
 int rg_membership_nhosts(const struct rg_membership *membership);

@@ -181,6 +181,11 @@ int rg_membership_restarts(const struct rg_membership *membership)
     return membership->restarts;
 }
 
+bool rg_membership_finishing(const struct rg_membership *membership)
+{
+    return membership->finishing;
+}
+
 int rg_membership_nhosts(const struct rg_membership *membership)
 {
     return membership->nhosts;

@@ -30,7 +30,7 @@ void session_notice_given(struct rg_session *session, const char *what, uint64_t
 {
     const struct rg_elastic *asked = &session->o.job->elastic;
 
-    if (!session_is_open(session))
+    if (!session_is_open(session) || rg_membership_finishing(session->elastic->membership))
         return;
     int has = rg_membership_without(session->elastic->membership, NULL, 0);
     if (has >= asked->min_np)

@@ -17,7 +17,8 @@
 uint64_t session_notice_until_ns(const struct rg_session *session);
 /* The membership knows that a host goes, or some. If too few ranks are left without it, all are
  * told to save their work, and where no host can make up for it the job ends: `what` is the
- * beginning of the cause, and within_ms the time until SIGKILL, as session_begin_stop has it. */
+ * beginning of the cause, and within_ms the time until SIGKILL, as session_begin_stop has it. Not
+ * where ranks have ended well: the others are about to do so, and have the host's time for it. */
 void session_notice_given(struct rg_session *session, const char *what, uint64_t within_ms);
 #else
 static inline uint64_t session_notice_until_ns(const struct rg_session *session)
