@@ -25,6 +25,18 @@ def assert_all_saved_once(it, size):
     assert it.steps()[-1][0] == step - 1, 'commit() does not return from the last one: ' + it.text()
 
 
+def assert_saved_together(it):
+    """The two ranks that there are."""
+    assert sorted(rank for rank, _ in saves(it)) == [0, 1], it.text()
+    assert len({step for _, step in saves(it)}) == 1, it.text()
+
+
+def told_to_stop(it):
+    """The launcher is, and has come to it: it has answered another question since."""
+    it.child.send_signal(signal.SIGTERM)
+    ask(it, 'status', id_of(it, it.child))
+
+
 def evict(it, place):
     """The agent of this place's host gets the platform's word. Its process."""
     agent = parent(it.pid(place))
@@ -136,6 +148,39 @@ def test_a_job_that_has_done_its_work_can_do_without_a_host(job, pipe):  # noqa:
     pipe.let_go(1)
     assert it.end() == 0, it.text()
     assert not saves(it), it.text()
+
+
+def test_ranks_that_are_meeting_save_in_the_next_epoch(job):  # noqa: F811
+    it = job('-np 3 --min-np 1 --grace 30 -H a:1,b:1,c:1', SAVES='1')
+    it.wait('step 3 size 3')
+    os.kill(it.pid(1), signal.SIGSTOP)
+    os.kill(it.pid(2), signal.SIGKILL)
+    it.wait('host c is set aside')
+    told_to_stop(it)
+    os.kill(it.pid(1), signal.SIGCONT)
+    assert it.end() == 75, it.text()
+    assert_saved_together(it)
+
+
+def test_a_rank_that_dies_before_others_save_is_done_without(job):  # noqa: F811
+    it = job('-np 3 --min-np 1 --grace 30 -H a:1,b:1,c:1', SAVES='1')
+    it.wait('step 3 size 3')
+    os.kill(it.pid(1), signal.SIGSTOP)
+    told_to_stop(it)
+    os.kill(it.pid(2), signal.SIGKILL)
+    it.wait('host c is set aside')
+    os.kill(it.pid(1), signal.SIGCONT)
+    assert it.end() == 75, it.text()
+    assert_saved_together(it)
+
+
+def test_ranks_that_connect_later_are_told_as_well(job, pipe):  # noqa: F811
+    it = job('-np 2 --grace 30', SAVES='1', AGAIN=pipe.path)
+    it.wait(r'leaves \d', 2)
+    told_to_stop(it)
+    pipe.let_go(2)
+    assert it.end() == 75, it.text()
+    assert_saved_together(it)
 
 
 def test_a_job_that_hopes_for_another_host_saves_and_goes_on(job, script):  # noqa: F811

@@ -10,6 +10,7 @@
 
 #include "base/exitcode.h"
 #include "base/time.h"
+#include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_failure.h"
 #include "launch/session/core/session_stream.h"
 #include "launch/verdict/tail.h"
@@ -32,6 +33,8 @@ struct session_end {
     bool wants_notice;        /* some rank, before SIGTERM */
     uint64_t within_ms;       /* for that, and their end; 0: the grace time */
     uint64_t notice_ms;       /* of it, before SIGTERM */
+    bool meets;               /* ranks meet again, in the same processes, when some are lost */
+    uint64_t notice_until_ns; /* the same in such a job: until then it goes on */
     bool well;                /* enough tasks have succeeded: how the others end does not matter */
     int user_signo;           /* SIGINT or SIGTERM that reigen got, or 0 */
     int nawaited;
@@ -217,25 +220,57 @@ static void wait_to_stop(struct rg_session *session, uint64_t tell_ms)
     rg_timer_start(&session->end->grace_timer, session->o.loop, tell_ms, 0, tell_due, session);
 }
 
+static void tell_ranks(struct rg_session *session)
+{
+    static const struct rg_rankmsg_update stops = { .result = RG_UPDATE_STOPS };
+
+    session_broadcast(session, RG_MSG_UPDATE, &stops);
+}
+
 /* The rest of the time is for those that make nothing of it. */
 static uint64_t give_notice(struct rg_session *session)
 {
-    static const struct rg_rankmsg_update stops = { .result = RG_UPDATE_STOPS };
     struct session_end *e = session->end;
 
     if (e->wants_notice) {
-        session_broadcast(session, RG_MSG_UPDATE, &stops);
+        tell_ranks(session);
         e->within_ms = e->within_ms ? e->within_ms : session->o.job->grace_ms;
         e->notice_ms = rg_job_until_term_ms(session->o.job, e->within_ms);
     }
     return e->notice_ms;
 }
 
+static void end_by(struct rg_session *session, int signo, uint64_t tell_ms);
+
+static void notice_due(void *arg)
+{
+    end_by(arg, SIGTERM, 0);
+}
+
+/* Ranks that are between two epochs hear nothing now, and in an end nobody would meet any more. So
+ * they go on until one ends, or the time is over. Whether that is so. */
+static bool give_notice_and_go_on(struct rg_session *session)
+{
+    struct session_end *e = session->end;
+
+    if (e->notice_until_ns)
+        return true;
+    if (!e->meets || !session->open || session->state != STATE_RUNNING ||
+        session_none_runs(session) || !give_notice(session))
+        return false;
+    if (session->paused)
+        session_pause(session, false);
+    e->notice_until_ns = rg_now_ns() + e->notice_ms * RG_NS_PER_MS;
+    rg_timer_start(&e->grace_timer, session->o.loop, e->notice_ms, 0, notice_due, session);
+    return true;
+}
+
 static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
 {
     bool was_running = session->state == STATE_RUNNING;
 
-    if (session->state >= STATE_ENDING)
+    if (session->state >= STATE_ENDING ||
+        (tell_ms == WITH_NOTICE && give_notice_and_go_on(session)))
         return;
     session->state = STATE_ENDING;
     session->open = false;
@@ -258,9 +293,32 @@ void session_wants_notice(struct rg_session *session)
     session->end->wants_notice = true;
 }
 
+void session_goes_on(struct rg_session *session, bool meets)
+{
+    session->end->meets = meets;
+}
+
+bool session_is_noticed(const struct rg_session *session)
+{
+    return session->end->notice_until_ns != 0;
+}
+
+void session_notice_over(struct rg_session *session)
+{
+    uint64_t now_ns = rg_now_ns(), until_ns = session->end->notice_until_ns;
+
+    end_by(session, SIGTERM, until_ns > now_ns ? (until_ns - now_ns) / RG_NS_PER_MS + 1 : 0);
+}
+
+void session_end_met(struct rg_session *session)
+{
+    if (session->end->notice_ms)
+        tell_ranks(session);
+}
+
 void session_begin_stop(struct rg_session *session, uint64_t within_ms)
 {
-    if (within_ms)
+    if (within_ms && !session->end->notice_ms)
         session->end->within_ms = within_ms;
     end_by(session, SIGTERM, WITH_NOTICE);
 }
@@ -279,6 +337,8 @@ void session_begin_end(struct rg_session *session)
 void session_end_by_user(struct rg_session *session, int signo)
 {
     session->end->user_signo = signo;
+    if (session->state < STATE_ENDING && session_is_noticed(session))
+        return;
     if (session->state < STATE_ENDING)
         end_by(session, signo, signo == SIGTERM ? WITH_NOTICE : 0);
     else if (session->state >= STATE_STOPPING ? session->state < STATE_KILLING

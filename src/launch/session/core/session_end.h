@@ -32,11 +32,20 @@ void session_begin_end(struct rg_session *session);
 void session_begin_stop(struct rg_session *session, uint64_t within_ms);
 /* A rank has asked for that. */
 void session_wants_notice(struct rg_session *session);
+/* All ranks have met: who was not connected when the others were told hears of it now. */
+void session_end_met(struct rg_session *session);
 /* The same as session_begin_end, for this cause unless there is one. */
 void session_end_by_error(struct rg_session *session, const struct rg_error *err);
 /* The same by this signal that the user has sent: as session_begin_stop by SIGTERM. A later one is
  * handed on, but not while the ranks save their work: it may be the same, by another way. */
 void session_end_by_user(struct rg_session *session, int signo);
+/* Of a job whose ranks meet again, in the same processes, when some are lost (or do not): from
+ * session_begin_stop on all goes on as if nothing was, but the ranks are told. So those that are
+ * about to meet do so, and save as well. That is so while it is noticed, until a rank has ended by
+ * itself, or the time is over. */
+void session_goes_on(struct rg_session *session, bool meets);
+bool session_is_noticed(const struct rg_session *session);
+void session_notice_over(struct rg_session *session);
 /* The user has sent one that ends jobs. */
 bool session_was_signalled(const struct rg_session *session);
 /* Now, by KILL: the owner wants it, for this cause unless there is one. */

@@ -583,6 +583,10 @@ void session_elastic_rank_ended(struct rg_session *session, int rank, bool faile
 
     if (fact->end.end == RG_END_LOST)
         session_again_lost(session);
+    /* It has saved its work, or failed; or nobody is left to save any. */
+    if (session_is_noticed(session) &&
+        (fact->end.end == RG_END_EXIT || session_none_runs(session)))
+        session_notice_over(session);
     if (!decides(session)) { /* another one has failed while the job ends */
         if (failed)
             fail(session, rank);
@@ -614,8 +618,11 @@ void session_elastic_on_meet(struct session_host *host, const struct rg_msg_meet
 
 void session_elastic_on_word(struct session_host *host, int place)
 {
-    push(host->session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_RANK_ELASTIC,
-                                                          .place = place });
+    struct rg_session *session = host->session;
+
+    push(session, (struct rg_membership_event){ .type = RG_MEMBERSHIP_RANK_ELASTIC,
+                                                .place = place });
+    session_goes_on(session, rg_membership_in_place(session->elastic->membership));
 }
 
 /* --- the beginning ---------------------------------------------------------------------------- */

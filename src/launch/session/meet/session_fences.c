@@ -5,6 +5,7 @@
 #include "launch/session/meet/meet.h"
 
 #include "base/time.h"
+#include "launch/session/core/session_end.h"
 #include "launch/session/meet/fence.h"
 
 struct session_fences {
@@ -167,6 +168,7 @@ static void answer_fence(struct rg_session *session)
         send_parts(&session->hosts[i]);
     if (all_have_it(session))
         rg_buf_fini(&fences->answer);
+    session_end_met(session);
 }
 
 void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg)
