@@ -211,6 +211,19 @@ def test_workers_that_it_reaches_are_lost_and_come_back(exec_launcher):
     assert 'aside' not in text and 'another one of its name is awaited' in text, text
 
 
+def test_a_killed_agent_is_no_worker_that_is_cut_off(exec_launcher):
+    """kubectl may say 137 of either; but of its agent's end the guard tells, which is small, so the
+    kernel does not kill it for want of memory."""
+    it = exec_launcher.run(f'-np 4 --min-np 1 --host-discovery-script {exec_launcher.script}',
+                           **exec_launcher.agent)
+    it.wait('step .* size 4$')
+    os.kill(parent(it.pid(2)), signal.SIGKILL)
+    it.wait('step .* size 2$')
+    text = exec_launcher.end()
+    assert 'host pi-worker-1 is set aside for the rest of the job' in text, text
+    assert 'is awaited' not in text, text
+
+
 # --- with a real sshd -----------------------------------------------------------------------------
 
 # As process 1 of a pod, with a key of its own; its user's home is not that of this computer.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that save their work when they hear of the job's end, by a word or a signal."""
+import os
 import re
 import signal
 
@@ -93,6 +94,19 @@ def test_a_signal_behind_the_last_commit_is_not_lost(tmp_path):
         ranks.processes[0].send_signal(signal.SIGTERM)
         assert ranks.wait() == [-signal.SIGTERM], ranks.output()
         assert 'after the end' not in ranks.output()
+    finally:
+        ranks.close()
+
+
+def test_a_forked_child_ends_by_the_signal_and_saves_nothing(tmp_path):
+    ranks = jobs.Ranks(1, ['epochs.py', 'saving', tmp_path / 'stop'], env={'CHILD': '1'})
+    try:
+        ranks.wait_for(0, 'child')
+        os.kill(int(re.search(r'child (\d+)', ranks.text(0)).group(1)), signal.SIGTERM)
+        ranks.wait_for(0, f'ended by {int(signal.SIGTERM)}')
+        (tmp_path / 'stop').touch()
+        assert ranks.wait() == [0], ranks.output()
+        assert 'saved' not in ranks.output()
     finally:
         ranks.close()
 

@@ -123,7 +123,8 @@ def sets():
 
 
 def saving():
-    """Steps until the job is told to stop; the saves are told of. Without SAVERS all ranks save."""
+    """Steps until the job is told to stop; the saves are told of. Without SAVERS all ranks save.
+    With CHILD there is a forked one, as a data loader has them."""
     hvd.init()
     state = hvd.elastic.TorchState(step=0)
 
@@ -134,8 +135,15 @@ def saving():
     if str(hvd.rank()) in os.environ.get('SAVERS', '0123'):
         state.register_preemption_callbacks([save])
 
+    child = os.fork() if 'CHILD' in os.environ else 0
+    while 'CHILD' in os.environ and not child:
+        signal.pause()
+
     @hvd.elastic.run
     def loop(state):
+        if child:
+            say('child', child)
+            say('ended by', os.WTERMSIG(os.waitpid(child, 0)[1]))
         while not stops():
             state.step += 1
             say('epoch', number(), 'step', state.step)
