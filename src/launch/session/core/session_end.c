@@ -94,12 +94,19 @@ static bool failed_by(const struct rg_session *session, int signo)
     return true;
 }
 
+/* Ranks that were told have the time that began then. */
+static void set_within(struct session_end *e, uint64_t within_ms)
+{
+    if (within_ms && !e->notice_ms)
+        e->within_ms = within_ms;
+}
+
 void session_cause_is_stop(struct rg_session *session, int signo, const char *why)
 {
     struct session_end *e = session->end;
 
     e->stopped = why != NULL;
-    e->within_ms = session->o.job->notice_ms;
+    set_within(e, session->o.job->notice_ms);
     snprintf(e->why, sizeof(e->why), "%s", why ? why : "");
     e->first = e->first || failed_by(session, signo);
     e->is_signal = session_is_script(session);
@@ -318,8 +325,7 @@ void session_end_met(struct rg_session *session)
 
 void session_begin_stop(struct rg_session *session, uint64_t within_ms)
 {
-    if (within_ms && !session->end->notice_ms)
-        session->end->within_ms = within_ms;
+    set_within(session->end, within_ms);
     end_by(session, SIGTERM, WITH_NOTICE);
 }
 

@@ -186,7 +186,7 @@ static void variables_are_read_with_reigens_spelling_first(void **state)
 
     (void) state;
     assert_int_equal(rg_config_read(&config, NULL), 0);
-    assert_int_equal(config.stall_ms, 8000);
+    assert_int_equal(config.stall_ms, 6000);
     assert_int_equal(config.start_timeout_ms, 300000);
     assert_int_equal(config.fusion_nbytes, 128 << 20);
     assert_string_equal(config.planes, "");
