@@ -106,30 +106,45 @@ class Burden(Pause):
             assert self.child.poll() is None, f'the job is over: {self.child.returncode}'
             self.progress()
             return time.monotonic() > end and self.is_felt()
+        before = self.steps()
         until(over, 'a burden that is felt', self.seconds + AFTER_S, seen=lambda: self.seen)
-        self.seen['steps'] = len(re.findall(r'\] step \d+ size', self.text()))
+        self.seen['steps'] = self.steps() - before
+
+    def steps(self):
+        return len(re.findall(r'\] step \d+ size', self.text()))
 
     def is_felt(self):
-        return True
+        raise NotImplementedError
 
 
 class Load(Burden):
-    """Each of the busy ones is in a session of its own, so that they are not one to the kernel."""
+    """Each of the busy ones is in a session of its own, so that they are not one to the kernel, and
+    ends by itself when this process has ended."""
+
+    def __init__(self, seed, **said):
+        super().__init__(seed, **said)
+        self.busy = []
 
     @contextlib.contextmanager
     def burden(self):
-        busy = []
+        loop = 'while kill -0 "$0" 2>/dev/null; do :; done'
         try:
             for _ in range(BUSY):
-                busy.append(subprocess.Popen(
-                    [*self.prefix(), 'sh', '-c', 'while :; do :; done'], start_new_session=True,
+                self.busy.append(subprocess.Popen(
+                    [*self.prefix(), 'sh', '-c', loop, str(os.getpid())], start_new_session=True,
                     stdin=subprocess.DEVNULL))
             yield
         finally:
-            for child in busy:
+            for child in self.busy:
                 child.kill()
-            for child in busy:
+            for child in self.busy:
                 child.wait()
+
+    def is_felt(self):
+        within = (self.group / 'cgroup.procs').read_text().split()
+        self.seen['busy'] = sum(child.poll() is None and str(child.pid) in within
+                                for child in self.busy)
+        return self.seen['busy'] == BUSY
 
 
 class Swap(Burden):
@@ -172,8 +187,10 @@ class Swap(Burden):
         nbytes = next(int(file.read_text()) for file in used if file.exists())
         kept = nbytes - self.stat('cache', 'file') + self.stat('shmem')
         limit.write_text(str(kept + ROOM_NBYTES))
-        yield
-        limit.write_text(none)
+        try:
+            yield
+        finally:
+            limit.write_text(none)
 
     def is_felt(self):
         self.seen['faults'] = self.stat('pgmajfault') - self.before

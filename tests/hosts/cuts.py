@@ -32,7 +32,7 @@ from wait import crowd, until  # noqa: E402
 
 #: Seconds: from the cut to the next step of an elastic job; the lease of such a job, which is the
 #: default, and that of a fixed job which is to end soon.
-NEXT_S, LEASE_S, SHORT_LEASE_S = 9, 7, 8
+NEXT_S, LEASE_S, SHORT_LEASE_S = 10, 7, 8
 AGENT = 'reigen-agent'
 #: What hosts need is compiled by one of the trials that begin at the same time.
 COMPILING = threading.Lock()

@@ -32,10 +32,10 @@ def main():
         sys.exit('prepare: only root can make images')
     try:
         kube_build.programs()
-        kube_build.operator()
         kube_store.prepare(IMAGES)
         with tempfile.TemporaryDirectory(dir=images.folder(), prefix='context-') as temporary:
             kube_store.prepare(original(Path(temporary)))
+        kube_build.operator()  # for one test alone, so the others do not need it
     except (kube_build.BuildError, node.BedError) as error:
         sys.exit(f'prepare: {error}')
 
