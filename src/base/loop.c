@@ -20,12 +20,16 @@
 
 #define MAX_EVENTS 64               /* of one look */
 #define MAX_READY (2 * MAX_EVENTS)  /* a descriptor rarely has more than two watchers */
+#define MAX_FULL 64                 /* looks in a row that keep deadlines waiting */
 #define NBUCKETS 64
+#define POOR_MS 10
 #define MAX_DELAY_MS (UINT64_MAX / RG_NS_PER_MS / 4)
 
 struct rg_loop {
     int epoll_fd, wake_fd;
     bool is_default, stopped;
+    bool poor;     /* epoll had no memory for a descriptor, which is tried now and then */
+    size_t nfull;  /* looks in a row that had no room for more events */
     size_t nactive; /* watchers of all kinds */
     size_t nsteady;
     struct rg_watch *ios[NBUCKETS]; /* by descriptor */
@@ -199,7 +203,7 @@ static int wanted(struct rg_loop *loop, int fd)
 }
 
 /* Let epoll know what is wanted of fd now, and was before. It refuses files, which are always
- * ready. Where it fails for want of memory, their owners find out by trying. */
+ * ready. Where it fails for want of memory, their owners find out by trying now and then. */
 static void ask(struct rg_loop *loop, int fd, int before)
 {
     int now = wanted(loop, fd);
@@ -215,6 +219,7 @@ static void ask(struct rg_loop *loop, int fd, int before)
         r = epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event);
     bool steady = r != 0;
 
+    loop->poor |= steady && op != EPOLL_CTL_DEL && errno != EPERM;
     for (struct rg_watch *w = *bucket(loop, fd); w; w = w->next) {
         if (w->key != fd)
             continue;
@@ -398,7 +403,7 @@ static void run_timers(struct rg_loop *loop)
 static int sleep_ms(const struct rg_loop *loop)
 {
     if (loop->nsteady > 0)
-        return 0;
+        return loop->poor ? POOR_MS : 0;
     if (!loop->timers)
         return -1;
     uint64_t now_ns = rg_now_ns();
@@ -505,6 +510,9 @@ static void look(struct rg_loop *loop)
         add_events(loop, &events[i]);
     add_steady(loop);
     tell_ready(loop, 0, 0);
+    if (n == MAX_EVENTS && ++loop->nfull < MAX_FULL)
+        return; /* there may be more that came before a deadline */
+    loop->nfull = 0;
     run_timers(loop);
 }
 

@@ -76,6 +76,19 @@ def test_ranks_that_come_to_no_commit_are_ended(job, tmp_path, options):  # noqa
     assert 'saved' not in it.text(), it.text()
 
 
+def test_another_signal_does_not_reach_ranks_that_are_about_to_save(job):  # noqa: F811
+    """As systemd sends SIGHUP after SIGTERM, and a terminal that is closed does."""
+    it = job('-np 2 --min-np 1 -H a:1,b:1 --grace 60', SAVES='1')
+    it.wait('step 3 size 2')
+    os.kill(it.pid(0), signal.SIGSTOP)
+    told_to_stop(it)
+    it.child.send_signal(signal.SIGHUP)
+    ask(it, 'status', id_of(it, it.child))
+    os.kill(it.pid(0), signal.SIGCONT)
+    assert it.end() == 75, it.text()
+    assert_all_saved_once(it, 2)
+
+
 def test_the_time_limit_leaves_time_to_save(job):  # noqa: F811
     it = job('-np 2 --grace 60 --timeout 4', SAVES='1')
     assert it.end() == 124, it.text()
@@ -225,6 +238,18 @@ def test_force_has_the_time_that_its_deadline_says(job, tmp_path):  # noqa: F811
     it.wait('step 3 size 2')
     (tmp_path / 'hold').touch()
     drain_by_force(it, 'a', '--deadline', '300ms')
+    assert it.end() == 75, it.text()
+    assert 'saved' not in it.text(), it.text()
+
+
+def test_a_second_deadline_may_be_shorter(job, start, tmp_path):  # noqa: F811
+    it = job('-np 2 --min-np 2 -H a:1,b:1 --grace 300ms', SAVES=tmp_path / 'hold')
+    it.wait('step 3 size 2')
+    (tmp_path / 'hold').touch()
+    words = [PROGRAMS.reigen, 'drain', id_of(it, it.child), 'a', '--force', '--deadline']
+    for deadline in ('1h', '300ms'):
+        start(*words, deadline, stdout=subprocess.DEVNULL, env=environment(HOME=it.folder))
+        it.wait('host a is drained, by reigen drain:', count=1 + (deadline == '300ms'))
     assert it.end() == 75, it.text()
     assert 'saved' not in it.text(), it.text()
 

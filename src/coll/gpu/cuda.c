@@ -29,6 +29,8 @@ int rg_cuda_error(const struct rg_cuda *cuda, int result, const char *what, stru
              result == RG_CUDA_INVALID_HANDLE ||
              (result >= RG_CUDA_CAPTURE_FIRST && result <= RG_CUDA_CAPTURE_LAST))
         errnum = EINVAL;
+    else if (result == RG_CUDA_DEINITIALIZED || result == RG_CUDA_CONTEXT_IS_DESTROYED)
+        errnum = ESHUTDOWN; /* nothing is broken */
     if (cuda->error_name(result, &name) != 0 || cuda->error_string(result, &words) != 0 || !name)
         return rg_error_set(err, errnum, "%s: CUDA error %d", what, result);
     return rg_error_set(err, errnum, "%s: %s (%s)", what, name, words);

@@ -37,6 +37,7 @@ enum {
     RG_CUDA_INVALID_CONTEXT = 201,
     RG_CUDA_INVALID_HANDLE = 400, /* of a stream that is destroyed, say */
     RG_CUDA_NOT_READY = 600,
+    RG_CUDA_CONTEXT_IS_DESTROYED = 709, /* the program has reset the device */
     RG_CUDA_CAPTURE_FIRST = 900, /* a stream that is being captured does not allow it, ... */
     RG_CUDA_CAPTURE_LAST = 908,  /* ... in some way */
 };

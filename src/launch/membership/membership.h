@@ -83,7 +83,8 @@ enum rg_membership_event_type {
     RG_MEMBERSHIP_RANK_ELASTIC,/* place */
     RG_MEMBERSHIP_RANK_MEETS,  /* place, epoch, failed, lacks. One of an older epoch than one in
                                 * which that place is a rank is ignored: its agent has answered */
-    RG_MEMBERSHIP_DRAIN,       /* name, until_ns: as if it were never wanted again. Ranks that are
+    RG_MEMBERSHIP_DRAIN,       /* name, until_ns: as if it were never wanted again, and of several
+                                * such times the earliest counts (0: none). Ranks that are
                                 * still there at until_ns (0: never) are ended. The last one
                                 * counts */
     RG_MEMBERSHIP_TICK,        /* the deadline has passed. Harmless at any time */

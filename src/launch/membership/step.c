@@ -168,13 +168,18 @@ static void on_place(struct rg_membership *m, const struct rg_membership_event *
 }
 
 /* The earlier one counts of two times, of which 0 is the latest. */
+static void take_deadline(struct machine *machine, uint64_t until_ns)
+{
+    if (until_ns && until_ns - 1 < machine->drain_ns - 1)
+        machine->drain_ns = until_ns;
+}
+
 static void on_host_goes(struct rg_membership *m, struct host *host, uint64_t until_ns)
 {
     if (host->stay >= STAY_FREE)
         return;
     host->machine->goes = m->dirty = true;
-    if (until_ns && until_ns - 1 < host->machine->drain_ns - 1)
-        host->machine->drain_ns = until_ns;
+    take_deadline(host->machine, until_ns);
 }
 
 static void on_host(struct rg_membership *m, const struct rg_membership_event *event)
@@ -198,7 +203,7 @@ static void on_drain(struct rg_membership *m, const struct rg_membership_event *
     if (event->name < 0 || event->name >= m->rules.room_hosts)
         return;
     m->machines[event->name].drained = m->dirty = true;
-    m->machines[event->name].drain_ns = event->until_ns;
+    take_deadline(&m->machines[event->name], event->until_ns);
 }
 
 static void on_event(struct rg_membership *m, const struct rg_membership_event *event)

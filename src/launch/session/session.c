@@ -136,7 +136,7 @@ void rg_session_signal(struct rg_session *session, int signo)
         return;
     default: break;
     }
-    if (session->state == STATE_RUNNING)
+    if (session->state == STATE_RUNNING && !session_is_noticed(session))
         session_send_signal(session, signo);
     else if (signo == SIGHUP)
         end_by_user(session, signo, NULL);

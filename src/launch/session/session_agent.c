@@ -269,7 +269,7 @@ static void on_stopping(struct session_host *host, const struct rg_msg_signal *m
                           "host %s: its agent was told to stop: signal %u", session_host_name(host),
                           msg->signo))
         session_cause_is_stop(session, (int) msg->signo, why);
-    session_begin_stop(session, 0);
+    session_begin_stop(session, session->o.job->notice_ms);
     session_let_go(session);
 }
 

@@ -191,6 +191,44 @@ static void what_came_is_told_before_a_deadline_passes(void **state)
     close(fds[1]);
 }
 
+static struct rg_io crowd[200];
+static int ncome;
+
+static void mark_come(void *arg, int events)
+{
+    (void) events;
+    ncome++;
+    rg_io_stop(arg);
+}
+
+static void look_at_the_deadline(void *arg)
+{
+    (void) arg;
+    assert_int_equal(ncome, rg_array_len(crowd));
+}
+
+static void all_that_came_is_told_before_a_deadline_passes(void **state)
+{
+    struct rg_timer deadline = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_pipe(fds), 0);
+    assert_int_equal(write(fds[1], "q", 1), 1);
+    for (size_t i = 0; i < rg_array_len(crowd); i++) {
+        int fd = dup(fds[0]);
+
+        assert_true(fd >= 0);
+        rg_io_start(&crowd[i], loop, fd, RG_IO_READ, mark_come, &crowd[i]);
+    }
+    rg_timer_start(&deadline, loop, 0, 0, look_at_the_deadline, NULL);
+    rg_loop_run(loop);
+    assert_int_equal(ncome, rg_array_len(crowd));
+    for (size_t i = 0; i < rg_array_len(crowd); i++)
+        close(crowd[i].w.key);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 static struct rg_io reader, writer;
 
 static void read_and_stop_both(void *arg, int events)
@@ -461,6 +499,7 @@ int main(void)
         TEST(descriptor_is_reported_when_ready),
         TEST(io_changes_from_reading_to_writing),
         TEST(what_came_is_told_before_a_deadline_passes),
+        TEST(all_that_came_is_told_before_a_deadline_passes),
         TEST(descriptor_has_a_reader_and_a_writer),
         TEST(file_is_always_ready),
         TEST(number_that_came_back_is_waited_for),

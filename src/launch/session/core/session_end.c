@@ -94,19 +94,13 @@ static bool failed_by(const struct rg_session *session, int signo)
     return true;
 }
 
-/* Ranks that were told have the time that began then. */
-static void set_within(struct session_end *e, uint64_t within_ms)
-{
-    if (within_ms && !e->notice_ms)
-        e->within_ms = within_ms;
-}
-
 void session_cause_is_stop(struct rg_session *session, int signo, const char *why)
 {
     struct session_end *e = session->end;
 
     e->stopped = why != NULL;
-    set_within(e, session->o.job->notice_ms);
+    if (!e->notice_ms)
+        e->within_ms = session->o.job->notice_ms;
     snprintf(e->why, sizeof(e->why), "%s", why ? why : "");
     e->first = e->first || failed_by(session, signo);
     e->is_signal = session_is_script(session);
@@ -254,6 +248,14 @@ static void notice_due(void *arg)
     end_by(arg, SIGTERM, 0);
 }
 
+static void wait_for_notice(struct rg_session *session)
+{
+    struct session_end *e = session->end;
+
+    e->notice_until_ns = rg_now_ns() + e->notice_ms * RG_NS_PER_MS;
+    rg_timer_start(&e->grace_timer, session->o.loop, e->notice_ms, 0, notice_due, session);
+}
+
 /* Ranks that are between two epochs hear nothing now, and in an end nobody would meet any more. So
  * they go on until one ends, or the time is over. Whether that is so. */
 static bool give_notice_and_go_on(struct rg_session *session)
@@ -267,9 +269,21 @@ static bool give_notice_and_go_on(struct rg_session *session)
         return false;
     if (session->paused)
         session_pause(session, false);
-    e->notice_until_ns = rg_now_ns() + e->notice_ms * RG_NS_PER_MS;
-    rg_timer_start(&e->grace_timer, session->o.loop, e->notice_ms, 0, notice_due, session);
+    wait_for_notice(session);
     return true;
+}
+
+/* Ranks that were told have the time that began then; or this one, where it ends earlier. */
+static void hurry(struct rg_session *session, uint64_t within_ms)
+{
+    struct session_end *e = session->end;
+    uint64_t notice_ms = rg_job_until_term_ms(session->o.job, within_ms);
+
+    if (rg_now_ns() + notice_ms * RG_NS_PER_MS >= e->notice_until_ns)
+        return;
+    e->within_ms = within_ms;
+    e->notice_ms = notice_ms;
+    wait_for_notice(session);
 }
 
 static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
@@ -325,7 +339,12 @@ void session_end_met(struct rg_session *session)
 
 void session_begin_stop(struct rg_session *session, uint64_t within_ms)
 {
-    set_within(session->end, within_ms);
+    struct session_end *e = session->end;
+
+    if (within_ms && session->state == STATE_RUNNING && session_is_noticed(session))
+        hurry(session, within_ms);
+    else if (within_ms && !e->notice_ms)
+        e->within_ms = within_ms;
     end_by(session, SIGTERM, WITH_NOTICE);
 }
 

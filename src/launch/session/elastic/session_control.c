@@ -79,7 +79,6 @@ static void drain(struct rg_session *session, const struct rg_control_request *r
     const struct session_elastic *elastic = session->elastic;
     const char *host = request->host;
     uint64_t ms = request->deadline_ms;
-    bool too_few = room_without(elastic, host) < session->o.job->elastic.min_np;
     char text[RG_CONTROL_HOST_MAX + 128], until[64] = "";
 
     if (ms)
@@ -89,7 +88,7 @@ static void drain(struct rg_session *session, const struct rg_control_request *r
     session_remark(session, -1, text);
     for (size_t i = find(elastic, host, 0); i < elastic->nmachines; i = find(elastic, host, i + 1))
         elastic->drain(session, (int) i, ms ? elastic_now_ns(session) + ms * RG_NS_PER_MS : 0);
-    if (!too_few)
+    if (!request->force)
         return;
     snprintf(text, sizeof(text), "host %s is drained, by reigen drain --force", host);
     session_notice_given(session, text, ms ? ms + session->o.job->grace_ms : 0);

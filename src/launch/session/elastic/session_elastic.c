@@ -577,15 +577,21 @@ void session_elastic_drain(struct session_host *host)
     session_notice_given(session, what, session->o.job->notice_ms);
 }
 
+/* A rank of the epoch has saved its work, or failed; or nobody is left to save any. */
+static bool ends_notice(const struct rg_session *session, int rank, const struct rg_fact *fact)
+{
+    return session_none_runs(session) ||
+           (fact->end.end == RG_END_EXIT && !fact->signalled &&
+            rg_membership_rank(session->elastic->membership, place_of(session, rank)) >= 0);
+}
+
 void session_elastic_rank_ended(struct rg_session *session, int rank, bool failed)
 {
     struct rg_fact *fact = &session->facts[rank];
 
     if (fact->end.end == RG_END_LOST)
         session_again_lost(session);
-    /* It has saved its work, or failed; or nobody is left to save any. */
-    if (session_is_noticed(session) &&
-        (fact->end.end == RG_END_EXIT || session_none_runs(session)))
+    if (session_is_noticed(session) && ends_notice(session, rank, fact))
         session_notice_over(session);
     if (!decides(session)) { /* another one has failed while the job ends */
         if (failed)
