@@ -322,7 +322,7 @@ static int start(const struct reigen_init_options *options, const struct reigen_
     int r;
 
     if (atomic_load(&the_runtime))
-        return 0;
+        return meeting ? rg_api_failf(EALREADY, "the runtime is initialised already") : 0;
     pthread_once(&once, register_hooks);
     do {
         err = (struct rg_error) RG_ERROR_INIT;

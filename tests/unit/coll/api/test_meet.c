@@ -4,7 +4,10 @@
  * a board in shared memory. */
 #include "coll/api/api_check.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -138,6 +141,77 @@ static int wrong_ways(struct rank *rank)
     check(reigen_init_meeting(&good, 300) == -ETIMEDOUT);
     check(!reigen_is_initialized() && join(rank, 2) == 0);
     return bad | reigen_shutdown();
+}
+
+/* ---- two at once */
+
+struct second {
+    struct rank *rank;
+    struct reigen_meeting first; /* what its fence goes on to */
+    _Atomic(pid_t) tid;
+    pthread_t thread;
+    int r;
+};
+
+static void *join_second(void *arg)
+{
+    struct second *second = arg;
+
+    atomic_store(&second->tid, gettid());
+    second->r = join(second->rank, 1);
+    return NULL;
+}
+
+/* Whether that thread of this process waits for something. */
+static bool sleeps(pid_t tid)
+{
+    char path[64], text[256], *end;
+    size_t n;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int) tid);
+    file = fopen(path, "re");
+    if (!file)
+        return false;
+    n = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    end = strrchr(text, ')');
+    return end && strncmp(end, ") S", 3) == 0;
+}
+
+/* While the first one meets, the second one comes as far as it can. */
+static int fence_with_second(void *arg, const void *blob, size_t nbytes, int timeout_ms,
+                             const void **ret_blobs, size_t *ret_nbytes)
+{
+    struct second *second = arg;
+
+    if (!atomic_load(&second->tid)) {
+        check(pthread_create(&second->thread, NULL, join_second, second) == 0);
+        unit_until(sleeps(atomic_load(&second->tid)), "the second one to wait");
+    }
+    return second->first.fence(second->first.arg, blob, nbytes, timeout_ms, ret_blobs,
+                               ret_nbytes);
+}
+
+static int two_at_once(struct rank *rank)
+{
+    struct meeting_place place;
+    struct second second = { .rank = rank, .first = way(&place, 0, rank->me, rank->n) };
+    struct reigen_meeting meeting = second.first;
+
+    meeting.fence = fence_with_second;
+    meeting.arg = &second;
+    check(reigen_init_meeting(&meeting, 20000) == 0);
+    pthread_join(second.thread, NULL);
+    check(second.r == -EALREADY);
+    return bad | reigen_shutdown();
+}
+
+static void a_second_meeting_does_not_join_the_job_of_the_first(void **state)
+{
+    (void) state;
+    run(2, two_at_once);
 }
 
 static void a_meeting_that_fails_leaves_nothing_behind(void **state)
@@ -349,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_who_meet_are_the_job_again_and_again),
+        cmocka_unit_test(a_second_meeting_does_not_join_the_job_of_the_first),
         cmocka_unit_test(a_meeting_that_fails_leaves_nothing_behind),
         cmocka_unit_test(a_key_file_is_the_same_on_all_ranks_or_on_none),
         cmocka_unit_test(members_make_sets_alone_and_in_any_order),
