@@ -11,7 +11,9 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
 . tools/progress.sh
 name=${1-trainers}
-env=$(pwd)/build/envs/$name
+mkdir -p build/envs
+# Its programs name their python by its path: not by a link of this tree to another one's.
+env=$(cd build/envs && pwd -P)/$name
 
 pip() {
     "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off "$@"
@@ -25,7 +27,7 @@ make_trainers() {
 }
 
 make_resilience() {
-    pip --no-deps torchft nvidia-resiliency-ext
+    pip --no-deps torchft==0.2.0 nvidia-resiliency-ext==0.4.1
     pip opentelemetry-exporter-otlp-proto-http opentelemetry-sdk psutil nvidia-ml-py pyyaml \
         defusedxml
 }
