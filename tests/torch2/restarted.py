@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of a group in the in-process restart of nvidia-resiliency-ext: rank 1 raises in the first
-turn, rank 2 dies in the second, and the others come to the end in the third."""
+turn, as soon as it has the group, and later in the second; rank 2 dies in the third, and the others
+come to the end in the fourth."""
 import os
 import signal
 from datetime import timedelta
@@ -22,13 +23,15 @@ def train(call_wrapper: inprocess.CallWrapper = None):
                                  wait_for_workers=False)
     store = dist.PrefixStore(str(call_wrapper.iteration), BASE)
     dist.init_process_group('reigen', store=store, rank=rank, world_size=size)
+    if call_wrapper.iteration == 0 and rank == 1:
+        raise ValueError('an early mistake of rank 1')
     for step in range(100):
         tensor = torch.ones(10000)
         dist.all_reduce(tensor)
         assert (tensor == size).all()
-        if step == 50 and call_wrapper.iteration == 0 and rank == 1:
+        if step == 50 and call_wrapper.iteration == 1 and rank == 1:
             raise ValueError('a mistake of rank 1')
-        if step == 50 and call_wrapper.iteration == 1 and rank == 2:
+        if step == 50 and call_wrapper.iteration == 2 and rank == 2:
             os.kill(os.getpid(), signal.SIGKILL)
     dist.destroy_process_group()
     print(f'rank {rank} of {size} has come to the end', flush=True)

@@ -29,6 +29,10 @@ def test_another_thread_ends_what_a_thread_waits_for(tmp_path):
     assert 'all ended' in run('torchrun', 2, HERE / 'distributed_again.py', 'ended', tmp_path)
 
 
+def test_an_exception_while_a_group_is_made_leaves_nothing_of_it(tmp_path):
+    assert 'all begun again' in run('torchrun', 2, HERE / 'distributed_interrupted.py', tmp_path)
+
+
 @pytest.mark.parametrize('when', ['told', 'met'])
 def test_a_rank_is_lost_while_a_group_meets(when, tmp_path):
     job = ElasticJob(tmp_path, ['-np', '2', '--min-np', '2', '-H', 'a:1,b:1,c:1', '--'],

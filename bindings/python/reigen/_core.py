@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from reigen import _stacks, _traceback
 from reigen._lib import Epoch, InitOptions, Meeting, Stats, lib, quick
@@ -216,11 +216,11 @@ def _renumber() -> None:
                       ROLE_WORLD_SIZE=str(size()))
 
 
-def _join_by(call: Callable[[], int]) -> None:
-    """What both ways of joining have in common, under the lock."""
+def _join_by(call: Callable[[], int], stop: Optional[Callable[[], None]] = None) -> None:
+    """What both ways of joining have in common, under the lock. stop: as of interruptible()."""
     global _registered
     signum = _stacks.wanted()
-    rc, text = interruptible(call, 'reigen-init')
+    rc, text = interruptible(call, 'reigen-init', stop, lib.reigen_shutdown)
     if rc < 0:
         raise HorovodInternalError(text or os.strerror(-rc), -rc)
     _threads.clear()
@@ -231,27 +231,48 @@ def _join_by(call: Callable[[], int]) -> None:
         atexit.register(_at_exit)
 
 
-def init_meeting(meeting: Meeting, timeout: float) -> None:
-    """init() of processes that have a way of their own to agree."""
+def init_meeting(meeting: Meeting, timeout: float, stop: Callable[[], None]) -> None:
+    """init() of processes that have a way of their own to agree. stop: has the fences fail, and
+    does not block; it is called when an exception is raised here meanwhile, which ends the init."""
     with _lock:
-        _join_by(lambda: lib.reigen_init_meeting(ctypes.byref(meeting), int(timeout * 1000)))
+        _join_by(lambda: lib.reigen_init_meeting(ctypes.byref(meeting), int(timeout * 1000)), stop)
 
 
-def interruptible(call: Callable[[], int], name: str) -> Tuple[int, str]:
+def interruptible(call: Callable[[], int], name: str, stop: Optional[Callable[[], None]] = None,
+                  undo: Optional[Callable[[], Any]] = None) -> Tuple[int, str]:
     """What a call of C gives that may block for minutes, and this thread's error text for it. A
-    thread runs it so that Ctrl-C is heard."""
-    outcome = []
+    thread runs it so that Ctrl-C is heard, or an exception that another thread sets here.
+
+    stop: has the call fail soon, and does not block; undo: takes back what it has done. With stop
+    such an exception ends the call, which is waited for before it goes on. A second exception does
+    not wait. In either case the call is undone by its thread, unless it failed. Without stop the
+    thread goes on with the call."""
+    outcome: List[Tuple[int, str]] = []
+    given_up: List[bool] = []
 
     def run():
         rc = call()
+        if given_up and undo and rc >= 0:
+            undo()
         # The text belongs to the thread that failed.
         outcome.append((rc, last_error() if rc < 0 else ''))
 
     thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+        _join_in_slices(thread)
+    except BaseException:
+        if stop:
+            given_up.append(True)
+            stop()
+            _join_in_slices(thread)
+        raise
+    return outcome[0] if outcome else (-errno.EIO, 'the call ended without a result')
+
+
+def _join_in_slices(thread: threading.Thread) -> None:
     while thread.is_alive():
         thread.join(SLICE_MS / 1000)
-    return outcome[0] if outcome else (-errno.EIO, 'the call ended without a result')
 
 
 def add_process_set(ranks: Sequence[int]) -> int:

@@ -40,8 +40,12 @@ class _Life:
         name = str(options.group_id) or f'own.{self._place.number}'
         if self._place.turn > 1:
             name += f'.{self._place.turn}'
-        self._engine = Engine(f'c10d.{name}', self._place.process_set, size, self._place.roots,
-                              timeout)
+        try:
+            self._engine = Engine(f'c10d.{name}', self._place.process_set, size,
+                                  self._place.roots, timeout)
+        except BaseException:
+            _world.leave(self._place.share)
+            raise
 
     def set_timeout(self, timeout: Any) -> None:
         self._engine.timeout = timeout.total_seconds()
@@ -51,7 +55,7 @@ class _Life:
     def shutdown(self) -> None:
         if not self._aborted:
             self._aborted = True
-            _world.leave(self._place)
+            _world.leave(self._place.share)
 
     def abort(self) -> None:
         """What is in flight ends with an error. The groups of all ranks share the runtime with the
@@ -59,9 +63,9 @@ class _Life:
         if not self._aborted:
             self._aborted = True
             if self._place.process_set == 0:
-                _world.abort()
+                _world.abort(self._place.share)
             else:
-                _world.leave(self._place)
+                _world.leave(self._place.share)
 
     def getBackendName(self) -> str:
         return 'reigen'

@@ -2,7 +2,7 @@
 """How the members of a group agree before there is anything between them but c10d's store.
 
 An exchange is an allgather of bytes: rank 0 collects what the others have set, and sets all of it
-at once, so that each rank asks the store a few times, however many there are.
+at once, so that each of the others waits for one key, however many ranks there are.
 """
 import ctypes
 import errno

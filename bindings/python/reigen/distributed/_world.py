@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import threading
+import weakref
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from reigen import _core, _objects
@@ -34,6 +35,9 @@ _joined = False
 _sets: Dict[Tuple[int, ...], '_Entry'] = {}
 #: All that groups use.
 _used: Set['_Entry'] = set()
+#: Places that nobody has any more. They are left when the next group is made, if nobody has left
+#: them: what ends an object may be called wherever memory is asked for, under any lock.
+_orphans: List['Share'] = []
 #: What groups that are being made wait in.
 _making: Set[Exchanges] = set()
 #: What the runtime's ranks have said of themselves for the group of all of them that comes next.
@@ -43,7 +47,16 @@ _count = itertools.count()
 
 class _Entry:
     def __init__(self, process_set: int):
-        self.process_set, self.users = process_set, 0
+        self.process_set = process_set
+        #: What each of its groups has.
+        self.users: Set['Share'] = set()
+
+
+class Share:
+    """A group's part in an entry, by which it is left."""
+
+    def __init__(self, ranks: Tuple[int, ...], entry: _Entry):
+        self.ranks, self.entry = ranks, entry
 
 
 def _forget() -> None:
@@ -62,6 +75,7 @@ def _forked() -> None:
     _members, _ours, _joined = (), False, False
     _sets.clear()
     _used.clear()
+    _orphans.clear()
     _making.clear()
     _introduced.clear()
     _p2p.forked()
@@ -99,7 +113,7 @@ def _join_runtime(words: List[Dict[str, Any]], exchanges: Exchanges, timeout: fl
         return
     gathering = Gathering(exchanges)
     try:
-        _core.init_meeting(gathering.meeting, timeout)
+        _core.init_meeting(gathering.meeting, timeout, exchanges.stop)
     except _core.HorovodInternalError as error:
         raise failure(str(gathering.failed or error)) from error
 
@@ -137,8 +151,8 @@ def _attach(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exch
                       f'{ranks[joined.index(True)]} and not on rank {ranks[joined.index(False)]}: '
                       'either all ranks of a process group call it before, or none does.')
     if not any(joined):
-        _join_runtime(words, exchanges, timeout)
         _ours = True
+        _join_runtime(words, exchanges, timeout)
         _members = ranks
         return
     numbers = [word['runtime'][0] for word in words]
@@ -156,7 +170,8 @@ def _meet(ranks: Tuple[int, ...], exchanges: Exchanges, timeout: float) -> int:
     process_set = ctypes.c_int()
     rc, text = _core.interruptible(lambda: lib.reigen_process_set_meet(
         ctypes.byref(gathering.meeting), numbers, int(timeout * 1000),
-        ctypes.byref(process_set)), 'reigen-process-set')
+        ctypes.byref(process_set)), 'reigen-process-set', exchanges.stop,
+        lambda: lib.reigen_process_set_remove(process_set))
     if rc < 0:
         raise failure(str(gathering.failed or text))
     return process_set.value
@@ -178,13 +193,15 @@ def _check(ranks: Tuple[int, ...], words: List[Dict[str, Any]]) -> None:
 class Place:
     """Where a group's operations go. process_set: the runtime's; roots: its ranks' numbers in the
     runtime; peers: their addresses for send and recv; turn: groups of this name there have been;
-    number: another one for each group that its first rank makes."""
+    number: another one for each group that its first rank makes. share: what leave() gives back;
+    the next group to be made does so, if it has not been called when the place is gone."""
 
     def __init__(self, ranks: Tuple[int, ...], entry: _Entry, words: List[Any], turn: int):
-        self.ranks, self.entry, self.turn = ranks, entry, turn
+        self.ranks, self.turn, self.share = ranks, turn, Share(ranks, entry)
         self.peers, self.number = [word['address'] for word in words], words[0]['number']
         self.process_set = entry.process_set
         self.roots = [_members.index(rank) for rank in ranks]
+        weakref.finalize(self, _orphans.append, self.share).atexit = False
 
 
 @contextlib.contextmanager
@@ -201,6 +218,25 @@ def _exchanging(store: Any, rank: int, size: int, timeout: float) -> Iterator[Ex
         with _lock:
             if _members and not _core.is_initialized():
                 _forget()  # it was left before this group was one of those that use it
+
+
+def _end() -> None:
+    """No group uses the runtime any more."""
+    if _ours:
+        _core.shutdown()
+    _forget()
+
+
+@contextlib.contextmanager
+def _using() -> Iterator[None]:
+    """What was joined for a group is left if that has not come about."""
+    try:
+        yield
+    except BaseException:
+        with _lock:
+            if (_ours or _members) and not _used:
+                _end()
+        raise
 
 
 def _stop_making() -> None:
@@ -227,7 +263,9 @@ def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float,
           agent: bool = True) -> Place:
     """This process becomes a member, ranks[rank], of a group of these global ranks. agent: if these
     are the ranks that Reigen's agents have started, they may be asked in place of the store."""
-    with _entering, _exchanging(store, rank, len(ranks), timeout) as exchanges:
+    _leave_orphans()
+    with _exchanging(store, rank, len(ranks), timeout) as exchanges, _entering, _using():
+        exchanges.check()
         if _introduced and not _members and ranks == tuple(range(len(_introduced))):
             words = list(_introduced)
         else:
@@ -240,39 +278,47 @@ def enter(store: Any, rank: int, ranks: Tuple[int, ...], timeout: float,
             entry = _sets.get(ranks)
             if entry is None or entry.process_set != process_set:
                 entry = _sets[ranks] = _Entry(process_set)
-            entry.users += 1
+            place = Place(ranks, entry, words, exchanges.turn)
+            entry.users.add(place.share)
             _used.add(entry)
-            return Place(ranks, entry, words, exchanges.turn)
+            return place
 
 
-def leave(place: Place) -> None:
-    """A group is no more. It may be one of a job that was left before, which has gone with it."""
+def _leave_orphans() -> None:
     with _lock:
-        entry = place.entry
-        if entry not in _used:
+        while _orphans:
+            leave(_orphans.pop())
+
+
+def leave(share: Share) -> None:
+    """A group is no more. It may be one of a job that was left before, which has gone with it, or
+    one that has been left."""
+    with _lock:
+        entry = share.entry
+        if entry not in _used or share not in entry.users:
             return
-        if not place.process_set and entry.users == 1:
+        if not entry.process_set and len(entry.users) == 1:
             _stop_making()  # the last group of all ranks
-        entry.users -= 1
-        if entry.users == 0:
+        entry.users.remove(share)
+        if not entry.users:
             _used.remove(entry)
-            if _sets.get(place.ranks) is entry:
-                del _sets[place.ranks]
-            if place.process_set:
-                lib.reigen_process_set_remove(place.process_set)
+            if _sets.get(share.ranks) is entry:
+                del _sets[share.ranks]
+            if entry.process_set:
+                lib.reigen_process_set_remove(entry.process_set)
         if _used:
             return
         _stop_making()
-        if _ours:
-            _core.shutdown()
-        else:
-            _forget()
+        _end()
 
 
-def abort() -> None:
-    """What is in flight ends, on all ranks, with an error. So do groups that are being made."""
-    _stop_making()
+def abort(share: Share) -> None:
+    """What is in flight ends, on all ranks, with an error. So do groups that are being made. It
+    does nothing for a group of a job that was left before."""
     with _lock:
+        if share.entry not in _used:
+            return
+        _stop_making()
         if quick.reigen_is_initialized():
             _core.shutdown()
 
