@@ -60,9 +60,8 @@ class Replicas:
 
     def __init__(self, folder, python):
         self.folder, self.python, self.children = folder, python, []
-        address = f'[::]:{free_port()}'
-        self.env = environment(TORCHFT_LIGHTHOUSE=f'http://localhost:{address.split(":")[-1]}',
-                               RUST_LOG='warn')
+        address = f'127.0.0.1:{free_port()}'
+        self.env = environment(TORCHFT_LIGHTHOUSE=f'http://{address}', RUST_LOG='warn')
         self.start('lighthouse', python.parent / 'torchft_lighthouse', '--min_replicas', '1',
                    '--bind', address, '--join_timeout_ms', '1000', '--heartbeat_timeout_ms', '2000')
 
@@ -98,11 +97,15 @@ def test_a_replica_of_torchft_is_lost_and_comes_back(resilience, tmp_path):
     it = Replicas(tmp_path, resilience)
     try:
         jobs = [it.replica(0), it.replica(1)]
-        it.wait(0, 'step 60: .* 2 replicas')
-        os.kill(int(it.wait(1, r'pid (\d+)')), signal.SIGKILL)
+        pids = [int(it.wait(number, r'pid (\d+)')) for number in (0, 1)]
+        (tmp_path / 'go.0').touch()
+        for number in (0, 1):
+            it.wait(number, 'step 60: .* 2 replicas')
         (tmp_path / 'go.60').touch()
+        os.kill(pids[1], signal.SIGKILL)
         it.wait(0, 'step 80: .* 1 replicas')
         it.wait(1, r'pid (\d+)', 2)
+        (tmp_path / 'go.back').touch()
         (tmp_path / 'go.80').touch()
         for number in (0, 1):
             assert jobs[number].wait(120) == 0, it.out(number).read_text()

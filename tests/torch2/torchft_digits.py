@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/torchft_ddp.py, whose replicas stay at step 60, and a lone one at step 80, until
-FOLDER/go.60 and FOLDER/go.80 are there.
+"""examples/torchft_ddp.py, whose replicas wait for files in FOLDER: go.0 before the first step,
+go.60 at step 60, and go.80 at step 80, if they train there. One that is started again comes to the
+others when go.back is there.
 
 usage: torchft_digits.py FOLDER [options of the example]
 """
@@ -16,15 +17,22 @@ from wait import until  # noqa: E402
 FOLDER = Path(sys.argv.pop(1))
 
 
+def wait(what):
+    until((FOLDER / f'go.{what}').exists, f'go.{what}', 100)
+
+
 class Training(example.Training):
     def train(self, steps):
-        print(f'pid {os.getpid()}', flush=True)
+        wait(0)
         super().train(steps)
 
     def after(self, step, loss):
         super().after(step, loss)
         if step in (60, 80):
-            until((FOLDER / f'go.{step}').exists, f'go.{step}', 100)
+            wait(step)
 
 
+print(f'pid {os.getpid()}', flush=True)
+if (FOLDER / 'go.60').exists():
+    wait('back')
 example.main(Training)
