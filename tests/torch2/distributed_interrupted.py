@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import datetime
 import gc
+import itertools
 import os
 import sys
 import threading
@@ -24,6 +25,7 @@ from wait import until  # noqa: E402
 
 FOLDER, ME = Path(sys.argv[1]), int(os.environ['RANK'])
 LIMIT = datetime.timedelta(seconds=100)
+TURNS = itertools.count()
 
 
 class Interrupt(BaseException):
@@ -45,10 +47,18 @@ def interrupted(*args, **kwargs):
     raise Interrupt
 
 
+def together():
+    """All ranks are here: one that leaves a job would be told to another one that still joins."""
+    turn = next(TURNS)
+    (FOLDER / f'{turn}.{ME}').touch()
+    until(lambda: all((FOLDER / f'{turn}.{rank}').exists() for rank in (0, 1)), 'the other rank')
+
+
 def after(function):
-    """It, and the exception when it is through."""
+    """It, and the exception when it is through on all ranks."""
     def both(*args, **kwargs):
         function(*args, **kwargs)
+        together()
         raise Interrupt
     return both
 
@@ -83,6 +93,7 @@ def interrupt_met():
 
     def met(*args):
         rc = meet(*args)
+        together()
         interrupt_main()
         stopped.wait(LIMIT.total_seconds())
         return rc
@@ -97,7 +108,7 @@ PLACES = {
     'meeting': interrupt_meeting,
     'met': interrupt_met,
     'joined': lambda: mock.patch.object(_core, '_renumber', after(_core._renumber)),
-    'engine': lambda: mock.patch.object(_groups, 'Engine', interrupted),
+    'engine': lambda: mock.patch.object(_groups, 'Engine', after(_groups.Engine)),
     'entered': lambda: mock.patch.object(_world, 'enter', after(_world.enter)),
 }
 
