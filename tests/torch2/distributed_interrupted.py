@@ -64,7 +64,8 @@ def after(function):
 
 
 def meets():
-    return any(thread.name == 'reigen-init' for thread in threading.enumerate())
+    return any(thread.name == 'reigen-init' and thread.is_alive()
+               for thread in threading.enumerate())
 
 
 def interrupt_main():

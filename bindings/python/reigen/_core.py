@@ -251,6 +251,8 @@ def interruptible(call: Callable[[], int], name: str, stop: Optional[Callable[[]
     given_up: List[bool] = []
 
     def run():
+        if given_up:
+            return  # before it was seen to be alive
         rc = call()
         if given_up and undo and rc >= 0:
             undo()
