@@ -63,7 +63,8 @@ class Replicas:
         address = f'127.0.0.1:{free_port()}'
         self.env = environment(TORCHFT_LIGHTHOUSE=f'http://{address}', RUST_LOG='warn')
         self.start('lighthouse', python.parent / 'torchft_lighthouse', '--min_replicas', '1',
-                   '--bind', address, '--join_timeout_ms', '1000', '--heartbeat_timeout_ms', '2000')
+                   '--bind', address, '--join_timeout_ms', '10000',
+                   '--heartbeat_timeout_ms', '2000')
 
     def start(self, name, *command):
         with self.out(name).open('w') as file:
@@ -98,6 +99,8 @@ def test_a_replica_of_torchft_is_lost_and_comes_back(resilience, tmp_path):
     try:
         jobs = [it.replica(0), it.replica(1)]
         pids = [int(it.wait(number, r'pid (\d+)')) for number in (0, 1)]
+        for number in (0, 1):
+            it.wait(number, 'beats')
         (tmp_path / 'go.0').touch()
         for number in (0, 1):
             it.wait(number, 'step 60: .* 2 replicas')
@@ -106,6 +109,7 @@ def test_a_replica_of_torchft_is_lost_and_comes_back(resilience, tmp_path):
         it.wait(0, 'step 80: .* 1 replicas')
         it.wait(1, r'pid (\d+)', 2)
         (tmp_path / 'go.back').touch()
+        it.wait(1, 'beats', 2)
         (tmp_path / 'go.80').touch()
         for number in (0, 1):
             assert jobs[number].wait(120) == 0, it.out(number).read_text()

@@ -23,6 +23,7 @@ def wait(what):
 
 class Training(example.Training):
     def train(self, steps):
+        print('beats', flush=True)  # the lighthouse knows of it
         wait(0)
         super().train(steps)
 
