@@ -46,7 +46,7 @@ RECIPES = {
     # with a volume, and this has the libraries that `reigen` asks for.
     'pai': 'FROM {debian}\nRUN ' + APT.format(
         'python3 python-is-python3 python3-torch python3-numpy') +
-        '\nRUN ' + APT.format('openssh-server openssh-client procps libev4 libfyaml0 libjansson4 '
+        '\nRUN ' + APT.format('openssh-server openssh-client procps libfyaml0 libjansson4 '
                               'libsodium23 libcurl4') + '\n',
     'mpich': 'FROM {debian}\nRUN ' + APT.format(
         'python3-minimal openssh-client mpich procps iproute2') + '\n',
