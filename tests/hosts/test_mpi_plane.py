@@ -134,8 +134,11 @@ def test_ranks_that_are_each_a_world_of_their_own_do_not_use_mpi():
     assert 'rank 1 is rank 0 of 1 of MPI' in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize('planes, end', [('shm,tcp', []), ('mpi', []), ('mpi', ['finalize'])])
-@pytest.mark.parametrize('name', list(DEBIAN))
+#: Finalising MPI while Reigen is at work is not for MPICH before 4.2: docs/mpi.md says why.
+RECIPES = [(name, planes, []) for name in DEBIAN for planes in ('shm,tcp', 'mpi')]
+
+
+@pytest.mark.parametrize('name, planes, end', [*RECIPES, ('openmpi4', 'mpi', ['finalize'])])
 def test_horovods_recipe_for_mpi4py_holds(name, planes, end):
     words = ['env', f'REIGEN_PLANES={planes}']
     if planes == 'mpi':

@@ -23,7 +23,8 @@
  * program must then keep out of MPI while Reigen is at work (level SERIALIZED), or Reigen keeps out
  * of it after initialisation (levels FUNNELED and SINGLE: see rg_mpi_usable). When the program
  * calls MPI_Finalize, it waits until all of Reigen's threads have come out of MPI, and none goes in
- * again. Functions block only where it is said.
+ * again. MPICH before 4.2 and Intel MPI do not wait: with these a program shuts Reigen down before.
+ * Functions block only where it is said.
  */
 #ifndef RG_COLL_MPI_MPI_SHIM_H
 #define RG_COLL_MPI_MPI_SHIM_H

@@ -162,19 +162,26 @@ static int copy_nothing(abi_comm comm, int keyval, void *extra, void *value, voi
     return 0;
 }
 
-/* MPI_Finalize, called by the program in any thread, begins by deleting what is attached to
- * MPI_COMM_SELF. Threads of ours that are in MPI come out of it first. */
-static int let_go(abi_comm comm, int keyval, void *value, void *extra)
+/* No thread of ours goes into MPI any more, and those in it come out. */
+static void keep_out(void)
 {
     struct timespec nap = { 0, 100000 };
 
+    atomic_store(&closing, true);
+    for (int i = 0; i < LET_GO_NAPS && atomic_load(&ninside) > 0; i++)
+        nanosleep(&nap, NULL);
+}
+
+/* MPI_Finalize, called by the program in any thread, begins by deleting what is attached to
+ * MPI_COMM_SELF. MPICH before 4.2 and Intel MPI stop locking before that, and end the process when
+ * a thread of ours holds a lock just then: mpi_shim.h has the rule for programs. */
+static int let_go(abi_comm comm, int keyval, void *value, void *extra)
+{
     (void) comm;
     (void) keyval;
     (void) value;
     (void) extra;
-    atomic_store(&closing, true);
-    for (int i = 0; i < LET_GO_NAPS && atomic_load(&ninside) > 0; i++)
-        nanosleep(&nap, NULL);
+    keep_out();
     return 0;
 }
 
@@ -215,8 +222,10 @@ static int level(int *ret_level)
 static void finalize_at_exit(int status, void *arg)
 {
     (void) arg;
-    if (status == 0 && initialised_by == getpid() && initialized() && !finalized())
-        mpi.Finalize();
+    if (status != 0 || initialised_by != getpid() || !initialized() || finalized())
+        return;
+    keep_out();
+    mpi.Finalize();
 }
 
 static int init(int *ret_level)
