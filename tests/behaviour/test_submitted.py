@@ -166,6 +166,38 @@ def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
     assert queue.record().read_text().endswith('exit 7\n')
 
 
+@pytest.mark.parametrize('options, most', [(('--min-np', '1'), 3), (('--max-restarts', '1'), 1)])
+def test_a_job_whose_head_is_lost_with_its_node_begins_again_some_times(queue, options, most):
+    """Slurm counts runs that have put down their end, too. One whose node was cut off does so when
+    there is another one."""
+    assert queue.submit('-np', '2', *options).returncode == 0
+    assert '--requeue' in queue.asked()
+    script, agent = queue.folder / 'script', os.path.realpath(PROGRAMS.agent)
+    text = script.read_text()
+    assert agent in text
+
+    def run(restarts, head):
+        stand_in = queue.folder / 'head'
+        stand_in.write_text(f'#!/bin/sh\n{head}\n')
+        stand_in.chmod(0o755)
+        script.write_text(text.replace(agent, str(stand_in)))
+        done = subprocess.run(['sh', script], capture_output=True, text=True, check=False, env={
+            **queue.env, 'SLURM_JOB_ID': '12', 'SLURM_RESTART_COUNT': str(restarts)}, timeout=LIMIT)
+        return done.returncode, done.stderr
+
+    lost = 'kill -9 $PPID'
+    assert run(0, lost) == (-9, '')
+    code, said = run(1, 'exit 75')
+    assert code == 75 and f'the job begins again: 1 of {most} times at most' in said
+    for number in range(1, most + 1):
+        assert f'again: {number} of {most} times' in run(number + 1, lost)[1]
+    code, said = run(most + 2, 'echo began')
+    assert code == 76 and f'was lost {most + 1} times. The job begins again {most} times' in said
+    assert queue.record().read_text().endswith('exit 76\n')
+    assert run(0, f'echo begin >>{queue.record()}; exit 75')[0] == 75
+    assert queue.record().read_text().endswith('begin\n')
+
+
 def wait_until_caught(pid, signo):
     def caught():
         status = Path(f'/proc/{pid}/status').read_text()

@@ -180,6 +180,7 @@ def test_a_submitted_job_that_loses_its_heads_node_begins_again_on_others(requeu
     wait_for(lambda: requeues.squeue()[number] == 'RUNNING', 'the job again', 120)
     it.stop()
     wait_for(lambda: 'done 0 of 2' in it.text() and 'done 1 of 2' in it.text(), 'the end')
+    assert 'the job begins again: 1 of 3 times at most' in it.text(), it.text()
     wait_for(lambda: 'exit 0' in requeues.head.path(
         f'.local/state/reigen/slurm/{number}').read_text(), 'its code')
 

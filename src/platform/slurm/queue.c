@@ -18,13 +18,36 @@
 #define LOOK_MAX_MS 2000
 #define CANCEL_MS 60000 /* KillWait is 30 s by default */
 #define ANSWER_MAX (256u << 10)
+#define RESTARTS 3 /* of a job whose head is lost, unless --max-restarts says it; as in pods */
 
 /* --- sbatch ----------------------------------------------------------------------------------- */
 
+/* What has put down its end was preempted or requeued in order. Whoever has not was lost with its
+ * node, and does so forever if the node is lost because of the job. */
+static void put_limit(const struct rg_job *job, struct rg_buf *script)
+{
+    int most = job->max_restarts ? job->max_restarts : RESTARTS;
+
+    rg_buf_printf(script,
+                  "lost=$((${SLURM_RESTART_COUNT:-0} - $(count exit)))\n"
+                  "if [ $lost -gt %d ]; then\n"
+                  "    echo \"reigen: the node with the job's head was lost $lost times. The job "
+                  "begins again %d times at most, so it ends with code %d\" >&2\n"
+                  "    end %d\n",
+                  most, most, RG_EXIT_HOST_LOST, RG_EXIT_HOST_LOST);
+    rg_buf_printf(script,
+                  "elif [ $lost -gt 0 ]; then\n"
+                  "    echo \"reigen: the node with the job's head was lost, so the job begins "
+                  "again: $lost of %d times at most\" >&2\n"
+                  "fi\n",
+                  most);
+}
+
 /* The agent has a head in it. The shell stays, to put down how it ended, and hands on what it is
- * told: to end, or a signal of `sbatch --signal=B:USR1@60`. */
-static int make_script(char *const *argv, const char *dir, struct rg_buf *script,
-                       struct rg_error *err)
+ * told: to end, or a signal of `sbatch --signal=B:USR1@60`. Where its node was cut off, it may come
+ * to that when the job has begun anew elsewhere. */
+static int make_script(const struct rg_job *job, char *const *argv, const char *dir,
+                       struct rg_buf *script, struct rg_error *err)
 {
     char path[PATH_MAX];
     int r = rg_agent_file_find(path, err);
@@ -34,7 +57,14 @@ static int make_script(char *const *argv, const char *dir, struct rg_buf *script
         return r < 0 ? r : -errno;
     rg_buf_printf(script, "#!/bin/sh\nfile=");
     slurm_put_quoted(script, dir);
-    rg_buf_printf(script, "/$SLURM_JOB_ID\necho begin >>\"$file\"\n");
+    rg_buf_printf(script,
+                  "/$SLURM_JOB_ID\necho begin >>\"$file\"\n"
+                  "count() { n=$(grep -c \"^$1\" \"$file\" 2>/dev/null); echo ${n:-0}; }\n"
+                  "begun=$(count begin)\n"
+                  "end() { [ $(count begin) -gt $begun ] || echo \"exit $1\" >>\"$file\"; "
+                  "exit $1; }\n");
+    if (job->elastic.on || job->max_restarts)
+        put_limit(job, script);
     slurm_put_quoted(script, program);
     for (; *argv; argv++) {
         rg_buf_printf(script, " ");
@@ -44,7 +74,7 @@ static int make_script(char *const *argv, const char *dir, struct rg_buf *script
                           "for s in TERM USR1 USR2; do trap \"kill -$s $! 2>/dev/null\" $s; done\n"
                           "wait $!; code=$?\n"
                           "while kill -0 $! 2>/dev/null; do wait $!; code=$?; done\n"
-                          "echo \"exit $code\" >>\"$file\"\nexit $code\n");
+                          "end $code\n");
     return rg_buf_status(script);
 }
 
@@ -152,7 +182,7 @@ static int hand_over(const struct rg_job *job, char *const *argv, const char *cw
 
     if (!dir)
         return -EINVAL;
-    int r = make_script(argv, dir, &script, err);
+    int r = make_script(job, argv, dir, &script, err);
     if (r < 0 && err->errnum)
         return r;
     if (r == 0)
