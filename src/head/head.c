@@ -48,6 +48,7 @@ struct run {
     int exit_code;
     bool ended;                /* the session is over */
     bool paused;               /* what the session was told last */
+    bool in_pod;               /* whose time after SIGTERM is known */
     bool reader_gone;          /* of standard output */
     bool lost_early, closed_early; /* output, before there was a session; how_lost says how */
     char how_lost[160];
@@ -460,6 +461,8 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
     struct rg_job *job = &run->planned.job;
     int rc = rg_job_take_ports(job, err);
 
+    rc = rc < 0 ? rc : rg_job_take_notice(job, err);
+    run->in_pod = rc > 0;
     /* Elsewhere the directory need not be here. */
     if (rc >= 0 && driver->platform.here)
         rc = check_cwd(job, err);
@@ -538,9 +541,11 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     };
 
     /* Before anything is started that a signal would leave behind: the loop hands it on later. The
-     * script that --submit has made is what runs us. */
+     * script that --submit has made is what runs us, or the first process of a pod. */
     if (!run->signals.loop)
-        rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->submit);
+        rg_signals_start(&run->signals, run->loop, &signals_ops, run,
+                         job->submit     ? RG_PARENT_SCRIPT
+                         : run->in_pod ? RG_PARENT_POD : RG_PARENT_ANY);
     rc = rg_session_create(&options, &run->session, err);
     if (rc < 0)
         return rc;

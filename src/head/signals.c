@@ -19,7 +19,7 @@ static const int handled[RG_SIGNALS_COUNT] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR
 /* A handler gets no argument of ours, and a process has one set of them. */
 static void (*next_handler)(int signo);
 static volatile sig_atomic_t sent_by_platform, sent_by_stop;
-static bool platform_is_known; /* by who sends a signal */
+static bool platform_is_root; /* root sends nothing else */
 static pid_t shell; /* that hands on what the platform sends it; 0: none */
 
 /* The loop's own handler does not look at who has sent a signal. */
@@ -29,9 +29,8 @@ static void note_sender(int signo, siginfo_t *info, void *context)
     sent_by_stop = info->si_code == SI_QUEUE && info->si_value.sival_int == RG_SIGNALS_STOP;
     /* What comes from without our pid name space has no number here: that is who made it. */
     sent_by_platform = info->si_code <= 0 &&
-                       (info->si_pid == 0 ||
-                        (platform_is_known &&
-                         (info->si_uid == 0 || (shell && info->si_pid == shell))));
+                       (info->si_pid == 0 || info->si_pid == shell ||
+                        (platform_is_root && info->si_uid == 0));
     next_handler(signo);
 }
 
@@ -39,8 +38,6 @@ static void watch_sender(int signo)
 {
     struct sigaction action;
 
-    /* Of root's processes nobody else can stop one, so root is no sign of the platform. */
-    platform_is_known = geteuid() != 0 || shell;
     if (sigaction(signo, NULL, &action) < 0 || action.sa_flags & SA_SIGINFO ||
         action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL)
         return;
@@ -107,11 +104,13 @@ bool rg_signals_from_stop(void)
 }
 
 void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,
-                      const struct rg_signals_ops *ops, void *arg, bool in_shell)
+                      const struct rg_signals_ops *ops, void *arg, enum rg_parent parent)
 {
     struct sigaction old;
 
-    shell = in_shell ? getppid() : 0;
+    shell = parent == RG_PARENT_ANY ? 0 : getppid();
+    /* Of root's processes nobody else can stop one, so root is no sign of the platform. */
+    platform_is_root = geteuid() != 0 || parent == RG_PARENT_SCRIPT;
     *signals = (struct rg_signals){ .loop = loop, .ops = ops, .arg = arg };
     signal(SIGPIPE, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);

@@ -43,9 +43,14 @@ struct rg_signals {
 #define RG_SIGNALS_STOP 0x73746f70
 bool rg_signals_from_stop(void);
 
-/* in_shell: our parent is a shell that the platform runs for us, and hands on its SIGTERM. */
+/* Whose SIGTERM may be the platform's word: a parent's that hands it on, and root's. */
+enum rg_parent {
+    RG_PARENT_ANY,    /* root's, where we are somebody else */
+    RG_PARENT_SCRIPT, /* a shell that the platform runs for us, and any of root's */
+    RG_PARENT_POD,    /* the first process of a pod, in which everybody may be root */
+};
 void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,
-                      const struct rg_signals_ops *ops, void *arg, bool in_shell);
+                      const struct rg_signals_ops *ops, void *arg, enum rg_parent parent);
 void rg_signals_stop(struct rg_signals *signals);
 
 #endif

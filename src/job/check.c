@@ -73,6 +73,19 @@ int rg_job_take_ports(struct rg_job *job, struct rg_error *err)
                ? 0 : rg_job_set_ports(job, RG_PORT_RANGE, said, err);
 }
 
+int rg_job_take_notice(struct rg_job *job, struct rg_error *err)
+{
+    const char *said = getenv(RG_POD_GRACE);
+    int64_t seconds = 0;
+    int rc = !job->notice_ms && said && *said
+                 ? rg_parse_int(RG_POD_GRACE, said, 0, INT32_MAX, &seconds, err) : 0;
+
+    unsetenv(RG_POD_GRACE);
+    if (seconds)
+        job->notice_ms = rg_job_notice_ms((uint64_t) seconds);
+    return seconds ? 1 : rc;
+}
+
 /* Of a name with a colon: an interface may follow the address. */
 static bool is_no_address(const char *name)
 {

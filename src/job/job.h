@@ -18,6 +18,8 @@
 #include "job/role.h"
 
 #define RG_PORT_RANGE "REIGEN_PORT_RANGE" /* the variable that says --port-range to ranks */
+#define RG_POD_GRACE "REIGEN_POD_GRACE" /* a variable of the launcher's pod: the seconds that it has
+                                           between SIGTERM and SIGKILL */
 #define RG_JOB_RANKS_MAX 131072
 #define RG_JOB_HOSTS_MAX 16384
 #define RG_HOST_NAME_MAX 253
@@ -201,6 +203,9 @@ int rg_job_check(const struct rg_job *job, struct rg_error *err);
 int rg_job_set_ports(struct rg_job *job, const char *what, const char *value, struct rg_error *err);
 /* From REIGEN_PORT_RANGE, where the job says none. 0 or -errno with err. */
 int rg_job_take_ports(struct rg_job *job, struct rg_error *err);
+/* notice_ms from RG_POD_GRACE, where nobody has said it, and which no rank is to see. 1: it is from
+ * there; 0; -EINVAL with err. */
+int rg_job_take_notice(struct rg_job *job, struct rg_error *err);
 
 /* "0,3-5" to a set. 0, -EINVAL, -ENOMEM. */
 int rg_ranks_parse(const char *text, struct rg_ranks *ret_ranks, struct rg_error *err);

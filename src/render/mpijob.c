@@ -16,6 +16,7 @@
 #define LAUNCHER "launcher-"
 #define WORKER "worker-"
 #define SLOTS_MAX 4096
+#define POD_GRACE_S 30 /* of a pod whose spec has no time between SIGTERM and SIGKILL */
 #define WORKERS_MAX 10000
 
 /* Options of reigen run: both kinds of pods have these, and only those with ranks have the rest. */
@@ -208,6 +209,35 @@ static int add_env(const struct rg_render_values *v, json_t *container, struct r
     return 0;
 }
 
+static bool calls_us(const struct rg_render_values *v)
+{
+    bool found = false;
+
+    for (char **word = v->command; word && *word && !found; word++)
+        found = strstr(*word, "reigen") || strstr(*word, "horovodrun");
+    return found;
+}
+
+/* The time of its pod, unless the user's own variables say it. */
+static void add_grace(const json_t *spec, json_t *container)
+{
+    const json_t *grace = json_object_get(spec, "terminationGracePeriodSeconds"), *item;
+    json_t *env = json_object_get(container, "env");
+    char seconds[24];
+    size_t i;
+
+    json_array_foreach(env, i, item) {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name && strcmp(name, RG_POD_GRACE) == 0)
+            return;
+    }
+    snprintf(seconds, sizeof(seconds), "%lld",
+             (long long) (grace ? json_integer_value(grace) : POD_GRACE_S));
+    if (!env)
+        json_object_set_new(container, "env", env = json_array());
+    json_array_append_new(env, json_pack("{s:s, s:s}", "name", RG_POD_GRACE, "value", seconds));
+}
+
 /* The operator adds what is its own to the first container, so ours must be that. */
 static json_t *put_first(json_t *spec, const char *name)
 {
@@ -264,6 +294,8 @@ static json_t *make_template(const struct rg_render_values *v, bool launcher, bo
     json_object_del(spec, "restartPolicy");
     int r = launcher ? add_command(v, container) : 0;
     r = r < 0 ? r : add_env(v, container, err);
+    if (r == 0 && launcher && calls_us(v))
+        add_grace(spec, container);
     if (r < 0)
         json_decref(template);
     return r < 0 ? NULL : template;

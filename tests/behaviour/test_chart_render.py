@@ -221,6 +221,7 @@ def test_pods_that_call_the_master_are_told_all_they_need(each_helm):
     assert env(worker['containers'][0]) == common
     assert env(head['containers'][0]) == {
         **common, 'REIGEN_POD_HEAD': f'{NAME}-master', 'REIGEN_POD_START_TIMEOUT': '9',
+        'REIGEN_POD_GRACE': '30',
         'XDG_RUNTIME_DIR': '/reigen/run', 'REIGEN_CHART_SET': NAME, 'REIGEN_CHART_AGAIN': '6',
         'REIGEN_CHART_ORDER': 'Parallel'}
     assert 'initContainers' not in head, 'reigen run waits for the workers'
@@ -292,7 +293,8 @@ def test_values_of_our_own_have_their_effect(one_helm):
     objects = render(one_helm, values={
         'imagePullSecrets': ['a', {'name': 'b'}], 'nodeSelector': {'k': 'v'},
         'tolerations': [{'operator': 'Exists'}], 'affinity': {'nodeAffinity': {}},
-        'priorityClassName': 'high', 'worker': {'endWithJob': False},
+        'priorityClassName': 'high', 'terminationGracePeriodSeconds': '90',
+        'worker': {'endWithJob': False},
         'master': {'backoffLimit': 0, 'startTimeout': 9, 'rerun': 'again', 'args': 'x'}})
     head, worker = (pod(objects, k, NAME) for k in ('Job', 'StatefulSet'))
     for spec in (head, worker):
@@ -300,6 +302,8 @@ def test_values_of_our_own_have_their_effect(one_helm):
         assert spec['nodeSelector'] == {'k': 'v'} and spec['priorityClassName'] == 'high'
         assert spec['tolerations'] == [{'operator': 'Exists'}]
         assert spec['affinity'] == {'nodeAffinity': {}}
+        assert spec['terminationGracePeriodSeconds'] == 90
+    assert env(head['containers'][0])['REIGEN_POD_GRACE'] == '90'
     assert ('Role', NAME) not in objects and 'serviceAccountName' not in head
     assert objects['Job', NAME]['spec']['backoffLimit'] == 0
     assert env(head['initContainers'][0])['REIGEN_CHART_TIMEOUT'] == '9'

@@ -76,6 +76,17 @@ def test_ranks_that_come_to_no_commit_are_ended(job, tmp_path, options):  # noqa
     assert 'saved' not in it.text(), it.text()
 
 
+@pytest.mark.parametrize('options', ['-np 2', '-np 2 --min-np 1 -H a:1,b:1'])
+def test_a_pod_says_what_time_it_has(job, tmp_path, options):  # noqa: F811
+    """The first process of it hands SIGTERM on; that of anybody else is the user's."""
+    it = job(f'{options} --grace 600', SAVES=tmp_path / 'hold', REIGEN_POD_GRACE='2')
+    it.wait('step 3 size 2')
+    (tmp_path / 'hold').touch()
+    it.child.send_signal(signal.SIGTERM)
+    assert it.end() == 75, it.text()
+    assert 'saved' not in it.text() and 'the pod that it runs in is to end' in it.text(), it.text()
+
+
 def test_another_signal_does_not_reach_ranks_that_are_about_to_save(job):  # noqa: F811
     """As systemd sends SIGHUP after SIGTERM, and a terminal that is closed does."""
     it = job('-np 2 --min-np 1 -H a:1,b:1 --grace 60', SAVES='1')

@@ -123,6 +123,24 @@ spec:
     assert [m['mountPath'] for m in two['volumeMounts']] == ['/dev/shm', '/data']
 
 
+GRACE = 'spec: {terminationGracePeriodSeconds: 90, containers: [{name: reigen}]}'
+KNOWN = GRACE.replace('reigen', 'reigen, env: [{name: REIGEN_POD_GRACE, value: "40"}]')
+
+
+@pytest.mark.parametrize('template, words, seconds', [
+    ('', ('reigen', 'run', 'x'), '30'), (GRACE, ('sh', '-c', 'cd /d && horovodrun x'), '90'),
+    (KNOWN, ('reigen', 'run', 'x'), '40'), (GRACE, ('mpirun', 'x'), None)])
+def test_the_launcher_is_told_what_time_its_pod_has(render, tmp_path, template, words, seconds):
+    path = tmp_path / 'pod.yaml'
+    path.write_text(template)
+    said = render('-np', 1, '--image', 'i', *(('--pod-template', path) if template else ()), '--',
+                  *words)
+    specs = said['spec']['mpiReplicaSpecs']
+    one, = specs['Launcher']['template']['spec']['containers']
+    found = [each['value'] for each in one.get('env', ()) if each['name'] == 'REIGEN_POD_GRACE']
+    assert found == ([seconds] if seconds else [])
+
+
 def test_the_launcher_may_be_the_only_worker(render):
     said = render('-np', 2, '--slotsPerWorker', 2, '--runLauncherAsWorker', 'true', '--image', 'i',
                   '--cpu', 3)

@@ -50,6 +50,7 @@ account: {{ $v.serviceAccountName | default "" | quote }}
 backoffLimit: {{ dig "backoffLimit" 6 $head | int }}
 keepsPod: {{ semverCompare ">=1.26-0" .Capabilities.KubeVersion.Version }}
 startTimeout: {{ dig "startTimeout" 600 $head | int }}
+grace: {{ ternary 30 (int $v.terminationGracePeriodSeconds) (kindIs "invalid" $v.terminationGracePeriodSeconds) }}
 rerun: {{ $head.rerun | default "" | toString | quote }}
 args: {{ include "reigen.args" $head.args }}
 worker: {{ include "reigen.container" (list $worker $repository $tag $resources) | nindent 2 }}
@@ -294,6 +295,7 @@ dnsPolicy: ClusterFirstWithHostNet
 {{- if .job.hostPID }}
 hostPID: true
 {{- end }}
+terminationGracePeriodSeconds: {{ .job.grace }}
 {{- with .root.Values.podSecurityContext }}
 securityContext: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -562,6 +564,8 @@ spec:
     imagePullPolicy: {{ .job.head.pullPolicy }}
     env:
     {{- include "reigen.env" (dict "job" .job "env" .job.headEnv) | nindent 4 }}
+    - name: REIGEN_POD_GRACE
+      value: {{ .job.grace | quote }}
     {{- if not .job.sshd }}
     - name: REIGEN_POD_HEAD
       value: {{ .job.fullname }}-{{ .job.role }}

@@ -106,8 +106,9 @@ static void end_by_user(struct rg_session *session, int signo, const char *by)
 bool rg_session_evict(struct rg_session *session)
 {
     const struct rg_driver_ops *driver = session->o.driver;
-    const char *why = driver->stopping && session->driver_state
-                          ? driver->stopping(session->driver_state, true) : NULL;
+    const char *why = !session->driver_state      ? NULL
+                      : driver->stopping          ? driver->stopping(session->driver_state, true)
+                      : session->o.job->notice_ms ? "the pod that it runs in is to end" : NULL;
 
     if (!why || session->state == STATE_ENDED)
         return false;

@@ -22,6 +22,8 @@ static int read_plan(struct rg_planned *planned, struct rg_error *err)
         return rg_error_set(err, EBADMSG, PLAN ": no plan, which is written in base64");
     rg_tasks_forget(PLAN);
     int r = rg_planned_decode(bytes, nbytes, planned, err);
+    if (r == 0)
+        planned->job.notice_ms = rg_tasks_notice_ms();
     return r < 0 ? rg_error_prepend(err, PLAN) : 0;
 }
 

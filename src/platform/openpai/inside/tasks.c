@@ -17,6 +17,7 @@
 #define VARIABLE_MAX 256
 #define KEY_FILE_MAX 65536
 #define ROLES_MAX 1024
+#define POD_GRACE_S 30 /* of a pod that does not say it */
 
 static const char *const role_names[] = { "PAI_CURRENT_TASK_ROLE_NAME", "PAI_TASK_ROLE_NAME",
                                           NULL };
@@ -86,6 +87,11 @@ bool rg_tasks_here(void)
     const char *name;
 
     return find(role_names, &name) != NULL;
+}
+
+uint64_t rg_tasks_notice_ms(void)
+{
+    return value_of("FC_POD_UID") ? rg_job_notice_ms(POD_GRACE_S) : 0;
 }
 
 /* --- roles ------------------------------------------------------------------------------------ */

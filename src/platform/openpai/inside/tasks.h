@@ -49,6 +49,10 @@ void rg_tasks_fini(struct rg_tasks *tasks);
 /* True within a task of OpenPAI's. */
 bool rg_tasks_here(void);
 
+/* job->notice_ms there: a task of protocol v2 is a pod, whose spec leaves Kubernetes' own time
+ * between SIGTERM and SIGKILL as it is. 0: nobody knows. */
+uint64_t rg_tasks_notice_ms(void);
+
 /* Fill tasks, which is empty. 0; -EINVAL, -E2BIG with exit code 2, and err names the variable that
  * is missing or wrong; -ENOMEM. It is to be finished in any case. */
 int rg_tasks_read(struct rg_tasks *tasks, struct rg_error *err);

@@ -153,6 +153,7 @@ static int discover(void *held, struct rg_job *job, struct rg_error *err)
                                  rg_driver_openpai_tasks.platform.name, tasks.names.v[0]);
     if (r == 0 && !job->nhosts)
         r = add_hosts(job, &tasks, err);
+    job->notice_ms = job->notice_ms ? job->notice_ms : rg_tasks_notice_ms();
     for (size_t i = 0; r == 0 && i < job->nhosts; i++)
         r = judge_host(&job->hosts[i], &tasks, err);
     if (r == 0 && !job->on && !(job->on = strdup(rg_driver_openpai_tasks.platform.name)))

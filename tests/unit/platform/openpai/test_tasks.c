@@ -56,6 +56,17 @@ static void the_head_comes_first_then_the_roles_in_their_order(void **state)
     assert_false(tasks.ssh); /* worker-1 has no port for it */
 }
 
+/* Those of version 2 are pods. */
+static void a_task_that_is_a_pod_has_a_pod_s_time(void **state)
+{
+    (void) state;
+    V2("REIGEN_POD_PORT=1");
+    assert_int_equal(rg_tasks_notice_ms(), 0);
+    setenv("FC_POD_UID", "1", 1);
+    assert_int_equal(rg_tasks_notice_ms(), 25000);
+    unsetenv("FC_POD_UID");
+}
+
 static void older_names_and_lists_tell_the_same(void **state)
 {
     RG_AUTO_TASKS struct rg_tasks tasks = RG_TASKS_INIT;
@@ -144,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_head_comes_first_then_the_roles_in_their_order),
+        cmocka_unit_test(a_task_that_is_a_pod_has_a_pod_s_time),
         cmocka_unit_test(older_names_and_lists_tell_the_same),
         cmocka_unit_test(the_port_is_reigen_s_or_the_user_s_own),
         cmocka_unit_test(what_is_wrong_is_named),
