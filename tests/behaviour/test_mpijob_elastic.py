@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic jobs in the launcher's pod of an MPIJob, played as in test_mpijob: workers whose pods are
 deleted and made again under the same names, and the operator's script, which learns of it late."""
+import contextlib
 import os
 import re
 import signal
@@ -59,7 +60,8 @@ class Launcher:
             processes.insert(0, one)
             one = parent(one)
         for one in processes:
-            os.kill(one, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # who is left ends by itself, too
+                os.kill(one, signal.SIGKILL)
 
     def make(self, worker):
         (self.folder / f'down-{worker}').unlink()
