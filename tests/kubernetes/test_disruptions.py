@@ -7,6 +7,9 @@ import time
 import pytest
 
 from bed.node import wait_until
+from built import PROGRAMS, ROOT
+from test_mpijob import MOUNTS, PROGRAM, VOLUMES
+from wait import until
 from test_run import IMAGE, LIMIT, lines, read_line, reigen  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.timeout(400)
@@ -244,6 +247,37 @@ def test_an_elastic_job_shrinks_and_grows_as_its_job_is_patched(reigen):  # noqa
     assert child.returncode == 0 and out.count('end\n') == 3, (text + out, err)
     assert 'aside' not in err and 'starts the job again' not in err, err
     reigen.wait_gone()
+
+
+def test_an_elastic_release_of_the_chart_does_without_a_worker_until_it_is_back(kube):
+    """By docs/chart.md's command line. Ranks that stay keep their processes, and lose no step."""
+    image = {'repository': 'localhost/base', 'tag': 1}
+    values = {'volumes': VOLUMES, 'volumeMounts': MOUNTS, 'worker': {'number': 2, 'image': image},
+              'terminationGracePeriodSeconds': 20, 'master': {
+                  'image': image, 'env': {'PATH': f'{PROGRAMS.reigen.parent}:/usr/bin:/bin'},
+                  'args': 'reigen run -np 3 --min-np 2 --hostfile /horovod/generated/hostfile '
+                          "--chaos 'slow:rank=0@step=3 by 50ms' -- "
+                          f'{PROGRAMS.python} {PROGRAM} /tmp/stop'}}
+    kube.run(['helm', 'install', 'mnist', ROOT / 'deploy/chart', '-f', '-'],
+             input=json.dumps(values), check=True)
+
+    def log():
+        return kube.run(['kubectl', 'logs', 'job/mnist-horovod', '--tail=-1']).stdout
+
+    def said(pattern, count=1):
+        until(lambda: len(re.findall(pattern, log(), re.M)) >= count, pattern, LIMIT,
+              seen=lambda: log()[-3000:] + kube.state())
+    said('step 3 size 3$')
+    kube.kubectl('delete', 'pod', 'mnist-horovod-1', '--wait=false')
+    said(r'step \d+ size 2$')
+    said('train 2 of 3', 2)
+    kube.kubectl('exec', 'job/mnist-horovod', '--', 'touch', '/tmp/stop')
+    assert kube.end_of('mnist-horovod') == 'Complete', log()
+    text = log()
+    assert len(re.findall('done . of 3', text)) == 3 and 'aside' not in text, text
+    assert len(re.findall('place . pid', text)) == 4 and 'ended with code' not in text, text
+    numbers = [int(step) for step in re.findall(r'step (\d+) size', text)]
+    assert numbers == sorted(set(numbers)), text
 
 
 #: It saves its work at a commit, and its steps take longer than the grace time of the job.

@@ -12,6 +12,10 @@ from bed.node import BedError, wait_until
 from built import PROGRAMS, ROOT
 
 PROGRAM = ROOT / 'tests/programs/elastic_steps.py'
+#: Of this machine, for images that have neither Reigen nor NumPy.
+PATHS = {'usr': '/usr', 'names': '/etc/alternatives', 'reigen': str(ROOT)}
+VOLUMES = [{'name': name, 'hostPath': {'path': path}} for name, path in PATHS.items()]
+MOUNTS = [{'name': name, 'mountPath': path, 'readOnly': True} for name, path in PATHS.items()]
 LIMIT = 240  # seconds for what takes two on a quiet machine, or a kubelet's minute
 PODS = ('--cpu', '1', '--memory', '1Gi', '--gpus', '2', '--resource', 'example.com/x=1', '--rdma',
         'rdma/hca', '--shm-size', '1g', '--launcher-cpu', '500m', '--launcher-memory', '64Mi',
@@ -73,12 +77,7 @@ class MpiJob:
 
     def __init__(self, kube, *options):
         self.kube = kube
-        paths = {'usr': '/usr', 'names': '/etc/alternatives', 'reigen': str(ROOT)}
-        pod = {'spec': {'volumes': [{'name': name, 'hostPath': {'path': path}}
-                                    for name, path in paths.items()],
-                        'containers': [{'volumeMounts': [
-                            {'name': name, 'mountPath': path, 'readOnly': True}
-                            for name, path in paths.items()]}]}}
+        pod = {'spec': {'volumes': VOLUMES, 'containers': [{'volumeMounts': MOUNTS}]}}
         pods = kube.cluster.laptop.write('pods.json', json.dumps(pod))
         pod['spec']['containers'][0]['command'] = [
             'sh', '-c', 'ssh-keygen -A && exec /usr/sbin/sshd -De -o StrictModes=no']
