@@ -334,7 +334,7 @@ class PaiServer(Closing):
 
     def list(self, space, query):
         wanted = space or query.get('username')
-        jobs = [job for job in self.jobs.values() if wanted in (None, job.user)]
+        jobs = [job for job in list(self.jobs.values()) if wanted in (None, job.user)]
         if 'keyword' in query and not self.old:
             jobs = [job for job in jobs if query['keyword'] in job.name]
         jobs.sort(key=lambda job: -job.created)

@@ -69,10 +69,11 @@ def summary(server, job):
 
 
 def detail(server, job):
+    shown = common(server, job)  # first: a job whose state is its end has all that follows
     trigger = job.trigger if job.completed else None
     code = job.code
     status = {
-        **common(server, job), 'appId': job.app if server.old else job.debug_id,
+        **shown, 'appId': job.app if server.old else job.debug_id,
         'appProgress': 1 if job.completed else 0, 'appTrackingUrl': '',
         'appLaunchedTime': milliseconds(job.launched),
         'appCompletedTime': milliseconds(job.completed),
@@ -170,7 +171,7 @@ def files(server, words, query):
     """Pages of logs, and HDFS's files of keys: other servers of the platform, at the same port."""
     parts = words.split('/')
     if parts[0] == 'webhdfs':
-        for job in server.jobs.values():
+        for job in list(server.jobs.values()):
             if parts[-1].removesuffix('.pub') == job.identity and query.get('op') == 'OPEN':
                 key = server.runner.keys(job).with_name(parts[-1])
                 return Answer(200, key.read_bytes(), 'application/octet-stream')
@@ -189,7 +190,7 @@ def files(server, words, query):
 
 
 def task_of(server, uid):
-    for job in server.jobs.values():
+    for job in list(server.jobs.values()):
         for task in itertools.chain(*job.past, job.tasks):
             if task.uid == uid and task.run:
                 return task

@@ -157,9 +157,10 @@ class Runner:
         for number, task in enumerate(job.tasks):
             task.ip = self.address(number)
             wanted = {'http': (0, 1), 'ssh': (0, 1), **task.role.ports}
-            for label, (begin, count) in wanted.items():
-                task.ports[label] = [begin + i for i in range(count)] if begin else \
-                    [self.port(task) for _ in range(count)]
+            task.ports = {  # at once, as requests look at it meanwhile
+                label: [begin + i for i in range(count)] if begin else
+                [self.port(task) for _ in range(count)]
+                for label, (begin, count) in wanted.items()}
 
     def port(self, task):
         while True:
