@@ -8,6 +8,8 @@ machine gives at that moment. A limit that proves something is not to be one of 
 
 What a test took before limits it further (took.py), so that one that hangs costs little.
 """
+import functools
+import io
 import os
 import re
 import shutil
@@ -32,8 +34,24 @@ PROCESS_LIMIT_S, TEST_LIMIT_S = 600, 1200
 TOLD_CHARS = 2000
 
 
+def read_line(stream):
+    """Its next line, and not a byte more: communicate() does not know what a stream has read, and
+    on a busy machine there is more."""
+    line = b''
+    while not line.endswith(b'\n') and (byte := os.read(stream.fileno(), 1)):
+        line += byte
+    if not isinstance(stream, io.TextIOBase):
+        return line
+    return line.decode(stream.encoding, stream.errors).replace('\r\n', '\n')
+
+
 class Patient(subprocess.Popen):
     """A process whose limits are as this machine needs them."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for stream in filter(None, (self.stdout, self.stderr)):
+            stream.readline = functools.partial(read_line, stream)
 
     def _limit(self, timeout):
         # Limits below a second ask whether something still runs. And communicate() waits with what

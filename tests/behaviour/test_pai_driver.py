@@ -336,12 +336,15 @@ def test_a_submitted_job_is_followed_and_stopped_from_elsewhere(pai, version):
 @BOTH
 @pytest.mark.parametrize('how', ['502', 'reset', 'html'])
 def test_a_server_that_is_away_for_a_while_is_asked_again(pai, version, how):
-    there = pai(version, head='echo begun; sleep 3; echo ended; exit 3')
+    there = pai(version, head='echo begun; until [ -e "$GO" ]; do sleep 0.1; done; echo ended; '
+                              'exit 3')
+    go = there.runner.env['GO'] = there.folder / 'go'
     run = there.begin()
     assert read_own(run) == 'begun'
-    there.server.misbehave(how, method='GET', path='*/job*', times=2 if how == 'html' else 4)
+    bad = there.server.misbehave(how, method='GET', path='*/job*', times=2 if how == 'html' else 4)
+    go.touch()
     out, said = run.communicate(timeout=LIMIT)
-    assert run.returncode == 3 and 'ended\n' in out, said
+    assert run.returncode == 3 and 'ended\n' in out and bad.done == bad.times, said
 
 
 @BOTH
