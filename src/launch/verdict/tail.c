@@ -2,6 +2,7 @@
 /* A rank may write gigabytes, and only what it wrote last explains its end. */
 #include "launch/verdict/tail.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,14 +18,33 @@ void rg_tail_fini(struct rg_tail *tail)
     memset(tail, 0, sizeof(*tail));
 }
 
+/* Of a line that goes back to its beginning, how many bytes of data it has written over, those
+ * before data included. */
+static size_t count_over(struct rg_tail *tail, int s, const char *data, size_t nbytes)
+{
+    size_t n = tail->partial_nbytes[s];
+    bool returned = n && tail->partial[s][n - 1] == '\r';
+
+    while (nbytes && data[nbytes - 1] == '\r')
+        nbytes--;
+    const char *back = memrchr(data, '\r', nbytes);
+
+    if (back || (returned && nbytes))
+        tail->partial_nbytes[s] = 0;
+    return back ? (size_t) (back + 1 - data) : 0;
+}
+
 static void add_partial(struct rg_tail *tail, int s, const char *data, size_t nbytes)
 {
-    size_t room = RG_TAIL_LINE_MAX - tail->partial_nbytes[s];
-
     if (!tail->partial[s])
         tail->partial[s] = malloc(RG_TAIL_LINE_MAX + 1);
     if (!tail->partial[s])
         return;
+    size_t over = count_over(tail, s, data, nbytes);
+    size_t room = RG_TAIL_LINE_MAX - tail->partial_nbytes[s];
+
+    data += over;
+    nbytes -= over;
     if (nbytes > room)
         nbytes = room;
     memcpy(tail->partial[s] + tail->partial_nbytes[s], data, nbytes);

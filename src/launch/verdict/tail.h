@@ -2,7 +2,8 @@
 /*
  * The last lines that a rank wrote, for the verdict: at most RG_TAIL_LINES of at most
  * RG_TAIL_LINE_MAX bytes, both streams in the order in which their lines were completed. A longer
- * line keeps its beginning.
+ * line keeps its beginning. Of a line that was written over behind a carriage return, as a progress
+ * bar is, the last text stays.
  *
  * Cheap for floods: of a large chunk only its last lines are looked at. Thread rule: one thread.
  */

@@ -96,6 +96,21 @@ static void odd_bytes_do_no_harm(void **state)
     assert_string_equal(lines(), "a b||");
 }
 
+static void of_a_bar_the_last_text_is_kept(void **state)
+{
+    static const char text[] = "\r  0%\r 50%\r\r100%\r\nb\r 10%\r";
+
+    (void) state;
+    for (size_t step = 1; step <= sizeof(text); step++) {
+        rg_tail_fini(&tail);
+        for (size_t at = 0; at < sizeof(text) - 1; at += step)
+            rg_tail_put(&tail, 1, text + at,
+                        sizeof(text) - 1 - at < step ? sizeof(text) - 1 - at : step);
+        rg_tail_put(&tail, 1, NULL, 0);
+        assert_string_equal(lines(), "100%| 10%|");
+    }
+}
+
 static uint64_t hash_error(const char *text)
 {
     rg_tail_fini(&tail);
@@ -179,6 +194,7 @@ int main(void)
         cmocka_unit_test_teardown(last_ten_of_one_large_chunk_are_the_right_ones, empty_tail),
         cmocka_unit_test_teardown(long_line_keeps_its_beginning, empty_tail),
         cmocka_unit_test_teardown(odd_bytes_do_no_harm, empty_tail),
+        cmocka_unit_test_teardown(of_a_bar_the_last_text_is_kept, empty_tail),
         cmocka_unit_test_teardown(equal_errors_have_equal_hashes, empty_tail),
         cmocka_unit_test(the_prefix_of_pytorch_is_a_rank_number_and_no_more),
         cmocka_unit_test_teardown(errors_are_equal_whatever_rank_pytorch_names, empty_tail),
