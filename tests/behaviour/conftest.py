@@ -14,6 +14,7 @@ from built import PROGRAMS, environment, preload
 from pods import PodJob
 from ranks import free_port
 from tasks import PaiJob
+from terminals import Terminal
 
 
 @pytest.fixture
@@ -75,3 +76,17 @@ def pai(tmp_path):
     job = PaiJob(tmp_path)
     yield job
     job.close()
+
+
+@pytest.fixture
+def terminal():
+    """terminal(*argv, rows=, columns=, kind=, **variables): a program on one of its own."""
+    made = []
+
+    def make(*argv, kind=Terminal, **kwargs):
+        made.append(kind(*argv, **kwargs))
+        return made[-1]
+
+    yield make
+    for t in made:
+        t.close()

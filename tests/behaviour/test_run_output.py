@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output, input, events and terminals of `reigen run`."""
-import errno
-import fcntl
 import hashlib
 import json
 import os
-import pty
 import re
 import select
 import signal
-import struct
 import subprocess
-import termios
 import time
 from pathlib import Path
 
@@ -230,71 +225,6 @@ def test_what_mpirun_says_of_a_failure_stands_there_once(reigen, tmp_path):
     done = reigen('run', '-np', 2, '--', program, 'anything')
     assert done.returncode == 4 and done.stderr.count('the whole error') == 1, done
     assert 'mpirun on localhost failed: exit code 4' in done.stderr, done
-
-
-class Terminal:
-    """A program on a terminal of its own."""
-
-    def __init__(self, *argv, rows=24, columns=80):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
-            os.execve(str(argv[0]), [str(a) for a in argv], environment(TERM='xterm'))
-        self.seen = b''
-
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
-
-    def send(self, data):
-        os.write(self.fd, data)
-
-    def read_until(self, wanted, timeout=15):
-        deadline = time.monotonic() + timeout
-        while wanted not in self.seen:
-            left = deadline - time.monotonic()
-            assert left > 0, f'{wanted} is not in {self.seen}'
-            if select.select([self.fd], [], [], left)[0]:
-                try:
-                    self.seen += os.read(self.fd, 65536)
-                except OSError as e:
-                    assert e.errno == errno.EIO and wanted in self.seen, self.seen
-        return self.seen
-
-    def echo_is_on(self):
-        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
-
-    def wait(self, timeout=15):
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            if select.select([self.fd], [], [], 0.02)[0]:
-                try:
-                    self.seen += os.read(self.fd, 65536)
-                except OSError:
-                    pass
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.pid = 0
-                return os.waitstatus_to_exitcode(status)
-        raise AssertionError(f'still running: {self.seen}')
-
-    def close(self):
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        os.close(self.fd)
-
-
-@pytest.fixture
-def terminal():
-    made = []
-
-    def make(*argv, **kwargs):
-        made.append(Terminal(*argv, **kwargs))
-        return made[-1]
-
-    yield make
-    for t in made:
-        t.close()
 
 
 def test_pty_gives_rank_0_a_terminal_and_restores_the_users(terminal, programs):
