@@ -14,7 +14,7 @@ build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev 
     libbearssl-dev libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3
     python3-venv'
 torch='python3-torch python3-numpy python3-cloudpickle libopenblas0-pthread'
-check='python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml man-db
+check='python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml python3-pyte man-db
     bash-completion zsh fish util-linux procps psmisc binutils openssh-client openssh-server
     iproute2 openssl libcurl4-openssl-dev curl wget'
 check_all='valgrind ca-certificates'

@@ -383,14 +383,19 @@ static void kill_job(void *arg, int signo)
 
 static void on_stopping(void *arg)
 {
-    (void) arg;
+    struct run *run = arg;
+
     rg_terminal_restore();
+    if (run->shown.output)
+        rg_output_stopping(run->shown.output, true);
 }
 
 static void on_resumed(void *arg)
 {
     struct run *run = arg;
 
+    if (run->shown.output)
+        rg_output_stopping(run->shown.output, false);
     if (run->planned.job.pty && run->input.loop && !run->ended)
         rg_terminal_raw(0);
 }

@@ -53,9 +53,9 @@ EXACT = {
 #: The folders that may speak.
 PROGRAMS = ('src/head/', 'src/cmd/', 'src/agent/', 'src/programs/')
 COMPOSED = ['src/head/console/exit.c', 'src/cmd/doctor/doctor_print.c', 'src/head/head.c',
-            'src/head/restart.c', 'src/cmd/jobs/jobs_print.c', 'src/cmd/run/plan.c',
-            'src/head/show/output.c', 'src/head/show/status.c', 'src/head/show/tracebacks.c',
-            'src/head/show/verdict.c', 'src/agent/wait/show.c']
+            'src/head/restart.c', 'src/head/console/rows.c', 'src/cmd/jobs/jobs_print.c',
+            'src/cmd/run/plan.c', 'src/head/show/output.c', 'src/head/show/status.c',
+            'src/head/show/tracebacks.c', 'src/head/show/verdict.c', 'src/agent/wait/show.c']
 # Others that know escape sequences: figures and pages of our own.
 OWN = ['src/cmd/bench/bench.c', 'src/cmd/bench/report/report.c', 'src/head/console/exit.c',
        'src/cmd/help/manual.c', 'src/cmd/simulate/command.c']

@@ -48,6 +48,13 @@ bool rg_terminal_colour(int fd)
     return isatty(fd) && term && strcmp(term, "dumb") != 0 && !(no_colour && *no_colour);
 }
 
+bool rg_terminal_smart(void)
+{
+    const char *term = getenv("TERM");
+
+    return term && *term && strcmp(term, "dumb") != 0;
+}
+
 void rg_terminal_restore(void)
 {
     int fd = raw_fd;

@@ -15,6 +15,7 @@
 /* reigen-agent is started where nobody looks on: by a pod, a script, ssh. */
 static inline int rg_terminal_columns(int fd) { (void) fd; return 80; }
 static inline bool rg_terminal_colour(int fd) { (void) fd; return false; }
+static inline bool rg_terminal_smart(void) { return false; }
 static inline bool rg_terminal_is_raw(void) { return false; }
 static inline void rg_terminal_restore(void) {}
 static inline int rg_terminal_raw(int fd) { (void) fd; return -ENOTTY; }
@@ -30,6 +31,8 @@ int rg_terminal_columns(int fd);
 bool rg_terminal_size(int fd, int *ret_rows, int *ret_columns);
 /* A terminal that shows colours, and a user who did not forbid them (NO_COLOR, TERM=dumb). */
 bool rg_terminal_colour(int fd);
+/* The user's terminal, where there is one, can move its cursor: TERM is set, and not dumb. */
+bool rg_terminal_smart(void);
 
 /* Raw mode of the terminal on fd, for a rank that has a terminal of its own; and back. The mode
  * found first comes back at exit, at rg_terminal_restore and at a deadly signal that can be caught.

@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "head/show/lines.h"
 #include "head/show/outfiles.h"
+#include "head/console/rows.h"
 #include "head/show/sink.h"
 #include "head/console/terminal.h"
 #include "head/show/tracebacks.h"
@@ -18,20 +19,10 @@
 
 #define LOOK_AT_HELD_MS 250
 
-/* How often a line that is being redrawn is shown: so many milliseconds after the last time at the
- * least, and those of all ranks together, that a log stays readable; on a terminal it moves. */
+/* How often a line that is being redrawn is shown where it does not move: so many milliseconds
+ * after the last time at the least (rg_lines_due), that a log of all ranks stays readable. */
 #define ROW_MS 1000
 #define ROW_OF_EACH_RANK_MS 125
-#define ROW_ON_TERMINAL_MS 100
-/* reigen-agent's head writes to no terminal, and has no room for one. */
-#ifdef RG_AGENT
-#define TERMINALS false
-#else
-#define TERMINALS true
-#endif
-#define ROW_BEGIN "\033[?7l" /* what is wider than the terminal is cut off by it */
-#define ROW_END "\033[?7h"
-#define ROW_WIPE "\r\033[K"
 
 #define SHOWN_LINES 30 /* less than a screen */
 #define OWN (-1)       /* in the place of a rank: a line of reigen's own */
@@ -55,12 +46,13 @@ struct rg_output {
     struct rg_tracebacks tracebacks;
     struct rg_timer held_timer; /* while tracebacks are held */
     struct rg_timer row_timer;  /* while a line is being redrawn */
-    bool on_terminal[2];
-    bool row_stands;            /* below all else on the terminal, and this is what it shows */
-    struct rg_buf row;
+    struct rg_rows rows[2];     /* of each sink */
+    struct rg_bar *bars;        /* what is to stand there, while it is composed */
+    size_t nbars, bars_room;
     struct rg_timer mark_timer; /* until nothing has followed for a while */
     struct shown shown;
-    bool one_place;         /* standard output goes where standard error goes */
+    bool one_place;         /* standard output goes where standard error goes, */
+    bool one_sink;          /* and in order, by the first sink */
     struct rg_buf text;     /* what one call composes */
     bool has_files, tagged, paused, undrained;
     bool lost[2];           /* on_lost was called for this sink */
@@ -135,8 +127,9 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
     rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
     output->one_place = options->mark || same_place(options->out_fd, options->err_fd);
-    output->on_terminal[0] = isatty(options->out_fd);
-    output->on_terminal[1] = isatty(options->err_fd);
+    output->one_sink = options->mark || (output->one_place && isatty(options->out_fd));
+    output->rows[0].fd = options->out_fd;
+    output->rows[1].fd = options->err_fd;
     for (int i = 0; output->lines && i < 2 * options->nranks; i++)
         output->lines[i].redraws = !options->encode;
     int rc = output->lines ? 0 : -ENOMEM;
@@ -216,7 +209,9 @@ void rg_output_destroy(struct rg_output *output)
     rg_sink_fini(&output->sinks[0]);
     rg_sink_fini(&output->sinks[1]);
     rg_buf_fini(&output->text);
-    rg_buf_fini(&output->row);
+    rg_rows_fini(&output->rows[0]);
+    rg_rows_fini(&output->rows[1]);
+    free(output->bars);
     free(output);
 }
 
@@ -235,22 +230,42 @@ static void on_mark_timer(void *arg)
     on_change(arg);
 }
 
-/* Of a log the timer begins anew with each write. */
-static bool is_on_terminal(const struct rg_output *output, int stream)
+/* Which sink a stream goes to, and which rows stand below it. */
+static int sink_of(const struct rg_output *output, int stream)
 {
-    return TERMINALS && output->on_terminal[stream - 1];
+    return output->one_sink ? 0 : stream - 1;
+}
+
+static void draw_rows(struct rg_output *output, int sink, struct rg_buf *text);
+
+/* Lines above the rows, which are drawn again at once unless that was done just now. */
+static void send_above(struct rg_output *output, int sink, const void *data, size_t nbytes)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    rg_rows_wipe(&output->rows[sink], &text);
+    rg_buf_put(&text, data, nbytes);
+    if (rg_rows_due(&output->rows[sink]))
+        draw_rows(output, sink, &text);
+    if (rg_buf_status(&text) < 0)
+        rg_sink_write(&output->sinks[sink], data, nbytes);
+    else
+        rg_sink_write(&output->sinks[sink], rg_buf_bytes(&text), rg_buf_nbytes(&text));
 }
 
 static void send(struct rg_output *output, int stream, const void *data, size_t nbytes)
 {
     struct rg_logmark *mark = output->o.mark;
+    int sink = sink_of(output, stream);
+    struct rg_rows *rows = &output->rows[sink];
 
-    if (is_on_terminal(output, stream) && output->row_stands && nbytes) {
-        output->row_stands = false;
-        rg_sink_write(&output->sinks[stream - 1], ROW_WIPE, strlen(ROW_WIPE));
-    }
-    rg_sink_write(&output->sinks[mark ? 0 : stream - 1], data, nbytes);
-    if (mark) {
+    if (nbytes)
+        rows->open = ((const uint8_t *) data)[nbytes - 1] != '\n';
+    if (nbytes && (rows->standing || rg_timer_active(&output->row_timer)))
+        send_above(output, sink, data, nbytes);
+    else
+        rg_sink_write(&output->sinks[sink], data, nbytes);
+    if (mark) { /* its timer begins anew with each write */
         rg_mark_count(mark, data, nbytes);
         put_mark(output, false);
         rg_timer_start(&output->mark_timer, output->o.loop, RG_LOGMARK_IDLE_MS, 0, on_mark_timer,
@@ -342,17 +357,10 @@ static void put_time(struct rg_output *output)
                     abs(east_min) / 60, abs(east_min) % 60);
 }
 
-/* "[0]<stdout>:" without a blank: programs that read horovodrun's output cut it off. */
-static void put_horovod_tag(struct rg_output *output, const struct place *at)
-{
-    if (output->o.job->timestamps)
-        put_horovod_time(output);
-    rg_shown_printf(&output->text, "[%d]<%s>:", number_of(output, at->rank),
-                    at->stream == 1 ? "stdout" : "stderr");
-}
-
-/* Neighbouring ranks differ; standard error is bold. Tasks of roles have names. */
-static void put_tag(struct rg_output *output, const struct place *at, bool continued)
+/* Neighbouring ranks differ; standard error is bold. Tasks of roles have names. horovodrun's
+ * "[0]<stdout>:" is without a blank: programs that read it cut it off. */
+static void put_tag(const struct rg_output *output, const struct place *at, bool continued,
+                    struct rg_buf *text)
 {
     static const int colours[] = { 36, 33, 32, 35, 34, 31 };
     bool colour = at->stream == 1 ? output->o.out_colour : output->o.err_colour;
@@ -361,24 +369,24 @@ static void put_tag(struct rg_output *output, const struct place *at, bool conti
     const struct rg_role *role = rg_job_role_of(output->o.job, at->rank, &index);
     const char *name = role ? role->name : "", *dash = role ? "-" : "";
 
+    if (output->o.job->tag == RG_TAG_HOROVOD) {
+        rg_shown_printf(text, "[%d]<%s>:", number, at->stream == 1 ? "stdout" : "stderr");
+        return;
+    }
     if (colour)
-        rg_buf_printf(&output->text, at->stream == 2 ? "\033[1;%dm" : "\033[%dm",
+        rg_buf_printf(text, at->stream == 2 ? "\033[1;%dm" : "\033[%dm",
                       colours[number % (int) rg_array_len(colours)]);
-    rg_shown_printf(&output->text, "[%s%s%d]%s", name, dash, index, plus);
-    rg_buf_printf(&output->text, colour ? "\033[0m " : " ");
+    rg_shown_printf(text, "[%s%s%d]%s", name, dash, index, plus);
+    rg_buf_printf(text, colour ? "\033[0m " : " ");
 }
 
 /* A line with what stands in front of it. */
 static void put_line(struct rg_output *output, const struct place *at, const struct rg_line *line)
 {
-    bool horovod = output->o.job->tag == RG_TAG_HOROVOD;
-
-    if (horovod)
-        put_horovod_tag(output, at);
-    else if (output->o.job->timestamps)
-        put_time(output);
-    if (output->tagged && !horovod)
-        put_tag(output, at, line->continued);
+    if (output->o.job->timestamps)
+        (output->o.job->tag == RG_TAG_HOROVOD ? put_horovod_time : put_time)(output);
+    if (output->tagged)
+        put_tag(output, at, line->continued, &output->text);
     rg_buf_put(&output->text, line->data, line->nbytes);
 }
 
@@ -440,9 +448,70 @@ static void on_encoded_line(void *arg, const struct rg_line *line)
 
 /* --- lines that are being redrawn ------------------------------------------------------------- */
 
-static struct place place_of(struct rg_output *output, int i)
+static void put_bar_tag(void *arg, const struct rg_bar *bar, struct rg_buf *text)
 {
-    return (struct place){ output, i / 2, i % 2 + 1 };
+    struct rg_output *output = arg;
+    const struct place at = { output, bar->place, bar->stream };
+
+    if (output->tagged)
+        put_tag(output, &at, false, text);
+}
+
+/* Without memory it is left out. */
+static void add_bar(struct rg_output *output, const struct rg_bar *bar)
+{
+    size_t room = 2 * output->bars_room + 16;
+
+    if (output->nbars == output->bars_room) {
+        struct rg_bar *bars = realloc(output->bars, room * sizeof(*bars));
+        if (!bars)
+            return;
+        output->bars = bars;
+        output->bars_room = room;
+    }
+    output->bars[output->nbars++] = *bar;
+}
+
+/* Bars move there: rank 0 of --pty has the terminal for itself. */
+static bool has_rows(const struct rg_output *output, int sink)
+{
+    return !output->o.job->pty && rg_rows_can_draw(&output->rows[sink]);
+}
+
+static void draw_rows(struct rg_output *output, int sink, struct rg_buf *text)
+{
+    struct rg_line row;
+    bool news;
+
+    output->nbars = 0;
+    for (int l = 0; l < 2 * output->o.nranks && has_rows(output, sink); l++) {
+        const struct rg_lines *lines = &output->lines[l];
+        int n = sink_of(output, l % 2 + 1) == sink ? rg_lines_nrows(lines) : 0;
+
+        for (int i = 0; i < n; i++) {
+            if (rg_lines_row(lines, i, &row, &news))
+                add_bar(output, &(struct rg_bar){ l / 2, l % 2 + 1, number_of(output, l / 2),
+                                                  row.data, row.nbytes });
+        }
+    }
+    rg_rows_draw(&output->rows[sink], output->bars, output->nbars, put_bar_tag, output, text);
+}
+
+static void send_rows(struct rg_output *output, int sink)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    draw_rows(output, sink, &text);
+    if (rg_buf_status(&text) == 0)
+        rg_sink_write(&output->sinks[sink], rg_buf_bytes(&text), rg_buf_nbytes(&text));
+    on_change(output);
+}
+
+static rg_line_fn *emit_of(const struct rg_output *output, int stream)
+{
+    if (output->o.encode)
+        return on_encoded_line;
+    return stream == 2 && output->tracebacks.ranks ? on_error_line : on_plain_line;
 }
 
 static unsigned row_pause_ms(const struct rg_output *output)
@@ -452,55 +521,47 @@ static unsigned row_pause_ms(const struct rg_output *output)
     return all_ms > ROW_MS ? all_ms : ROW_MS;
 }
 
-/* As a line, where it is time for it. */
-static void show_row(struct rg_output *output, int i, uint64_t now_ns)
+/* As lines, where it is time for it. False: no row has anything in it. */
+static bool show_states(struct rg_output *output, int l, bool moves, uint64_t now_ns)
 {
-    struct rg_lines *lines = &output->lines[i];
-    struct place at = place_of(output, i);
+    struct rg_lines *lines = &output->lines[l];
+    struct place at = { output, l / 2, l % 2 + 1 };
+    int n = rg_lines_nrows(lines);
+    bool due = !moves && rg_lines_due(lines, row_pause_ms(output) * RG_NS_PER_MS, now_ns);
+    bool any = n > 1, news;
     struct rg_line row;
 
-    if (!rg_lines_row(lines, &row) ||
-        (lines->shown_ns && now_ns < lines->shown_ns + row_pause_ms(output) * RG_NS_PER_MS))
-        return;
-    (at.stream == 2 && output->tracebacks.ranks ? on_error_line : on_plain_line)(&at, &row);
-    rg_lines_row_shown(lines, now_ns);
-    send_text(output, at.stream);
-}
-
-/* In the row below all else. */
-static void draw_row(struct rg_output *output, int i, const struct rg_line *row)
-{
-    struct place at = place_of(output, i);
-
-    if (output->row_stands && row->nbytes == rg_buf_nbytes(&output->row) &&
-        memcmp(row->data, rg_buf_bytes(&output->row), row->nbytes) == 0)
-        return;
-    rg_buf_clear(&output->row);
-    rg_buf_put(&output->row, row->data, row->nbytes);
-    rg_buf_put(&output->text, ROW_BEGIN, strlen(ROW_BEGIN));
-    put_line(output, &at, row);
-    rg_buf_put(&output->text, ROW_END, strlen(ROW_END));
-    send_text(output, at.stream);
-    output->row_stands = rg_buf_status(&output->row) == 0;
+    for (int i = 0; i < n; i++) {
+        if (!rg_lines_row(lines, i, &row, &news))
+            continue;
+        any = true;
+        if (!due || !news)
+            continue;
+        emit_of(output, at.stream)(&at, &row);
+        rg_lines_row_shown(lines, i, now_ns);
+    }
+    return any;
 }
 
 /* False: no line is being redrawn. */
 static bool show_rows(struct rg_output *output)
 {
+    const bool moves[] = { has_rows(output, 0), has_rows(output, 1) };
     uint64_t now_ns = rg_now_ns();
-    bool any = false, drawn = false;
+    bool any = false;
 
-    for (int i = 0; i < 2 * output->o.nranks; i++) {
-        struct rg_line row;
+    for (int l = 0; l < 2 * output->o.nranks; l++) {
+        int stream = l % 2 + 1;
+        struct place at = { output, l / 2, stream };
 
-        if (!output->lines[i].redrawn && !output->lines[i].returned)
+        if (!rg_lines_nrows(&output->lines[l]))
             continue;
-        any = true;
-        if (!is_on_terminal(output, i % 2 + 1))
-            show_row(output, i, now_ns);
-        else if (!drawn && (drawn = rg_lines_row(&output->lines[i], &row)))
-            draw_row(output, i, &row);
+        rg_lines_settle(&output->lines[l], emit_of(output, stream), &at);
+        any |= show_states(output, l, moves[sink_of(output, stream)], now_ns);
+        send_text(output, stream);
     }
+    send_rows(output, 0);
+    send_rows(output, 1);
     return any;
 }
 
@@ -515,11 +576,25 @@ static void on_row_timer(void *arg)
 /* The first time at once, and then as the clock says. */
 static void watch_rows(struct rg_output *output, const struct rg_lines *lines)
 {
-    if (!(lines->redrawn || lines->returned) || rg_timer_active(&output->row_timer))
+    if (!rg_lines_nrows(lines) || rg_timer_active(&output->row_timer))
         return;
-    show_rows(output);
-    rg_timer_start(&output->row_timer, output->o.loop, ROW_ON_TERMINAL_MS, ROW_ON_TERMINAL_MS,
-                   on_row_timer, output);
+    if (show_rows(output))
+        rg_timer_start(&output->row_timer, output->o.loop, RG_ROWS_PAUSE_MS, RG_ROWS_PAUSE_MS,
+                       on_row_timer, output);
+}
+
+void rg_output_stopping(struct rg_output *output, bool stopping)
+{
+    for (int i = 0; i < 2; i++) {
+        struct rg_rows *rows = &output->rows[i];
+
+        /* Who was stopped without a word finds others' lines below its rows. */
+        if (!stopping && !rows->stopped)
+            rows->standing = 0;
+        rows->stopped = stopping;
+        if (stopping)
+            send_rows(output, i);
+    }
 }
 
 static bool passes_raw(const struct rg_output *output, int rank)
@@ -538,8 +613,8 @@ static void show(struct rg_output *output, int rank, int stream, const uint8_t *
 {
     struct rg_lines *lines = &output->lines[2 * rank + stream - 1];
     struct place at = { output, rank, stream };
-    bool encoded = output->o.encode, held = stream == 2 && output->tracebacks.ranks && !encoded;
-    rg_line_fn *emit = encoded ? on_encoded_line : held ? on_error_line : on_plain_line;
+    bool encoded = output->o.encode;
+    rg_line_fn *emit = emit_of(output, stream);
     int rc = 0;
 
     if (passes_raw(output, rank)) {
@@ -556,7 +631,7 @@ static void show(struct rg_output *output, int rank, int stream, const uint8_t *
         rg_lines_finish(lines, emit, &at);
     if (encoded)
         rg_lines_flush_row(lines, emit, &at);
-    if (held && !nbytes)
+    if (emit == on_error_line && !nbytes)
         rg_tracebacks_end(&output->tracebacks, rank);
     watch_held(output);
     if (rc < 0)
@@ -593,7 +668,10 @@ void rg_output_event(struct rg_output *output, const void *line, size_t nbytes)
 void rg_output_say(struct rg_output *output, const char *text)
 {
     bool raw = rg_terminal_is_raw();
+    const struct rg_rows *rows = &output->rows[sink_of(output, 2)];
 
+    if (rows->open && isatty(rows->fd)) /* behind a bar that passes as it is */
+        rg_buf_put(&output->text, raw ? "\r\n" : "\n", raw ? 2 : 1);
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
         note_shown(&output->shown, OWN, p, n);
@@ -605,6 +683,12 @@ void rg_output_say(struct rg_output *output, const char *text)
     send_text(output, 2);
 }
 
+void rg_output_status(struct rg_output *output, const char *text)
+{
+    rg_sink_write(&output->sinks[sink_of(output, 2)], text, strlen(text));
+    on_change(output);
+}
+
 void rg_output_finish(struct rg_output *output)
 {
     for (int r = 0; r < output->o.nranks; r++) {
@@ -613,7 +697,10 @@ void rg_output_finish(struct rg_output *output)
     }
     rg_tracebacks_expire(&output->tracebacks, UINT64_MAX);
     rg_timer_stop(&output->held_timer);
+    rg_timer_stop(&output->row_timer);
     send_text(output, 2);
+    send_rows(output, 0);
+    send_rows(output, 1);
 }
 
 void rg_output_seal(struct rg_output *output)

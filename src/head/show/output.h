@@ -8,9 +8,9 @@
  * `[rank]+ ` on the next line. A last line without newline gets one only when tagged.
  *
  * A line that is written over again and again, as a progress bar is, is shown as it stands: on a
- * terminal in a row of its own below all else, that of the first rank that has one; elsewhere as a
- * line at most once a second, more seldom with many ranks, and as it is when it ends. Events have
- * all of it, in pieces.
+ * terminal in a row at its bottom (head/console/rows.h); elsewhere, and in the background, as a
+ * line at most once a second, more seldom with many ranks and the longer it lasts, and as it is
+ * when it ends. Events have all of it, in pieces.
  *
  * A traceback with which several ranks end alike is shown once (head/show/tracebacks.h), unless
  * all_tracebacks is set or bytes pass as they are; files get all.
@@ -82,6 +82,10 @@ void rg_output_data(struct rg_output *output, int rank, int stream, const uint8_
 void rg_output_event(struct rg_output *output, const void *line, size_t nbytes);
 /* reigen's own words onto standard error; lines end with \r\n while the terminal is raw. */
 void rg_output_say(struct rg_output *output, const char *text);
+/* What moves on the terminal while a job starts (head/show/status.h), as it is. */
+void rg_output_status(struct rg_output *output, const char *text);
+/* reigen is about to be stopped, and leaves the terminal to others; or it goes on. */
+void rg_output_stopping(struct rg_output *output, bool stopping);
 /* Hand out what lines are left without an end. */
 void rg_output_finish(struct rg_output *output);
 /* After that: append who printed the same traceback as whom, whole lines. */

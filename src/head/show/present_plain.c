@@ -27,7 +27,7 @@ static void say_status(void *arg, const char *text)
 
     if (p->log)
         rg_output_say(p->output, RG_LOGMARK_NEWS);
-    rg_output_say(p->output, text);
+    (p->status.tty ? rg_output_status : rg_output_say)(p->output, text);
 }
 
 static int starting(struct rg_presenter *p)

@@ -158,18 +158,10 @@ static void show(void *arg)
         show_line(status);
 }
 
-/* Whether the cursor can be moved. */
-static bool is_smart(void)
-{
-    const char *term = getenv("TERM");
-
-    return term && *term && strcmp(term, "dumb") != 0;
-}
-
 int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct rg_plan *plan,
                     bool tty, void (*say)(void *arg, const char *text), void *arg)
 {
-    tty = tty && is_smart();
+    tty = tty && rg_terminal_smart();
     *status = (struct rg_status){ .plan = plan, .tty = tty, .word = "ready", .say = say,
                                   .arg = arg };
     status->nhosts = plan->nhosts;

@@ -29,7 +29,7 @@ static void feed_in_steps(const char *text, size_t nbytes, size_t step, struct s
     for (size_t at = 0; at < nbytes; at += step) {
         size_t n = nbytes - at < step ? nbytes - at : step;
         assert_int_equal(rg_lines_feed(&lines, (const uint8_t *) text + at, n, see, seen), 0);
-        assert_true(rg_buf_nbytes(&lines.partial) <= RG_LINE_MAX);
+        assert_true(rg_buf_nbytes(&lines.now.text) <= RG_LINE_MAX);
     }
     rg_lines_finish(&lines, see, seen);
     assert_int_equal(rg_buf_nbytes(&seen->bytes), nbytes);
@@ -101,6 +101,20 @@ static void what_is_written_over_does_not_come_out(void **state)
         { "bar 10%\r       \rword\nbar 20%", "word\nbar 20%" },
         { "last\r", "last" },
         { "\r\r\r", "" },
+        { "bar 10%\r       \r", "" },
+        { "bar 10%\033[2K\rword\033[K\n", "word\n" },
+        { "\033[31mred\033[0m \033[38;2;255;100;0m\033[K\033]0;title\a.\n",
+          "\033[31mred\033[0m \033[38;2;255;100;0m\033[K\033]0;title\a.\n" },
+        { "\033[?25lhid\033[?25hden\033", "hidden\033" },
+        /* A loop in a loop, as tqdm draws it. */
+        { "\ra 0%\n\rb 0%\033[A\n\rb 9%\033[A\n\r    \033[A\ra 5%\n\rb 0%\033[A\ra 9%\nend\n",
+          "a 0%\na 9%\nend\n" },
+        { "\ra 0%\n\rb 0%\033[A\n\n\rc 0%\033[A\033[A", "a 0%\nb 0%\nc 0%\n" },
+        /* Rows that are all drawn anew, with a line above them, as Rich does it. */
+        { "a 0%\nb 0%\r\033[2K\033[1A\033[2Ka 5%\nb 5%\r\033[2K\033[1A\033[2Kword\na 9%\nb 9%"
+          "\r\033[2K\033[1A\033[2Ka 10%\nb 10%\n", "a 0%\nword\na 10%\nb 10%\n" },
+        { "a\nb\n\033[99Ac\n", "a\nb\nc\n" },
+        { "a\nb\033[2A\033[J\033[Bc", "a\nc\n" },
     };
 
     (void) state;
@@ -128,27 +142,89 @@ static void feed_text(struct rg_lines *lines, const char *text, struct seen *see
     assert_int_equal(rg_lines_feed(lines, (const uint8_t *) text, strlen(text), see, seen), 0);
 }
 
+static void see_row(const struct rg_lines *lines, int i, const char *wanted, bool wanted_news)
+{
+    struct rg_line row;
+    bool news;
+
+    assert_true(rg_lines_row(lines, i, &row, &news));
+    assert_int_equal(row.nbytes, strlen(wanted));
+    assert_memory_equal(row.data, wanted, row.nbytes);
+    assert_int_equal(news, wanted_news);
+}
+
 static void a_row_that_was_seen_does_not_come_out_once_more(void **state)
 {
     struct rg_lines lines = { .redraws = true };
     struct seen seen = { 0 };
-    struct rg_line row;
 
     (void) state;
     feed_text(&lines, "no row", &seen);
-    assert_false(rg_lines_row(&lines, &row));
+    assert_int_equal(rg_lines_nrows(&lines), 0);
     feed_text(&lines, "\r50%", &seen);
-    assert_true(rg_lines_row(&lines, &row));
-    assert_memory_equal(row.data, "50%", row.nbytes);
-    rg_lines_row_shown(&lines, 1);
-    assert_false(rg_lines_row(&lines, &row));
+    assert_int_equal(rg_lines_nrows(&lines), 1);
+    see_row(&lines, 0, "50%", true);
+    rg_lines_row_shown(&lines, 0, 1);
+    see_row(&lines, 0, "50%", false);
     feed_text(&lines, "\r60%", &seen);
-    assert_true(rg_lines_row(&lines, &row));
+    see_row(&lines, 0, "60%", true);
     feed_text(&lines, "\r70%", &seen);
-    rg_lines_row_shown(&lines, 2);
+    rg_lines_row_shown(&lines, 0, 2);
     feed_text(&lines, "\nnext\n", &seen);
     assert_string_equal(rg_buf_text(&seen.bytes), "next\n");
-    assert_false(rg_lines_row(&lines, &row));
+    assert_int_equal(rg_lines_nrows(&lines), 0);
+    rg_lines_finish(&lines, see, &seen);
+    rg_buf_fini(&seen.bytes);
+}
+
+static void rows_of_a_loop_in_a_loop_stand_until_they_end(void **state)
+{
+    struct rg_lines lines = { .redraws = true };
+    struct seen seen = { 0 };
+    struct rg_line row;
+    bool news;
+
+    (void) state;
+    feed_text(&lines, "\repoch 0%\n\rbatch 0%\033[A", &seen);
+    assert_string_equal(rg_buf_text(&seen.bytes), "epoch 0%\n");
+    assert_int_equal(rg_lines_nrows(&lines), 2);
+    assert_false(rg_lines_row(&lines, 0, &row, &news)); /* that went out */
+    see_row(&lines, 1, "batch 0%", true);
+    feed_text(&lines, "\repoch 50%\n\rbatch 9%\033[A", &seen);
+    see_row(&lines, 0, "epoch 50%", true);
+    rg_lines_row_shown(&lines, 0, 1);
+    rg_lines_settle(&lines, see, &seen); /* they go on */
+    feed_text(&lines, "\n\r        \033[A", &seen);
+    assert_false(rg_lines_row(&lines, 1, &row, &news));
+    see_row(&lines, 0, "epoch 50%", false);
+    feed_text(&lines, "\repoch 100%\n", &seen);
+    rg_lines_settle(&lines, see, &seen);
+    assert_string_equal(rg_buf_text(&seen.bytes), "epoch 0%\nepoch 100%\n");
+    assert_int_equal(rg_lines_nrows(&lines), 0);
+    feed_text(&lines, "word\n", &seen);
+    assert_string_equal(rg_buf_text(&seen.bytes), "epoch 0%\nepoch 100%\nword\n");
+    rg_lines_finish(&lines, see, &seen);
+    rg_buf_fini(&seen.bytes);
+}
+
+static void a_bar_that_lasts_is_shown_more_seldom(void **state)
+{
+    struct rg_lines lines = { .redraws = true };
+    struct seen seen = { 0 };
+    int count = 0;
+
+    (void) state;
+    feed_text(&lines, "\r50%", &seen);
+    for (uint64_t now = 1; now < 86400; now++) { /* a day, in units of the pause */
+        if (rg_lines_due(&lines, 1, now)) {
+            rg_lines_row_shown(&lines, 0, now);
+            count++;
+        }
+        assert_true(now > 60 || count == (int) now);
+    }
+    assert_in_range(count, 300, 600);
+    feed_text(&lines, "\n\r0%", &seen);
+    assert_true(rg_lines_due(&lines, 1, lines.shown_ns + 1));
     rg_lines_finish(&lines, see, &seen);
     rg_buf_fini(&seen.bytes);
 }
@@ -180,6 +256,8 @@ int main(void)
         cmocka_unit_test(nothing_comes_of_nothing),
         cmocka_unit_test(what_is_written_over_does_not_come_out),
         cmocka_unit_test(a_row_that_was_seen_does_not_come_out_once_more),
+        cmocka_unit_test(rows_of_a_loop_in_a_loop_stand_until_they_end),
+        cmocka_unit_test(a_bar_that_lasts_is_shown_more_seldom),
         cmocka_unit_test(for_events_a_row_goes_out_in_pieces),
     };
 
