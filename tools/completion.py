@@ -339,7 +339,7 @@ _reigen() {
     esac
     local -a commands own
     commands=(
-''' + ''.join(f"        '{c['name']}:{zsh_quoted(c['summary'])}'\n" for c in commands) + '''\
+''' + ''.join(f"        '{c['name']}:{zsh_quoted(c['brief'])}'\n" for c in commands) + '''\
     )
     if (( CURRENT == 2 )); then
         _describe command commands

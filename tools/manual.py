@@ -13,17 +13,10 @@ Tables = Dict[str, Any]
 DATE = '2026-11-21'
 LINE_LENGTH = 79
 
-#: Of commands that find a job of Kubernetes or OpenPAI wherever it was started.
-PLACE = {'--namespace NAME': 'Look for the job in this namespace of Kubernetes.',
-         '--context NAME': "Look for the job in the cluster of this context of kubectl's.",
-         '--pai-server URL': 'Look for the job on this OpenPAI.',
-         '--pai-user NAME': "Look among this user's jobs there. The default is who asks."}
-
-#: Of commands whose page is no other table's: a few words, more sentences, options, examples, and
-#: other pages. What a command does, its line in the table says already.
+#: Of commands whose page is no other table's: more sentences, options, examples, and other pages.
+#: What a command does, and the options that it shares with others, its row in the table says.
 COMMANDS: Dict[str, Dict[str, Any]] = {
     'doctor': {
-        'summary': 'look at the hosts of a job, and say what is wrong',
         'about': 'Each finding has a remedy. The exit code is 0 when nothing failed, 1 when '
                  'something did; other codes are those of reigen run.',
         'options': {
@@ -41,7 +34,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'reigen doctor -H node1,node2 --image pytorch --planes',
         'see': ('reigen-run', 'reigen-explain')},
     'plan': {
-        'summary': 'say what would become of a job',
         'about': 'Nothing is made. On Kubernetes the API server is shown all that reigen run would '
                  'make, and says whether it would take it. The pods are compared with the quotas '
                  'of the namespace and with what is free on the nodes; what cannot be looked at, '
@@ -55,7 +47,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'examples': 'reigen plan --on kubernetes -np 8 --gpus 1 --image pytorch -- python train.py',
         'see': ('reigen-run', 'reigen-doctor')},
     'head': {
-        'summary': "run a job from a plan's file",
         'about': 'It writes what reigen run writes, ends with the same exit code and obeys the '
                  "same signals. The job runs in the current directory, with this command's "
                  'environment. The file is for the same version of Reigen.',
@@ -64,7 +55,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'reigen head --plan job.plan',
         'see': ('reigen-run',)},
     'rsh': {
-        'summary': 'run a command on a host of the job',
         'about': "It takes ssh's arguments, so that mpirun and pdsh can use it in ssh's place, and "
                  "needs neither keys nor an sshd. The exit code is the command's, or 255.",
         'options': {'-l, -p, -i, -o, -F, -T, -n, -x, ...':
@@ -73,21 +63,18 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'examples': 'reigen rsh node2 hostname',
         'see': ('reigen-run',)},
     'jobs': {
-        'summary': 'list your jobs',
         'about': 'JOB is the name that reigen stop takes; its beginning is enough.',
         'options': {'--all': 'List those that ended last, too.',
                     '--json': 'Print one JSON array, with an object for each job.'},
         'examples': 'reigen jobs\nreigen jobs --all --json',
         'see': ('reigen-status', 'reigen-logs', 'reigen-stop')},
     'stop': {
-        'summary': 'end a job',
         'about': 'The ranks get SIGTERM and, after the grace time, SIGKILL, on all hosts.',
-        'options': {'--all': 'End all your jobs.', **PLACE},
+        'options': {'--all': 'End all your jobs.'},
         'examples': 'reigen stop r-20260131\nreigen stop --all\n'
                     'reigen stop --namespace train night',
         'see': ('reigen-jobs',)},
     'drain': {
-        'summary': 'let a host go from an elastic job',
         'about': 'JOB is the name that reigen stop takes, and HOST one that reigen status shows. '
                  'No step is lost when the program uses hvd.elastic.run: its ranks on the other '
                  'hosts go on, and hosts that are not in use take over. Other programs are started '
@@ -105,30 +92,24 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'examples': 'reigen drain r-20260131 node7\nreigen drain --deadline 100 r-20260131 node7',
         'see': ('reigen-status', 'reigen-stop')},
     'logs': {
-        'summary': 'show the output of a job',
         'options': {'-f': 'Show what follows, too, until the job has ended.',
-                    '--rank R': 'Show only what this rank wrote.', **PLACE},
+                    '--rank R': 'Show only what this rank wrote.'},
         'examples': 'reigen logs -f 1234\nreigen logs --rank 3 r-20260131',
         'see': ('reigen-jobs', 'reigen-status', 'reigen-stop')},
     'attach': {
-        'summary': 'stay with a job',
         'about': 'On Kubernetes it shows how the pods start, takes cut connections up again, and '
                  'needs no note of the job on this computer when --namespace or --context says '
                  'where it is. Of other jobs it shows what reigen logs -f shows.',
-        'options': {
-            '--tail LINES': 'Of what was written before, show only so many lines.',
-            **PLACE},
+        'options': {'--tail LINES': 'Of what was written before, show only so many lines.'},
         'examples': 'reigen attach night\nreigen attach --namespace train --tail 100 night',
         'see': ('reigen-jobs', 'reigen-logs', 'reigen-status', 'reigen-stop')},
     'status': {
-        'summary': 'say what has become of a job',
         'about': 'A job that has ended is known for as long as reigen jobs --all lists it. The '
                  'command itself ends with 0 wherever the job is known.',
-        'options': {'--json': 'Print one JSON object.', **PLACE},
+        'options': {'--json': 'Print one JSON object.'},
         'examples': 'reigen status 1234\nreigen status --namespace train night',
         'see': ('reigen-jobs', 'reigen-logs', 'reigen-explain')},
     'render': {
-        'summary': 'print a manifest for Kubernetes',
         'about': 'It asks no cluster, and makes nothing there. Whatever is wrong with a value is '
                  'said before anything is printed.',
         'options': {
@@ -144,7 +125,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'python train.py',
         'see': ('reigen-run',)},
     'pai': {
-        'summary': 'check and convert job files of OpenPAI',
         'about': 'It asks no server. check ends with 0 where there are warnings only, and with 2 '
                  'where there are errors. convert repairs what it can, ends with 2 where the job '
                  'would mean something else, and writes the file alone to standard output.',
@@ -169,7 +149,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'reigen pai convert --to v1 --image-has-reigen -o repaired.json job.json',
         'see': ('reigen-run',)},
     'wait-workers': {
-        'summary': 'wait on the head of a job until all workers are ready',
         'about': 'It takes the place of a sleep in front of mpirun. On the head it ends with 0 as '
                  'soon as every worker is ready, and with 124 after --start-timeout, naming who is '
                  'not and why. On a worker it says that the worker is ready, does the jobs that '
@@ -198,7 +177,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'REIGEN_KEY_FILE=key reigen wait-workers --no-ssh --head c --name a',
         'see': ('reigen-run', 'reigen-pai')},
     'man': {
-        'summary': 'show a manual page',
         'about': 'On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever '
                  'there is first. Elsewhere it is printed as plain text. PAGE may leave out '
                  '"reigen-".',
@@ -207,7 +185,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'reigen man --roff reigen-job > reigen-job.5',
         'see': ('reigen-help',)},
     'completion': {
-        'summary': 'print completion for a shell',
         'about': 'make install and pip put these scripts where the shells look for them.',
         'options': {
             'bash, zsh, fish': 'The script for this shell.',
@@ -219,7 +196,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'reigen completion zsh > ~/.zfunc/_reigen\n'
                     'reigen completion fish > ~/.config/fish/completions/reigen.fish'},
     'sshd': {
-        'summary': "start an sshd for mpirun's own ssh",
         'about': 'A real sshd with keys of its own, which are made where they are missing. Hosts '
                  'that share or copy the directory of the keys trust each other.',
         'options': {'-p PORT': 'Listen there. The default is 12345.',
@@ -233,14 +209,13 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'examples': 'reigen sshd -p 12345',
         'see': ('reigen-sshconfig',)},
     'install-scripts': {
-        'summary': 'make links for users of srun_docker.sh',
         'about': 'The links lead to this reigen, and are made again where they lead to one that is '
                  'gone. Nothing else of that name is touched.',
         'examples': 'reigen install-scripts ~/.local/bin',
         'see': ('reigen-srun-docker', 'reigen-run-dock-asuser', 'reigen-sshconfig')},
-    'version': {'summary': "print reigen's version", 'examples': 'reigen version'},
-    'help': {'summary': "print the commands, or a command's help",
-             'examples': 'reigen help run', 'see': ('reigen-man',)},
+    'version': {'examples': 'reigen version'},
+    'help': {'examples': 'reigen help run\nreigen help run slurm\nreigen help all',
+             'see': ('reigen-man',)},
 }
 
 #: What the pages of commands with a table of their own lead to, but for those that replace scripts.
@@ -318,6 +293,11 @@ class Page:
                                 for page in pages) + '\n'
 
 
+def brief(tables: Tables, name: str) -> str:
+    """What a command does, in a few words."""
+    return str(next(c['brief'] for c in tables['commands'] if c['name'] == name))
+
+
 def page_reigen(tables: Tables) -> str:
     page = Page(tables, 'reigen')
     page.name_line('run data-parallel training')
@@ -338,7 +318,7 @@ def page_reigen(tables: Tables) -> str:
 
 def page_run(tables: Tables) -> str:
     page = Page(tables, 'reigen-run')
-    page.name_line('run copies of a command, together')
+    page.name_line(brief(tables, 'run'))
     page.synopsis('reigen run', '[OPTION...] [\\-\\-] COMMAND [ARGUMENT...]')
     page.section('DESCRIPTION',
                  'Runs copies of COMMAND, called ranks. The job ends when all have ended; when one '
@@ -365,7 +345,7 @@ def page_run(tables: Tables) -> str:
 
 def page_explain(tables: Tables) -> str:
     page = Page(tables, 'reigen-explain')
-    page.name_line('say what an exit code means')
+    page.name_line(brief(tables, 'explain'))
     page.synopsis('reigen explain', '[CODE]')
     page.section('DESCRIPTION', 'Prints what an exit code of reigen run means, and what to do. '
                                 'Without CODE it prints the table.')
@@ -407,7 +387,7 @@ def file_only(flag: Dict[str, Any]) -> bool:
 
 def page_horovodrun(tables: Tables) -> str:
     page = Page(tables, 'horovodrun')
-    page.name_line("run copies of a command with Horovod's flags")
+    page.name_line(brief(tables, 'horovodrun'))
     page.synopsis('horovodrun', '\\-np N [FLAG...] COMMAND [ARGUMENT...]')
     page.section('DESCRIPTION',
                  'Runs copies of COMMAND, called ranks, as reigen run does, for command lines '
@@ -463,14 +443,15 @@ def page_command(tables: Tables, command: Dict[str, Any]) -> str:
     """The page of a command that has no tables but its line."""
     words = COMMANDS[command['name']]
     page = Page(tables, f'reigen-{command["name"]}')
-    page.name_line(words['summary'])
+    page.name_line(command['brief'])
     page.synopsis(f'reigen {command["name"]}', put(command['args']))
     page.section('DESCRIPTION', command['summary'])
     if 'about' in words:
         page.paragraph(words['about'])
-    if 'options' in words:
+    options = {**words.get('options', {}), **command['shared']}
+    if options:
         page.section('OPTIONS')
-    for left, right in words.get('options', {}).items():
+    for left, right in options.items():
         page.entry(left, right)
     page.examples(words['examples'])
     page.see('reigen', *words.get('see', ()))

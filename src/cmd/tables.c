@@ -36,6 +36,17 @@ static json_t *option(const struct rg_option *o, const char *group)
                      (int) o->file);
 }
 
+static const char *heading(const struct rg_option *o)
+{
+    struct rg_option_topic topics[RG_TOPICS_MAX];
+    const struct rg_option_topic *t = topics;
+
+    rg_option_topics(topics);
+    while (t->name && !rg_option_is_in(o, t))
+        t++;
+    return t->name ? t->title : "";
+}
+
 static json_t *options(void)
 {
     size_t count;
@@ -43,7 +54,18 @@ static json_t *options(void)
     json_t *list = json_array();
 
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, option(&table[i], rg_option_group_title(table[i].group)));
+        json_array_append_new(list, option(&table[i], heading(&table[i])));
+    return list;
+}
+
+/* The headings of --help, in its order. */
+static json_t *headings(void)
+{
+    struct rg_option_topic topics[RG_TOPICS_MAX];
+    json_t *list = json_array();
+
+    for (size_t i = 0, n = rg_option_topics(topics); i < n; i++)
+        json_array_append_new(list, json_string(topics[i].title));
     return list;
 }
 
@@ -82,14 +104,25 @@ static json_t *script(const struct rg_script *s)
                      "options", list);
 }
 
+/* By what stands on the left of each. */
+static json_t *shared(const struct rg_command_option *o)
+{
+    json_t *map = json_object();
+
+    for (; o && o->left; o++)
+        json_object_set_new(map, o->left, json_string(o->help));
+    return map;
+}
+
 static json_t *commands(void)
 {
     json_t *list = json_array();
 
     for (const struct rg_command *c = rg_commands; c->name; c++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:s, s:o}", "name", c->name, "args",
-                                              c->args, "completes", c->completes, "summary",
-                                              c->summary, "script",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:s, s:s, s:o, s:o}", "name",
+                                              c->name, "args", c->args, "completes", c->completes,
+                                              "summary", c->summary, "brief", rg_command_brief(c),
+                                              "shared", shared(c->shared), "script",
                                               c->script ? script(c->script) : json_null()));
     return list;
 }
@@ -134,7 +167,7 @@ int main(void)
     json_t *all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", RG_VERSION,
                             "commands", commands(), "options", options(), "flags", flags(), "exits",
                             exits(), "keys", keys(), "option_groups",
-                            titles(RG_GROUP_COUNT, rg_option_group_title), "flag_groups",
+                            headings(), "flag_groups",
                             titles(RG_HVD_GROUP_COUNT, rg_hvd_group_title));
     int r = all ? json_dumpf(all, stdout, JSON_INDENT(1)) : -1;
 

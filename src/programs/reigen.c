@@ -48,36 +48,50 @@ static const struct rg_command *find_link(const char *program)
     return NULL;
 }
 
-static int print_help(const char *command)
+static const char help_words[] = "--help -h -help";
+
+static int print_help(const char *command, const char *topic)
 {
-    return rg_help(rg_commands, command ? 2 : 1, (char *[]){ "help", (char *) command, NULL });
+    return rg_help(rg_commands, !command ? 1 : !topic ? 2 : 3,
+                   (char *[]){ "help", (char *) command, (char *) topic, NULL });
+}
+
+/* What help is wanted of: the last word of the line, behind --help or after its '='; or NULL. */
+static const char *find_topic(int argc, char **argv)
+{
+    const char *last = argv[argc - 1], *equals = strchr(last, '=');
+    rg_autofree char *name = equals ? strndup(last, (size_t) (equals - last)) : NULL;
+
+    if (name && rg_str_has_word(help_words, name))
+        return equals + 1;
+    return argc > 2 && *last != '-' && rg_str_has_word(help_words, argv[argc - 2]) ? last : NULL;
 }
 
 static int run(const struct rg_command *command, int argc, char **argv)
 {
+    const char *topic = command->run_options ? find_topic(argc, argv) : NULL;
     int code = command->run(argc, argv);
 
-    return code == RG_COMMAND_HELP ? print_help(command->name) : code;
+    return code == RG_COMMAND_HELP ? print_help(command->name, topic) : code;
 }
 
 int main(int argc, char **argv)
 {
     static const char *const own[] = { "help", "version", NULL };
-    static const char help[] = "--help -h -help";
     const struct rg_command *command = argc > 0 ? find_link(argv[0]) : NULL;
     bool open[3];
 
     rg_stdio_ensure(open);
     rg_drivers_init();
     if (!command && argc < 2) {
-        print_help(NULL);
+        print_help(NULL, NULL);
         return RG_EXIT_USAGE;
     }
     signal(SIGPIPE, SIG_IGN);
     if (command)
         return run(command, argc, argv);
-    if (rg_str_has_word(help, argv[1]))
-        return print_help(NULL);
+    if (rg_str_has_word(help_words, argv[1]))
+        return print_help(argv[2], NULL);
     if (rg_str_has_word("--version -V -version", argv[1]))
         return run(find("version"), 1, argv);
     if (argv[1][0] == '-' && rg_str_nearest(argv[1] + strspn(argv[1], "-"), own))
@@ -94,7 +108,7 @@ int main(int argc, char **argv)
     /* Others have a --help of their own, and their arguments may be anything. */
     bool small = strcmp(command->name, "run") != 0 && strcmp(command->name, "horovodrun") != 0 &&
                  !command->script;
-    if (small && argc > 2 && rg_str_has_word(help, argv[2]))
-        return print_help(command->name);
+    if (small && argc > 2 && rg_str_has_word(help_words, argv[2]))
+        return print_help(command->name, command->run_options ? argv[3] : NULL);
     return run(command, argc - 1, argv + 1);
 }

@@ -245,7 +245,7 @@ def test_what_the_table_names_is_there():
 
 def test_commands_within_sentences_are_known(reigen):
     """`reigen NAME` in a sentence or table: reigen has such a command."""
-    names = set(re.findall(r'^  (\w[\w-]*) ', reigen('--help').stdout, re.M))
+    names = set(re.findall(r'^  (\w[\w-]*) ', reigen('help', 'all').stdout, re.M))
     assert {'run', 'doctor', 'explain', 'rsh'} <= names
     found = [(path.name, word) for path in pages.pages()
              for word in re.findall(r'`reigen ([a-z][\w-]*)(?:`| [A-Z-])', path.read_text())]

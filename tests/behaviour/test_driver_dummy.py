@@ -67,7 +67,9 @@ def test_its_words_are_known_wherever_options_are_told(dummy):
             (('--on', 'dummy', '-H', 'a'), 'hosts of its own')]:
         done = dummy.reigen('run', *refused, '--', 'true')
         assert done.returncode == 2 and said in done.stderr, done
-    assert 'or dummy, of the tests.' in re.sub(r'\s+', ' ', dummy.reigen('run', '--help').stdout)
+    told = dummy.reigen('run', '--help', 'all').stdout
+    assert 'or dummy, of the tests.' in re.sub(r'\s+', ' ', told)
+    assert '--dummy-greeting TEXT' in dummy.reigen('run', '--help', 'dummy').stdout
     assert '--dummy-greeting' in dummy.reigen('completion', 'bash').stdout
     assert 'dummy-slots: N' in dummy.reigen('man', 'job').stdout
     free = dummy.reigen('run', '-np', '1', '--', 'true', DUMMY_FREE='1')

@@ -18,13 +18,48 @@ def need(program):
 def test_help_goes_to_standard_output_and_errors_point_to_it(reigen):
     for args in (['--help'], ['help'], ['run', '--help'], ['help', 'run'], ['explain', '--help'],
                  ['help', 'srun-docker'], ['srun-docker', '--help'], ['sshconfig', '--help'],
-                 ['run-dock-asuser', '--help'], ['help', 'create_mpisshconfig.sh']):
+                 ['run-dock-asuser', '--help'], ['help', 'create_mpisshconfig.sh'],
+                 ['stop', '--help']):
         done = reigen(*args)
         assert done.returncode == 0 and done.stderr == ''
         assert done.stdout.startswith(('usage: reigen', 'usage: srun reigen')), done.stdout
         assert all(len(line) <= 80 for line in done.stdout.splitlines())
     assert "Try 'reigen run --help'" in reigen('run', '-np', '0', 'x').stderr
     assert reigen().returncode == 2
+
+
+def test_help_fits_on_one_screen_and_the_rest_has_topics(reigen):
+    screen = reigen().stdout
+    assert len(screen.splitlines()) <= 25 and reigen('--help').stdout == screen
+    short = reigen('run', '--help').stdout
+    options = re.findall(r'^  --?[a-zA-Z-]+', short, re.M)
+    assert 10 < len(options) <= 15 and len(short.splitlines()) <= 30, short
+    assert all(len(line) <= 80 for line in short.splitlines())
+    whole = reigen('run', '--help', 'all').stdout
+    topics = re.search(r'one of all ([a-z\s]+)\.\n', short)[1].split()
+    assert {'slurm', 'kubernetes', 'openpai', 'containers', 'network', 'elastic'} <= {*topics}
+    # Each option has one place in all, and is in a topic; no text is told twice.
+    first = re.compile(r'^  (--?[a-zA-Z-]+)', re.M)
+    places = first.findall(whole)
+    assert len(places) == len({*places}) > 90
+    told = ''.join(reigen('help', 'run', topic).stdout for topic in topics)
+    assert {*first.findall(told)} == {*places}
+    for text in (whole, reigen('help', 'all').stdout):
+        sentences = re.split(r'(?<=[.:;]) ', re.sub(r'\s+', ' ', text))
+        often = {s for s in sentences if len(s) > 40 and sentences.count(s) > 1}
+        assert not often, often
+
+
+def test_a_topic_is_asked_for_in_any_way(reigen):
+    slurm = reigen('run', '--help', 'slurm').stdout
+    assert slurm.startswith('Slurm\n') and '--partition' in slurm and '--image' not in slurm
+    for words in ('run --help=slurm', 'run -np 2 -h slurm', 'help run slurm', 'plan --help slurm',
+                  'doctor --help slurm', 'doctor -v --help slurm'):
+        assert reigen(*words.split()).stdout == slurm, words
+    # The command's own --help, and what follows ours, are no topics.
+    done = reigen('run', '-np', '1', '--', 'echo', '--help', 'slurm')
+    assert done.stdout == '--help slurm\n', done
+    assert reigen('run', '--help', '-np', '2').stdout == reigen('run', '--help').stdout
 
 
 def test_what_a_command_does_not_know_is_refused_with_what_is_near(reigen):
@@ -53,7 +88,10 @@ def test_what_a_command_does_not_know_is_refused_with_what_is_near(reigen):
             ('completion bash zsh', 'completion: zsh is one argument too many'),
             ('version x', 'version x: it takes no arguments'),
             ('help rnu', 'help rnu: no such command; did you mean run?'),
-            ('help run x', 'help: x is one argument too many')):
+            ('help stop x', 'help: x is one argument too many'),
+            ('help run x', 'run --help x: no such topic; give all, ranks, network, slurm, '),
+            ('run --help slrum', 'mpirun; did you mean slurm?'),
+            ('doctor --help slrum', 'mpirun; did you mean slurm?')):
         done = reigen(*words.split())
         assert (done.returncode, done.stdout) == (2, ''), (words, done)
         assert said in done.stderr, (words, done.stderr)
@@ -71,8 +109,8 @@ PAGES = [re.sub(r'\.\d$', '', name) for name in re.findall(
 
 
 def test_every_command_has_a_page_that_is_installed(reigen):
-    told = reigen('--help').stdout
-    commands = re.findall(r'^  ([a-z-]+)', told, re.M)
+    told = reigen('help', 'all').stdout
+    commands = re.findall(r'^  ([a-z][a-z-]*)', told, re.M)
     assert len(commands) > 15 and len(PAGES) > 15
     for command in set(commands) - {'reigen'}:
         page = command if command == 'horovodrun' else f'reigen-{command}'
@@ -159,6 +197,7 @@ def test_bash_completes_commands_options_and_values(reigen, tmp_path):
     assert complete('ru') == ['run', 'run-dock-asuser']
     assert complete('run', '--out') == ['--output-dir', '--output-filename']
     assert complete('run', '--bind-to', '') == ['none', 'core', 'socket', 'gpu']
+    assert complete('run', '--help', 'open') == ['openpai'] and complete('help', 'al') == ['all']
     assert complete('run', '-np', '2', 'python', 'tr') == ['train.py']
     assert complete('run', '--', 'python', '--out') == []
     assert complete('completion', 'z') == ['zsh']
@@ -234,7 +273,8 @@ TYPED = [('reigen run -H alp', 'alpha'), ('reigen run -H a:2,bet', 'beta'),
          ('reigen stop --a', '--all'), ('reigen render mp', 'mpijob'),
          ('reigen render mpijob train --slots', '--slotsPerWorker'),
          ('reigen render mpijob train --mpiImplementation Int', 'Intel'),
-         ('reigen run --affinity sp', 'spread'), ('horovodrun -np 2 -H gam', 'gamma')]
+         ('reigen run --affinity sp', 'spread'), ('reigen run --help kub', 'kubernetes'),
+         ('horovodrun -np 2 -H gam', 'gamma')]
 
 
 def test_hosts_are_those_that_ssh_knows(reigen, known, tmp_path):

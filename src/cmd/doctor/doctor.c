@@ -105,7 +105,7 @@ static void on_examined(void *arg, const struct rg_doctor_input *examined)
     else
         rg_doctor_print_plain(found, &findings, &doctor->text);
     if (!job->json && !isatty(1))
-        rg_doctor_print_summary(&findings, &doctor->summary);
+        rg_doctor_print_summary(&findings, false, &doctor->summary);
 }
 
 /* --- hosts that cannot be started ------------------------------------------------------------- */

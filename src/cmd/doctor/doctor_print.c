@@ -9,7 +9,7 @@
 #include "head/console/json.h"
 #include "head/console/words.h"
 
-#define LEFT 18 /* where a finding's value begins */
+#define LEVEL 7 /* where the name of a finding's check begins */
 
 static const char *host_name(const struct rg_doctor_input *found, int host)
 {
@@ -130,7 +130,25 @@ void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_f
 
 /* --- for people ------------------------------------------------------------------------------- */
 
-static void print_finding(const struct rg_finding *f, bool colour, int columns, struct rg_buf *text)
+static bool is_shown(const struct rg_finding *f, bool all)
+{
+    return all || f->level != RG_FINDING_OK;
+}
+
+/* Where values begin: behind the longest name of a check that is shown. */
+static int left_of(const struct rg_findings *findings, bool all)
+{
+    int width = 0;
+
+    for (size_t i = 0; i < findings->count; i++) {
+        int n = (int) strlen(findings->v[i].check);
+        width = is_shown(&findings->v[i], all) && n > width ? n : width;
+    }
+    return LEVEL + width + 2;
+}
+
+static void print_finding(const struct rg_finding *f, bool colour, int left, int columns,
+                          struct rg_buf *text)
 {
     static const char *const colours[] = { "\033[32m", "\033[33m", "\033[1;31m" };
     rg_autobuf struct rg_buf body = RG_BUF_INIT;
@@ -140,68 +158,56 @@ static void print_finding(const struct rg_finding *f, bool colour, int columns, 
         rg_buf_put(text, colours[f->level], strlen(colours[f->level]));
     rg_shown_printf(text, "%-4s", rg_finding_level_name(f->level));
     rg_buf_printf(text, colour ? "\033[0m" : "");
-    rg_shown_printf(text, " %-*s", LEFT - 7, f->check);
-    rg_wrap(&body, f->value, LEFT, columns);
+    rg_shown_printf(text, " %-*s", left - LEVEL, f->check);
+    rg_wrap(&body, f->value, left, columns);
     const char *value = rg_buf_text(&body);
-    rg_shown_printf(text, "%s", strlen(value) > LEFT ? value + LEFT : "\n");
+    rg_shown_printf(text, "%s", strlen(value) > (size_t) left ? value + left : "\n");
     if (!*f->remedy)
         return;
     rg_autofree char *remedy = rg_strf("-> %s", f->remedy);
-    rg_wrap(text, remedy ? remedy : "", LEFT, columns);
+    rg_wrap(text, remedy ? remedy : "", left, columns);
 }
 
-void rg_doctor_print_summary(const struct rg_findings *findings, struct rg_buf *text)
+void rg_doctor_print_summary(const struct rg_findings *findings, bool hint, struct rg_buf *text)
 {
     int n[3] = { 0 };
 
     for (size_t i = 0; i < findings->count; i++)
         n[findings->v[i].level]++;
-    rg_shown_printf(text, "%d ok, %d warning%s, %d failure%s\n", n[RG_FINDING_OK],
-                    n[RG_FINDING_WARN], n[RG_FINDING_WARN] == 1 ? "" : "s", n[RG_FINDING_FAIL],
-                    n[RG_FINDING_FAIL] == 1 ? "" : "s");
-}
-
-static bool is_of(const struct rg_finding *f, int host, bool ok)
-{
-    return f->host == host && (f->level == RG_FINDING_OK) == ok;
+    rg_shown_printf(text, "%d ok%s, %d warning%s, %d failure%s\n", n[RG_FINDING_OK],
+                    !hint || !n[RG_FINDING_OK] ? ""
+                    : n[RG_FINDING_OK] == 1 ? " (-v lists it)" : " (-v lists them)",
+                    n[RG_FINDING_WARN], n[RG_FINDING_WARN] == 1 ? "" : "s",
+                    n[RG_FINDING_FAIL], n[RG_FINDING_FAIL] == 1 ? "" : "s");
 }
 
 /* What is well of one host, or what is not. */
 static void print_host(const struct rg_doctor_input *found, const struct rg_findings *findings,
-                       int host, bool ok, bool folded, bool colour, int columns,
-                       struct rg_buf *text)
+                       int host, bool ok, bool colour, int left, int columns, struct rg_buf *text)
 {
-    const char *name = host < 0 ? "together" : host_name(found, host);
-    int count = 0;
+    bool told = false;
 
-    for (size_t i = 0; i < findings->count; i++)
-        count += is_of(&findings->v[i], host, ok);
-    if (count == 0)
-        return;
-    if (ok && folded) {
-        rg_shown_printf(text, "%s: ", name);
-        rg_buf_printf(text, colour ? "\033[32m" : "");
-        rg_shown_printf(text, "%d check%s ok", count, count == 1 ? "" : "s");
-        rg_buf_printf(text, colour ? "\033[0m" : "");
-        rg_shown_printf(text, "; -v lists %s\n", count == 1 ? "it" : "them");
-        return;
-    }
-    rg_shown_printf(text, "%s%s\n", rg_buf_nbytes(text) ? "\n" : "", name);
     for (size_t i = 0; i < findings->count; i++) {
-        if (is_of(&findings->v[i], host, ok))
-            print_finding(&findings->v[i], colour, columns, text);
+        const struct rg_finding *f = &findings->v[i];
+        if (f->host != host || (f->level == RG_FINDING_OK) != ok)
+            continue;
+        if (!told)
+            rg_shown_printf(text, "%s%s\n", rg_buf_nbytes(text) ? "\n" : "",
+                            host < 0 ? "together" : host_name(found, host));
+        told = true;
+        print_finding(f, colour, left, columns, text);
     }
 }
 
 void rg_doctor_print_table(const struct rg_doctor_input *found, const struct rg_findings *findings,
                            bool all, bool colour, int columns, struct rg_buf *text)
 {
-    int nhosts = found->nhosts + found->nunstarted;
+    int nhosts = found->nhosts + found->nunstarted, left = left_of(findings, all);
 
-    for (int ok = 1; ok >= 0; ok--) {
+    for (int ok = all; ok >= 0; ok--) {
         for (int h = 0; h <= nhosts; h++)
-            print_host(found, findings, h < nhosts ? h : -1, ok, !all, colour, columns, text);
+            print_host(found, findings, h < nhosts ? h : -1, ok, colour, left, columns, text);
     }
-    rg_buf_printf(text, "\n");
-    rg_doctor_print_summary(findings, text);
+    rg_buf_printf(text, rg_buf_nbytes(text) ? "\n" : "");
+    rg_doctor_print_summary(findings, !all, text);
 }

@@ -7,11 +7,11 @@
  *
  * json: one object; docs/doctor.md describes it.
  *
- * table: for people, in colour where that is wanted, wrapped to the terminal's columns: what is
- * well host by host, one line for each unless all is wanted; then host by host what is not, with
- * its remedy below; then the summary.
+ * table: for people, in colour where that is wanted, wrapped to the terminal's columns: if all is
+ * wanted, what is well host by host; then host by host what is not, with its remedy below; then the
+ * summary.
  *
- * summary: "20 ok, 1 warning, 0 failures" and the end of a line.
+ * summary: "20 ok, 1 warning, 0 failures" and the end of a line; hint: how to see what is well.
  *
  * Main thread.
  */
@@ -29,6 +29,6 @@ void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_f
                           struct rg_buf *text);
 void rg_doctor_print_table(const struct rg_doctor_input *found, const struct rg_findings *findings,
                            bool all, bool colour, int columns, struct rg_buf *text);
-void rg_doctor_print_summary(const struct rg_findings *findings, struct rg_buf *text);
+void rg_doctor_print_summary(const struct rg_findings *findings, bool hint, struct rg_buf *text);
 
 #endif

@@ -3,6 +3,7 @@
  * reigen explain: a code is all that a batch system's log may have kept of a job. */
 #include "cmd/help/help.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,8 +13,10 @@
 #include "head/console/exit.h"
 #include "head/console/terminal.h"
 #include "head/console/words.h"
+#include "job/platform.h"
 
-#define LEFT 30 /* where an option's text begins */
+#define LEFT 30       /* where an option's text begins */
+#define LEFT_BRIEF 24 /* of those that are said in one line */
 
 const char *rg_option_dashes(const char *name)
 {
@@ -28,7 +31,7 @@ void rg_option_print(struct rg_buf *text, const struct rg_option *o)
     for (size_t i = 0; i < names.count; i++)
         rg_buf_printf(text, "%s%s%s", i ? ", " : "", rg_option_dashes(names.v[i]), names.v[i]);
     if (o->arg)
-        rg_buf_printf(text, " %s", o->arg);
+        rg_buf_printf(text, o->optional ? " [%s]" : " %s", o->arg);
     if (o->arg2)
         rg_buf_printf(text, " %s", o->arg2);
 }
@@ -52,47 +55,159 @@ static char *break_usage(const struct rg_command *command, int columns)
     return rg_buf_status(&text) == 0 ? strdup(rg_buf_text(&text)) : NULL;
 }
 
-void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *commands)
+const char *rg_command_brief(const struct rg_command *command)
+{
+    return command->script ? command->script->summary : command->brief;
+}
+
+static void put_what_it_is(struct rg_buf *text, int columns)
 {
     rg_buf_printf(text, "usage: reigen COMMAND [ARGUMENT...]\n\n");
     rg_wrap(text,
             "Reigen runs data-parallel training: N copies of one script on the processors you "
-            "have.",
+            "have, as by: reigen run -np 4 -- python train.py",
             0, columns);
-    rg_buf_printf(text, "\nCommands\n");
+    rg_buf_printf(text, "\n");
+}
+
+void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *commands)
+{
+    rg_autobuf struct rg_buf others = RG_BUF_INIT;
+
+    put_what_it_is(text, columns);
+    for (const struct rg_command *c = commands; c->name; c++) {
+        if (c->common)
+            rg_put_row(text, c->name, rg_command_brief(c), LEFT_BRIEF - 10, columns);
+        else
+            rg_buf_printf(&others, "%s%s", rg_buf_nbytes(&others) ? ", " : "Others: ", c->name);
+    }
+    rg_buf_printf(text, "\n");
+    rg_wrap(text, rg_buf_text(&others), 0, columns);
+    rg_wrap(text, "reigen help COMMAND tells more of one, and reigen help all of all.", 0, columns);
+}
+
+static void put_options(struct rg_buf *text, const struct rg_command_option *o, int columns)
+{
+    for (; o->left; o++)
+        rg_put_row(text, o->left, o->help, LEFT, columns);
+}
+
+/* What several commands take is told once, below the names of all of them. */
+static void put_shared(struct rg_buf *text, const struct rg_command *commands, int columns)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+    const struct rg_command *first = NULL;
+
+    for (const struct rg_command *c = commands; c->name; c++) {
+        first = !first && c->shared ? c : first;
+        if (first && c->shared == first->shared)
+            rg_buf_printf(&names, "%s%s", c == first ? "\nOptions of " : ", ", c->name);
+    }
+    rg_buf_printf(text, "%s\n", rg_buf_text(&names));
+    if (first)
+        put_options(text, first->shared, columns);
+}
+
+void rg_help_all(struct rg_buf *text, int columns, const struct rg_command *commands)
+{
+    put_what_it_is(text, columns);
     for (const struct rg_command *c = commands; c->name; c++) {
         rg_autofree char *left = break_usage(c, columns);
         rg_put_row(text, left ? left : c->name, c->summary, LEFT, columns);
     }
-    rg_buf_printf(text, "\nFor example\n  reigen run -np 4 -- python train.py\n");
+    put_shared(text, commands, columns);
 }
 
-void rg_help_run(struct rg_buf *text, int columns)
+/* --- reigen run ------------------------------------------------------------------------------- */
+
+static void put_option(struct rg_buf *text, const struct rg_option *option, int columns)
+{
+    rg_autobuf struct rg_buf left = RG_BUF_INIT;
+
+    rg_option_print(&left, option);
+    rg_put_row(text, rg_buf_text(&left), option->help, LEFT, columns);
+}
+
+/* A platform's own rows: where it shares an option with others, what it makes of that. */
+static void put_topic(struct rg_buf *text, const struct rg_option_topic *topic, bool whole,
+                      int columns)
+{
+    size_t count;
+    const struct rg_option *options = rg_options(&count);
+    const struct rg_option *own = whole && topic->platform ? topic->platform->options : NULL;
+
+    rg_buf_printf(text, "%s%s\n", rg_buf_nbytes(text) ? "\n" : "", topic->title);
+    for (; own && own->name; own++)
+        put_option(text, own, columns);
+    for (size_t i = 0; i < count; i++)
+        if (rg_option_is_in(&options[i], topic) && !(whole && topic->platform))
+            put_option(text, &options[i], columns);
+}
+
+static void put_brief_options(struct rg_buf *text, int columns)
 {
     size_t count;
     const struct rg_option *options = rg_options(&count);
 
+    for (size_t i = 0; i < count; i++) {
+        struct rg_option short_one = options[i];
+        rg_autobuf struct rg_buf left = RG_BUF_INIT;
+        short_one.aliases = NULL;
+        if (!short_one.brief)
+            continue;
+        rg_option_print(&left, &short_one);
+        rg_put_row(text, rg_buf_text(&left), short_one.brief, LEFT_BRIEF, columns);
+    }
+}
+
+static void help_run_brief(struct rg_buf *text, int columns)
+{
     rg_buf_printf(text, "usage: reigen run [OPTION...] [--] COMMAND [ARGUMENT...]\n\n");
     rg_wrap(text,
             "Run copies of COMMAND, called ranks. It ends when all have ended; when one fails, the "
-            "others are ended and reigen names the one that failed first. Options may have one "
-            "dash or two, and their value after a space or '='. Flags of torchrun, mpirun, "
-            "mpiexec, srun, accelerate and deepspeed are understood, too: see docs/launchers.md.",
+            "others are ended and reigen names the one that failed first.",
             0, columns);
-    for (int group = 0; group < RG_GROUP_COUNT; group++) {
-        rg_buf_printf(text, "\n%s\n", rg_option_group_title(group));
-        for (size_t i = 0; i < count; i++) {
-            rg_autobuf struct rg_buf left = RG_BUF_INIT;
-            if ((int) options[i].group != group)
-                continue;
-            rg_option_print(&left, &options[i]);
-            rg_put_row(text, rg_buf_text(&left), options[i].help, LEFT, columns);
-        }
-    }
+    rg_buf_printf(text, "\n");
+    put_brief_options(text, columns);
+    rg_autofree char *more = rg_strf("More: reigen run --help TOPIC, which is one of %s.",
+                                     rg_option_find("help")->completes);
+    rg_buf_printf(text, "\n");
+    rg_wrap(text, more ? more : "", 0, columns);
     rg_buf_printf(text, "\nFor example\n"
                         "  reigen run -np 4 -- python train.py\n"
-                        "  reigen run -np 2 --output-dir logs --timeout 2h -- ./train\n");
+                        "  reigen run -H node1:4,node2:4 --timeout 2h -- ./train\n");
 }
+
+static void help_run_all(struct rg_buf *text, int columns)
+{
+    struct rg_option_topic topics[RG_TOPICS_MAX];
+
+    rg_buf_printf(text, "usage: reigen run [OPTION...] [--] COMMAND [ARGUMENT...]\n\n");
+    rg_wrap(text,
+            "Options may have one dash or two, and their value after a space or '='. Flags of "
+            "torchrun, mpirun, mpiexec, srun, accelerate and deepspeed are understood, too: see "
+            "docs/launchers.md.",
+            0, columns);
+    for (size_t i = 0, n = rg_option_topics(topics); i < n; i++)
+        put_topic(text, &topics[i], false, columns);
+}
+
+int rg_help_run(struct rg_buf *text, int columns, const char *topic)
+{
+    struct rg_option_topic one;
+
+    if (!topic)
+        help_run_brief(text, columns);
+    else if (strcmp(topic, "all") == 0)
+        help_run_all(text, columns);
+    else if (rg_option_topic_find(topic, &one))
+        put_topic(text, &one, true, columns);
+    else
+        return -ENOENT;
+    return 0;
+}
+
+/* --- other commands --------------------------------------------------------------------------- */
 
 struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag)
 {
@@ -191,28 +306,72 @@ static const struct rg_command *find(const struct rg_command *commands, const ch
     return NULL;
 }
 
+static int no_topic(const char *command, const char *topic)
+{
+    struct rg_option_topic topics[RG_TOPICS_MAX];
+    const char *words[RG_TOPICS_MAX + 1] = { "all" };
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+    char guess[96];
+
+    for (size_t i = 0, n = rg_option_topics(topics); i < n; i++) {
+        words[i + 1] = topics[i].name;
+        words[i + 2] = NULL;
+        rg_buf_printf(&names, "%s%s", i + 1 < n ? ", " : " or ", topics[i].name);
+    }
+    return rg_fail_usage(command, "%s --help %.80s: no such topic; give all%s%s", command, topic,
+                         rg_buf_text(&names), rg_args_guess(topic, words, guess));
+}
+
+static void help_command(struct rg_buf *text, const struct rg_command *c, int columns)
+{
+    rg_autofree char *usage = rg_strf("reigen %s %s", c->name, c->args);
+
+    print_usage(text, usage ? usage : c->args, columns);
+    rg_buf_printf(text, "\n");
+    rg_wrap(text, c->summary, 0, columns);
+    if (c->shared) {
+        rg_buf_printf(text, "\nOptions\n");
+        put_options(text, c->shared, columns);
+    }
+    if (c->run_options) {
+        rg_autofree char *more = rg_strf("Of the options of reigen run, reigen %s --help TOPIC "
+                                         "tells: %s.", c->name, rg_option_find("help")->completes);
+        rg_buf_printf(text, "\n");
+        rg_wrap(text, more ? more : "", 0, columns);
+    }
+}
+
+/* 0, or -ENOENT where the command has no such topic. */
+static int help_one(struct rg_buf *text, const struct rg_command *c, const char *topic, int columns)
+{
+    if (strcmp(c->name, "run") == 0 || topic)
+        return rg_help_run(text, columns, topic);
+    if (strcmp(c->name, "horovodrun") == 0)
+        help_horovodrun(text, columns);
+    else if (c->script)
+        rg_help_script(text, columns, c);
+    else
+        help_command(text, c, columns);
+    return 0;
+}
+
 int rg_help(const struct rg_command *commands, int argc, char **argv)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     const struct rg_command *c = argc > 1 ? find(commands, argv[1]) : NULL;
-    int columns = rg_terminal_columns(1);
+    bool all = argc > 1 && strcmp(argv[1], "all") == 0;
+    int columns = rg_terminal_columns(1), most = c && c->run_options ? 3 : 2;
 
-    if (argc > 2)
-        return rg_fail_usage(NULL, "help: %.80s is one argument too many", argv[2]);
-    if (argc > 1 && !c)
+    if (argc > 1 && !c && !all)
         return no_command(commands, argv[1]);
-    if (!c) {
+    if (argc > most)
+        return rg_fail_usage(NULL, "help: %.80s is one argument too many", argv[most]);
+    if (all)
+        rg_help_all(&text, columns, commands);
+    else if (!c)
         rg_help_reigen(&text, columns, commands);
-    } else if (strcmp(c->name, "run") == 0) {
-        rg_help_run(&text, columns);
-    } else if (strcmp(c->name, "horovodrun") == 0) {
-        help_horovodrun(&text, columns);
-    } else if (c->script) {
-        rg_help_script(&text, columns, c);
-    } else {
-        rg_buf_printf(&text, "usage: reigen %s%s%s\n\n", c->name, *c->args ? " " : "", c->args);
-        rg_wrap(&text, c->summary, 0, columns);
-    }
+    else if (help_one(&text, c, argc > 2 ? argv[2] : NULL, columns) < 0)
+        return no_topic(c->name, argv[2]);
     return rg_print_exact(rg_buf_text(&text));
 }
 

@@ -13,7 +13,7 @@
 #include "job/horovodrun/horovodrun.h"
 #include "job/options/options.h"
 
-/* `reigen help [COMMAND]` out of a table that ends with a NULL name. The exit code. */
+/* `reigen help [COMMAND [TOPIC]|all]` out of a table that ends with a NULL name. The exit code. */
 int rg_help(const struct rg_command *commands, int argc, char **argv);
 
 /* As struct rg_command says of run. */
@@ -21,9 +21,14 @@ int rg_cmd_explain(int argc, char **argv);
 int rg_cmd_man(int argc, char **argv);
 int rg_cmd_completion(int argc, char **argv);
 
-/* reigen --help */
+/* Without arguments: the common commands, and the names of the others. And reigen help all. */
 void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *commands);
-void rg_help_run(struct rg_buf *text, int columns);        /* reigen run --help */
+void rg_help_all(struct rg_buf *text, int columns, const struct rg_command *commands);
+/* What a command does, in a few words. */
+const char *rg_command_brief(const struct rg_command *command);
+/* reigen run --help [TOPIC]. topic: a name, "all", or NULL for what people use most. -ENOENT: there
+ * is no such topic, and text is untouched; else 0. */
+int rg_help_run(struct rg_buf *text, int columns, const char *topic);
 /* --help of a command that has a script. */
 void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *command);
 

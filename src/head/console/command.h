@@ -33,6 +33,11 @@ struct rg_script {
     const struct rg_script_option *options; /* in the order of --help */
 };
 
+/* A line of the help of commands with few options. */
+struct rg_command_option {
+    const char *left, *help; /* "--namespace NAME", and sentences; both NULL end a table */
+};
+
 struct rg_command {
     const char *name;
     const char *args;      /* "CODE" */
@@ -40,6 +45,10 @@ struct rg_command {
     const char *summary;   /* one or more sentences */
     int (*run)(int argc, char **argv);
     const struct rg_script *script; /* NULL: it has few options, or none */
+    const char *brief; /* a few words, without a full stop; NULL: its script's summary */
+    bool common;       /* the first screen of help has them */
+    bool run_options;  /* it takes those of reigen run, too, by topics */
+    const struct rg_command_option *shared; /* that other commands have, too, or NULL */
 };
 
 #endif

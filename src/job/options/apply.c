@@ -216,6 +216,14 @@ APPLY(blacklist_cooldown_range)
     return 0;
 }
 
+/* Of what help is wanted, is for who prints it. */
+APPLY(help)
+{
+    UNUSED(what), UNUSED(value), UNUSED(err);
+    request->help = true;
+    return 0;
+}
+
 APPLY(chaos)
 {
     struct rg_chaos chaos;

@@ -84,6 +84,7 @@ struct rg_request {
 
 enum rg_option_group {
     RG_GROUP_WHERE,  /* how many ranks, and where */
+    RG_GROUP_NETWORK,/* by which way hosts are reached, and reach each other */
     RG_GROUP_ELASTIC,/* ... and how that may change */
     RG_GROUP_CONTAINER, /* in which image, with what of the host */
     RG_GROUP_ENV,    /* what the ranks find */
@@ -127,7 +128,18 @@ struct rg_option {
      * driver (job->settings), one that is not empty. A list's option adds, another one replaces.
      * The same; NULL: any will do. */
     int (*judge)(const char *what, const char *value, struct rg_error *err);
+    const char *brief; /* of those that people use most: one line of --help; or NULL */
+    bool optional;     /* only --name=VALUE gives it the value */
 };
+
+/* What --help can be asked for: a group of options, or those that one platform alone takes. */
+struct rg_option_topic {
+    const char *name;  /* "elastic", "slurm"; NULL ends a list */
+    const char *title; /* the heading: "Elastic jobs" */
+    enum rg_option_group group;
+    const struct rg_platform *platform; /* NULL: the group's, but for those of platforms */
+};
+#define RG_TOPICS_MAX 32
 
 /* The table, in the order of --help, with the options of all platforms (job/platform.h). */
 const struct rg_option *rg_options(size_t *ret_count);
@@ -147,7 +159,11 @@ int rg_request_settle_shared(struct rg_request *request, struct rg_error *err);
 const char *rg_option_key(const struct rg_option *option);
 /* Append the name and each of the aliases. 0 or -ENOMEM. */
 int rg_option_names(const char *name, const char *aliases, struct rg_strv *names);
-/* "How many ranks, and where": the heading of a group. */
-const char *rg_option_group_title(int group);
+/* All of them, in the order of --help. Returns how many; the array ends with a NULL name. */
+size_t rg_option_topics(struct rg_option_topic ret_topics[RG_TOPICS_MAX]);
+/* The one of this name. False: there is none. */
+bool rg_option_topic_find(const char *name, struct rg_option_topic *ret_topic);
+/* Whether the option, a row of rg_options, stands below this heading: each has one. */
+bool rg_option_is_in(const struct rg_option *option, const struct rg_option_topic *topic);
 
 #endif

@@ -26,14 +26,17 @@
 /* Those of platforms (--on) come from their drivers: see all_options. */
 static const struct rg_option options[] = {
     {"np", "n c num-proc", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
-     "Run N ranks. The default is one on each slot.", INT(job.np, 1, RG_JOB_RANKS_MAX)},
+     "Run N ranks. The default is one on each slot.", INT(job.np, 1, RG_JOB_RANKS_MAX),
+     .brief = "run N ranks; the default is one on each slot"},
     {"H", "host hosts", "hosts", RG_GROUP_WHERE, RG_FILE_HOSTS, "HOST[:SLOTS],...", NULL,
      "@host",
      "Run on these hosts, with so many ranks at most on each. The default is this computer; a host "
      "without SLOTS has one per core if it is this computer, else one. USER@HOST logs in as USER; "
-     "node[1-4,07]:2 stands for several hosts. May be repeated.", BY(hosts)},
+     "node[1-4,07]:2 stands for several hosts. May be repeated.", BY(hosts),
+     .brief = "on these hosts; the default is this computer"},
     {"hostfile", "machinefile f", NULL, RG_GROUP_WHERE, RG_FILE_LIST, "FILE", NULL, "@file",
-     "Read the hosts from FILE, one or a range per line: HOST slots=N or HOST:N.", BY(hostfile)},
+     "Read the hosts from FILE, one or a range per line: HOST slots=N or HOST:N.", BY(hostfile),
+     .brief = "on the hosts that FILE lists"},
     {"host-discovery-script", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "COMMAND", NULL,
      "@file",
      "Run COMMAND by the shell: a script, perhaps with arguments, which prints the hosts that "
@@ -43,7 +46,8 @@ static const struct rg_option options[] = {
     {"min-np", "min-num-proc", NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
      "Make the job elastic: it goes on as long as there is room for N ranks, when hosts are lost, "
      "and with more ranks when hosts come. -np ranks are needed to begin.",
-     INT(job.elastic.min_np, 1, RG_JOB_RANKS_MAX)},
+     INT(job.elastic.min_np, 1, RG_JOB_RANKS_MAX),
+     .brief = "go on with N ranks when hosts are lost"},
     {"max-np", "max-num-proc", NULL, RG_GROUP_ELASTIC, RG_FILE_SCALAR, "N", NULL, NULL,
      "The same, with N ranks at most. The default is one on each slot that there is.",
      INT(job.elastic.max_np, 1, RG_JOB_RANKS_MAX)},
@@ -76,16 +80,17 @@ static const struct rg_option options[] = {
     {"oversubscribe", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
      "Allow more ranks than slots.", FLAG(job.oversubscribe)},
     {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, NULL,
-     NULL, BY(on)}, /* see describe_on */
-    {"ssh-port", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PORT", NULL, NULL,
+     NULL, BY(on),
+     .brief = "how hosts are reached: ssh, slurm, kubernetes, ..."}, /* see describe_on */
+    {"ssh-port", NULL, NULL, RG_GROUP_NETWORK, RG_FILE_SCALAR, "PORT", NULL, NULL,
      "The port of the hosts' sshd. The default is what ssh's configuration says.",
      INT(job.ssh_port, 1, 65535)},
-    {"ssh-identity", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FILE", NULL, "@file",
+    {"ssh-identity", NULL, NULL, RG_GROUP_NETWORK, RG_FILE_SCALAR, "FILE", NULL, "@file",
      "The private key to log in with.", TEXT(job.ssh_identity)},
-    {"ssh-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "KEYWORD=VALUE", NULL, NULL,
+    {"ssh-option", NULL, NULL, RG_GROUP_NETWORK, RG_FILE_LIST, "KEYWORD=VALUE", NULL, NULL,
      "Hand an option to ssh -o, such as ConnectTimeout=10; one that begins with a "
      "dash is handed on as it is. May be repeated.", BY(ssh_option)},
-    {"connect-timeout", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "TIME", NULL, NULL,
+    {"connect-timeout", NULL, NULL, RG_GROUP_NETWORK, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "Give up on a host whose sshd does not answer within TIME, such as 5 or 1m: ssh's "
      "ConnectTimeout, in whole seconds.", BY(connect_timeout)},
     {"engine", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "ENGINE", NULL,
@@ -99,11 +104,12 @@ static const struct rg_option options[] = {
      LIST(job.engine_options, 0)},
     {"submit", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
      "With --on slurm, kubernetes or openpai: hand the job over, print its number or name and "
-     "return; see reigen logs, status and stop.", FLAG(job.submit)},
+     "return; see reigen logs, status and stop.", FLAG(job.submit),
+     .brief = "hand the job over, and return"},
 
     {"image", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "IMAGE", NULL, NULL,
      "Run the ranks in containers of this image, one on each host. none: on the hosts as they are, "
-     "whatever the job file says.", BY(image)},
+     "whatever the job file says.", BY(image), .brief = "in containers of this image"},
     {"container-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "RUNTIME", NULL,
      "docker podman apptainer singularity enroot pyxis none",
      "What makes the containers. The default is the first of docker, podman, apptainer, "
@@ -125,7 +131,7 @@ static const struct rg_option options[] = {
     {"gpus-per-rank", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, "all",
      "Give each rank N GPUs of its host for itself, or with all as many as there are for each: it "
      "sees no others. The default is that all ranks see all GPUs, and choose by their local rank.",
-     BY(gpus_per_rank)},
+     BY(gpus_per_rank), .brief = "N GPUs for each rank, which sees no others"},
     {"network", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "NETWORK", NULL, "host",
      "The containers' network. The default is host for a job on several hosts, else the runtime's "
      "own.", TEXT(job.container.network)},
@@ -146,12 +152,12 @@ static const struct rg_option options[] = {
     {"no-inject-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_NONE, NULL, NULL, NULL,
      "Never do so.", BY(no_inject_runtime)},
 
-    {"network-interface", "network-interfaces", NULL, RG_GROUP_WHERE, RG_FILE_LIST,
+    {"network-interface", "network-interfaces", NULL, RG_GROUP_NETWORK, RG_FILE_LIST,
      "[HOST=]NAME", NULL, "@net",
      "Connect hosts by this interface, or by the one in this network; HOST= says so for one host. "
      "The default is a network that reigen finds by asking the hosts. May be repeated.",
      BY(network_interface)},
-    {"port-range", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FIRST-LAST", NULL, NULL,
+    {"port-range", NULL, NULL, RG_GROUP_NETWORK, RG_FILE_SCALAR, "FIRST-LAST", NULL, NULL,
      "Listen on TCP ports of this range only, where a firewall lets no others through. Each rank "
      "takes one on its host. The default is REIGEN_PORT_RANGE, else whatever the kernel gives.",
      BY(port_range)},
@@ -163,7 +169,7 @@ static const struct rg_option options[] = {
 
     {"env", "x", NULL, RG_GROUP_ENV, RG_FILE_MAP, "NAME[=VALUE]", NULL, "@var",
      "Set NAME for every rank, or hand on the caller's value. May be repeated; the last "
-     "one counts.", BY(env)},
+     "one counts.", BY(env), .brief = "set a variable for every rank, or hand it on"},
     {"env-file", NULL, NULL, RG_GROUP_ENV, RG_FILE_LIST, "FILE", NULL, "@file",
      "Do so for each line NAME=VALUE or NAME of FILE, as docker run does. May be repeated; of all "
      "--env and --env-file the last one counts.", BY(env_file)},
@@ -184,7 +190,7 @@ static const struct rg_option options[] = {
      "Put the time, with its zone, in front of each line.", FLAG(job.timestamps)},
     {"output-dir", "output-filename", NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "DIR", NULL, "@dir",
      "Also write each rank's output to DIR/rank.R/stdout and DIR/rank.R/stderr, byte by byte.",
-     TEXT(job.output_dir)},
+     TEXT(job.output_dir), .brief = "also write each rank's output to files there"},
     {"ranks", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "SET", NULL, NULL,
      "Show only the output of these ranks, such as 0,3-5. Files get all.", BY(ranks)},
     {"json", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_BOOL, NULL, NULL, NULL,
@@ -198,15 +204,15 @@ static const struct rg_option options[] = {
 
     {"timeout", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "End the job after TIME: seconds, or 90s, 30m, 12h. Its exit code is then 124. 0, the "
-     "default, is "
-     "never.", TIME(job.timeout_ms)},
+     "default, is never.", TIME(job.timeout_ms), .brief = "end the job after TIME, such as 2h"},
     {"start-timeout", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "Give up when not all ranks have started after TIME. The default is 300 s.",
      BY(start_timeout)},
     {"max-restarts", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "N", NULL, NULL,
      "When the job fails, start all of it again, N times at most; each cause is told. Ranks find "
      "in REIGEN_RESTART how often that was. The default is 0.",
-     INT(job.max_restarts, 0, RG_JOB_RESTARTS_MAX)},
+     INT(job.max_restarts, 0, RG_JOB_RESTARTS_MAX),
+     .brief = "start again when the job fails, N times at most"},
     {"restart-always", NULL, NULL, RG_GROUP_TIME, RG_FILE_BOOL, NULL, NULL, NULL,
      "Start ranks again also when they have failed twice in the same way and got no further "
      "in between. Else that ends the job.", FLAG(job.restart_always)},
@@ -226,10 +232,10 @@ static const struct rg_option options[] = {
     {"config", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, "FILE", NULL, "@file",
      "Read the job from a YAML file, see reigen-job(5). Options override it, wherever they stand. "
      "A job file of OpenPAI's, of API v1 or protocol v2, says itself what runs and how often.",
-     TEXT(config)},
+     TEXT(config), .brief = "read the job from a YAML file"},
     {"dry-run", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL,
      "Print what would run where, and end: a shell script for ranks on this computer, else a plan.",
-     FLAG(job.dry_run)},
+     FLAG(job.dry_run), .brief = "print what would run where, and end"},
     {"write-plan", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, "FILE", NULL, "@file",
      "Write the job into FILE and end: `reigen-agent head --plan FILE` runs it.", TEXT(write_plan)},
     {"display-map", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL,
@@ -240,8 +246,8 @@ static const struct rg_option options[] = {
      "Say what happens. Given twice, say it in detail.", BY(verbose)},
     {"quiet", "q", NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL, "Say nothing but errors.",
      FLAG(quiet)},
-    {"help", "h", NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL, "Print this and end.",
-     FLAG(help)},
+    {"help", "h", NULL, RG_GROUP_REIGEN, RG_FILE_NONE, "TOPIC", NULL, NULL, NULL, BY(help),
+     .optional = true}, /* see describe_help */
     {"version", "V", NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL,
      "Print reigen's version and end.", FLAG(version)},
 
@@ -256,6 +262,7 @@ struct table {
     struct rg_option all[OPTIONS_MAX];
     size_t count;
     char names[256], help[1024]; /* of --on */
+    char topics[384], topics_help[512]; /* of --help */
     char shared[SHARED_MAX][SHARED_HELP_MAX]; /* the help of options of several platforms */
     size_t nshared;
 };
@@ -307,6 +314,20 @@ static void describe_on(struct table *table, struct rg_option *on)
     on->help = table->help;
 }
 
+static void describe_help(struct table *table, struct rg_option *help)
+{
+    struct rg_option_topic topics[RG_TOPICS_MAX];
+    size_t used = (size_t) snprintf(table->topics, sizeof(table->topics), "all");
+
+    for (size_t i = 0, n = rg_option_topics(topics); i < n && used < sizeof(table->topics); i++)
+        used += (size_t) snprintf(table->topics + used, sizeof(table->topics) - used, " %s",
+                                  topics[i].name);
+    snprintf(table->topics_help, sizeof(table->topics_help), "Print the options that people use "
+             "most, or those of TOPIC, and end. TOPIC is one of: %s.", table->topics);
+    help->completes = table->topics;
+    help->help = table->topics_help;
+}
+
 /* The options of platforms stand behind the one that they all share. */
 static const struct table *all_options(void)
 {
@@ -321,6 +342,8 @@ static const struct table *all_options(void)
         *option = options[i];
         if (option->apply == rg_apply_on)
             describe_on(&table, option);
+        if (option->apply == rg_apply_help)
+            describe_help(&table, option);
         if (strcmp(option->name, "submit") == 0)
             for (size_t k = 0; table.platforms[k]; k++)
                 add_options(&table, table.platforms[k]->options);
@@ -375,20 +398,4 @@ const struct rg_option *rg_option_find_key(const char *key)
             return &table->all[i];
     }
     return NULL;
-}
-
-const char *rg_option_group_title(int group)
-{
-    static const char *const titles[RG_GROUP_COUNT] = {
-        "How many ranks, and where",
-        "Elastic jobs",
-        "Containers",
-        "What the ranks find",
-        "Output",
-        "Input",
-        "Time",
-        "Reigen itself",
-        "Accepted from mpirun",
-    };
-    return titles[group];
 }

@@ -53,7 +53,7 @@ int rg_walk_values(struct rg_walk *walk, int nvalues, const char *attached, cons
 static int take_value(struct rg_walk *walk, const char *attached, struct rg_error *err)
 {
     const struct rg_option *o = walk->option;
-    int nvalues = !o ? walk->foreign->nvalues : o->arg != NULL;
+    int nvalues = !o ? walk->foreign->nvalues : o->optional ? -1 : o->arg != NULL;
     const char *first = attached ? attached
                         : walk->next < walk->argc ? walk->argv[walk->next] : "";
 

@@ -25,7 +25,7 @@ static void help_names_every_option_and_fits_the_terminal(void **state)
     (void) state;
     for (int columns = 60; columns <= 120; columns += 20) {
         rg_autobuf struct rg_buf text = RG_BUF_INIT;
-        rg_help_run(&text, columns);
+        assert_int_equal(rg_help_run(&text, columns, "all"), 0);
         for (size_t i = 0; i < count; i++)
             assert_contains(rg_buf_text(&text), options[i].name);
         assert_true(longest_line(rg_buf_text(&text)) <= (size_t) columns);
@@ -80,6 +80,13 @@ static void help_names_every_command(void **state)
     rg_help_reigen(&text, 80, rg_commands);
     for (const struct rg_command *c = rg_commands; c->name; c++)
         assert_contains(rg_buf_text(&text), c->name);
+    rg_help_all(&text, 80, rg_commands);
+    for (const struct rg_command *c = rg_commands; c->name; c++) {
+        assert_contains(rg_buf_text(&text), c->name);
+        for (const struct rg_command_option *o = c->shared; o && o->left; o++)
+            assert_contains(rg_buf_text(&text), o->left);
+    }
+    assert_true(longest_line(rg_buf_text(&text)) <= 80);
 }
 
 static void wrapping_keeps_words_and_indents(void **state)
