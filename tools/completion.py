@@ -2,9 +2,9 @@
 """The shells' completion, out of the tables that src/cmd/tables.c prints.
 
 An option's "completes" says what its value may be: words; after "@list" several of them with
-commas; "@file", "@dir", "@var", "@host" (with commas), "@net" (an interface); for commands "@job",
-and "@render" (what is left of a line of reigen render). All but the first three are asked for by
-`reigen completion --hosts` and the like while a person types.
+commas; "@file", "@dir", "@var", "@host" (with commas), "@net" (an interface), "@profile"; for
+commands "@job", and "@render" (what is left of a line of reigen render). All but the first three
+are asked for by `reigen completion --hosts` and the like while a person types.
 """
 import re
 from typing import Any, Dict, Iterator, List
@@ -52,6 +52,8 @@ _reigen_offer() {
                 ${hostfile:+"$hostfile"} 2>/dev/null)" -- "$tail")
             compopt -o nospace 2>/dev/null ;;
         @job) mapfile -t found < <(compgen -W "$(reigen completion --jobs 2>/dev/null)" \
+            -- "$tail") ;;
+        @profile) mapfile -t found < <(compgen -W "$(reigen completion --profiles 2>/dev/null)" \
             -- "$tail") ;;
         @render)
             mapfile -t found < <(compgen -W "$(reigen completion --render \
@@ -258,7 +260,8 @@ def zsh_quoted(words: str) -> str:
 def zsh_options(options: List[Row]) -> str:
     """A line of _arguments for each name of an option."""
     kinds = {'@file': ':_files', '@dir': ':_files -/', '@var': ':_parameters -g "*export*"',
-             '@host': ':_reigen_hosts', '@net': ':_reigen_nets', '': ': '}
+             '@host': ':_reigen_hosts', '@net': ':_reigen_nets',
+             '@profile': ':_reigen_profiles', '': ': '}
     text = ''
     for option in options:
         value, kind = '', kind_of(option)
@@ -321,6 +324,9 @@ _reigen_hosts() {
     compset -P '*,'
     compset -P '*@'
     compadd -q -S '' -- $(reigen completion --hosts 2>/dev/null)
+}
+_reigen_profiles() {
+    compadd -- $(reigen completion --profiles 2>/dev/null)
 }
 _reigen_nets() {
     compadd -- $(reigen completion --interfaces 2>/dev/null)
@@ -429,7 +435,7 @@ def fish_script(command: Row) -> str:
 
 def fish_command(command: Row) -> str:
     text = (f'complete -c reigen -f -n __fish_use_subcommand -a {command["name"]} '
-            f"-d '{fish_quoted(command['summary'])}'\n")
+            f"-d '{fish_quoted(command['brief'])}'\n")
     words = command['completes']
     if not words:
         return text
@@ -470,6 +476,7 @@ complete -c reigen -f -n '__fish_seen_subcommand_from run plan' -a '(__reigen_re
                    ['@file'],
                    {'@dir': '__fish_complete_directories', '@var': 'set -nx', '@host': hosts,
                     '@net': 'reigen completion --interfaces',
+                    '@profile': 'reigen completion --profiles',
                     '@list': '__fish_complete_list , "string split / WORDS"'}) +
             fish_options('horovodrun', flags(tables), ['@file', '@dir', '@var', '@net'],
                          {'@host': hosts}) + ''.join(map(fish_script, scripts(tables))))

@@ -176,6 +176,23 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                     'REIGEN_KEY_FILE=key reigen wait-workers --no-ssh --hosts a,b\n'
                     'REIGEN_KEY_FILE=key reigen wait-workers --no-ssh --head c --name a',
         'see': ('reigen-run', 'reigen-pai')},
+    'config': {
+        'about': 'The file has sections [defaults] and [profile NAME], with lines OPTION = VALUE: '
+                 'the names of the options of reigen run, and what would stand behind them there. '
+                 'An option that may be repeated has a line for each value. Lines that begin with '
+                 '# are comments. The command line wins over a job file, that over variables of '
+                 'the environment, those over the profile, and that over the defaults. reigen '
+                 'run, plan, doctor and bench read it; horovodrun, torchrun and srun-docker do '
+                 'not. A file that others can write, or that belongs to somebody else, is '
+                 'refused. The exit code is 2 where something in it is wrong.',
+        'options': {
+            '--profile NAME': 'With this profile. The default is REIGEN_PROFILE, else none.',
+            '--all': 'Show the options of which nothing is said, too.',
+            '--json': 'Print one JSON object.',
+            'REIGEN_CONFIG': 'The variable names another file; where it is empty, none is read. '
+                             'Without it $XDG_CONFIG_HOME stands for ~/.config.'},
+        'examples': 'reigen config\nreigen config --profile cluster-a\nreigen config --all --json',
+        'see': ('reigen-run', 'reigen-job')},
     'man': {
         'about': 'On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever '
                  'there is first. Elsewhere it is printed as plain text. PAGE may leave out '
@@ -191,6 +208,7 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
             '--hosts': "The hosts that the scripts offer: those of ssh's configuration, of "
                        'known_hosts, and of the job that this runs in.',
             '--jobs': 'Your jobs.',
+            '--profiles': 'The profiles of your configuration.',
             '--interfaces': "This computer's network interfaces."},
         'examples': 'eval "$(reigen completion bash)"\n'
                     'reigen completion zsh > ~/.zfunc/_reigen\n'

@@ -8,6 +8,7 @@
 #include "head/console/args.h"
 #include "head/console/exit.h"
 #include "cmd/compat/compat.h"
+#include "cmd/config/command.h"
 #include "cmd/doctor/doctor.h"
 #include "head/head.h"
 #include "cmd/help/help.h"
@@ -145,13 +146,19 @@ const struct rg_command rg_commands[] = {
       "on a worker --head the head, and --name what the head calls it; --port is the head's. Exit "
       "code 124: not ready within --start-timeout (300 s), and who is missing is named.",
       rg_cmd_wait_workers, NULL, .brief = "wait on the head of a job until all workers are ready" },
+    { "config", "[--profile NAME] [--all] [--json]", "--profile --all --json",
+      "Show what your configuration, ~/.config/reigen/config, and the environment say of options, "
+      "with the line or the variable that says so, and judge all of it. --profile: with this "
+      "profile. --all: and the options of which nothing is said.",
+      rg_cmd_config, NULL, .brief = "show your usual options, and where each is from",
+      .common = true },
     { "explain", "[CODE]", "2 69 70 74 75 76 77 124 125 126 127 130 137 139 143",
       "Say what an exit code means, and what to do.",
       rg_cmd_explain, NULL, .brief = "say what an exit code means", .common = true },
     { "man", "[--roff] [PAGE]",
       "--roff reigen run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs "
-      "stop drain logs attach status render pai wait-workers explain man completion sshd sshconfig "
-      "run-dock-asuser install-scripts version help job",
+      "stop drain logs attach status render pai wait-workers config explain man completion sshd "
+      "sshconfig run-dock-asuser install-scripts version help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
       "--roff: its source, for man -l.",
       rg_cmd_man, NULL, .brief = "show a manual page", .common = true },
@@ -179,7 +186,7 @@ const struct rg_command rg_commands[] = {
       cmd_version, NULL, .brief = "print reigen's version" },
     { "help", "[COMMAND [TOPIC]|all]",
       "all run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs stop drain "
-      "logs attach status render pai wait-workers explain man completion sshd sshconfig "
+      "logs attach status render pai wait-workers config explain man completion sshd sshconfig "
       "run-dock-asuser install-scripts version",
       "Print the commands that people use most, a command's help or one topic of it, or what all "
       "commands do.",

@@ -48,4 +48,5 @@ def environment(**more):
             k not in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT')}
     if 'REIGEN_TEST_BUILD' in os.environ:
         keep |= {'REIGEN_AGENT': str(PROGRAMS.agent), 'REIGEN_LIBRARY': str(PROGRAMS.library)}
+    keep['REIGEN_CONFIG'] = ''  # the tester's own is none of ours
     return {**keep, **{k: str(v) for k, v in more.items()}}

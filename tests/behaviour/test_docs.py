@@ -135,10 +135,13 @@ def place(tmp_path):
     page = (ROOT / 'docs/simulate.md').read_text()
     for name, text in re.findall(r'```text\n# (\w+\.model)\n(.*?)```', page, re.S):
         (tmp_path / name).write_text(text)
+    page = (ROOT / 'docs/config.md').read_text()
+    (tmp_path / 'config').write_text(re.search(r'```ini\n.*?(\[profile.*?)```', page, re.S)[1])
     (tmp_path / 'hosts.sh').write_text('#!/bin/sh\necho localhost:2\n')
     (tmp_path / 'hosts.sh').chmod(0o755)
     bin_dir = PROGRAMS.reigen.parent
     env = environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path / 'state', API_TOKEN='x',
+                      REIGEN_CONFIG=tmp_path / 'config',
                       PATH=f'{bin_dir}:{os.environ["PATH"]}')
 
     def run(*words, timeout=60, cwd=tmp_path):

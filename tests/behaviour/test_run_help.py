@@ -35,6 +35,7 @@ def test_help_fits_on_one_screen_and_the_rest_has_topics(reigen):
     options = re.findall(r'^  --?[a-zA-Z-]+', short, re.M)
     assert 10 < len(options) <= 15 and len(short.splitlines()) <= 30, short
     assert all(len(line) <= 80 for line in short.splitlines())
+    assert reigen('--help', 'all').stdout == reigen('help', 'all').stdout
     whole = reigen('run', '--help', 'all').stdout
     topics = re.search(r'one of all ([a-z\s]+)\.\n', short)[1].split()
     assert {'slurm', 'kubernetes', 'openpai', 'containers', 'network', 'elastic'} <= {*topics}
@@ -48,6 +49,16 @@ def test_help_fits_on_one_screen_and_the_rest_has_topics(reigen):
         sentences = re.split(r'(?<=[.:;]) ', re.sub(r'\s+', ' ', text))
         often = {s for s in sentences if len(s) > 40 and sentences.count(s) > 1}
         assert not often, often
+
+
+@pytest.mark.parametrize('columns', [80, 200])
+def test_help_fits_the_terminal(programs, columns):
+    need('script')
+    for words, nlines in (('', 25), (' run --help', 32)):
+        _, screen = on_terminal(f'stty cols {columns} rows 50; {programs.reigen}{words}')
+        lines = screen.splitlines()
+        assert len(lines) <= nlines and max(map(len, lines)) <= columns, screen
+        assert columns == 80 or max(map(len, lines)) > 80, screen
 
 
 def test_a_topic_is_asked_for_in_any_way(reigen):

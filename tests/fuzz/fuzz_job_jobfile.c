@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
         must(err.errnum > 0 && (err.errnum == ENOMEM || rg_str_starts(err.text, "job.yaml:")));
     else
         must(request.job.np >= 0 && request.job.np <= RG_JOB_RANKS_MAX);
-    must(!request.in_file);
+    must(request.source == RG_FROM_LINE);
     rg_request_fini(&request);
     return 0;
 }

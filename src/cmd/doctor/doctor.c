@@ -376,6 +376,7 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
         return rg_error_memory(err);
     r = refuse_misspelt(argv, err);
     doctor->request.stand_in = true;
+    doctor->request.configured = true;
     if (r == 0)
         r = rg_run_parse(&doctor->request, (int) with.count, with.v, err);
     if (r == 0 && !doctor->request.help && !doctor->request.job.nroles &&

@@ -11,6 +11,7 @@
 #include "head/console/exit.h"
 #include "cmd/help/help.h"
 #include "cmd/help/texts.h"
+#include "job/config/config.h"
 #include "launch/jobs/registry.h"
 #include "launch/jobs/submitted.h"
 #include "render/render.h"
@@ -160,6 +161,15 @@ static void add_render(struct rg_strv *words, char *const *said)
     add_words(words, format->command ? "--describe -o --" : "--describe -o");
 }
 
+/* A configuration that is wrong has none. */
+static void add_profiles(struct rg_strv *words)
+{
+    RG_AUTO_CONFIG struct rg_config config = RG_CONFIG_INIT;
+
+    if (rg_config_read(&config, NULL) == 0 && config.profiles.count)
+        rg_strv_add_all(words, config.profiles.v);
+}
+
 static void add_interfaces(struct rg_strv *words)
 {
     struct if_nameindex *all = if_nameindex();
@@ -170,8 +180,8 @@ static void add_interfaces(struct rg_strv *words)
         if_freenameindex(all);
 }
 
-/* --hosts (also of the host files in more), --jobs, --interfaces or --render (behind the words in
- * more), one word a line. 0, or -ENOENT for something else. */
+/* --hosts (also of the host files in more), --jobs, --profiles, --interfaces or --render (behind
+ * the words in more), one word a line. 0, or -ENOENT for something else. */
 static int print_words(const char *what, char *const *more, struct rg_buf *text)
 {
     rg_autostrv struct rg_strv words = RG_STRV_INIT;
@@ -180,6 +190,8 @@ static int print_words(const char *what, char *const *more, struct rg_buf *text)
         add_hosts(&words, more);
     else if (strcmp(what, "--jobs") == 0)
         add_jobs(&words), add_submitted(&words);
+    else if (strcmp(what, "--profiles") == 0)
+        add_profiles(&words);
     else if (strcmp(what, "--interfaces") == 0)
         add_interfaces(&words);
     else if (strcmp(what, "--render") == 0)

@@ -194,6 +194,7 @@ static int run(int argc, char **argv, bool self)
 
     rg_stdio_ensure(open);
     rg_request_init(&request);
+    request.configured = true;
     request.tell = rg_run_tell;
     if (rg_run_parse(&request, argc, argv, &err) < 0)
         return rg_fail(&err, "run");

@@ -204,6 +204,7 @@ int rg_cmd_plan(int argc, char **argv)
 
     rg_stdio_ensure(open);
     rg_request_init(&request);
+    request.configured = true;
     if (rg_run_parse(&request, argc, argv, &err) < 0)
         return rg_fail(&err, "plan");
     if (request.help)

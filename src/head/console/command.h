@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-#define RG_COMMANDS_MAX 32
+#define RG_COMMANDS_MAX 64
 #define RG_COMMAND_HELP 256 /* no exit code: the caller prints the command's help and ends with 0 */
 
 struct rg_script_option; /* job/options/member.h */

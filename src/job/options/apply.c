@@ -83,9 +83,24 @@ static int keep(struct rg_request *request, const struct rg_option *option, cons
     return r < 0 ? rg_error_memory(err) : 0;
 }
 
+/* What is usual, and what is said now. 0 or -ENOMEM. */
+static int note_source(struct rg_request *request, const char *name)
+{
+    struct rg_strv *usual = &request->usual;
+
+    if (request->source == RG_FROM_DEFAULTS || request->source == RG_FROM_PROFILE)
+        return rg_strv_has(usual, name) ? 0 : rg_strv_add(usual, name);
+    for (size_t i = usual->count; i-- > 0;)
+        if (strcmp(usual->v[i], name) == 0)
+            rg_strv_remove(usual, i);
+    return 0;
+}
+
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
                     const char *value, struct rg_error *err)
 {
+    if (note_source(request, option->name) < 0)
+        return rg_error_memory(err);
     if (is_shared(option->name)) {
         const struct rg_option *row = rg_option_of(rg_platform_of(&request->job), option->name);
         if (!row) /* the platform is not known yet, or has no such option: judged later */
@@ -153,18 +168,22 @@ APPLY(ranks_per_host)
     return rc;
 }
 
-/* The command line's hosts replace the file's; several options add up. */
-static void begin_hosts(struct rg_request *request)
+void rg_request_drop_hosts(struct rg_request *request)
 {
     struct rg_job *job = &request->job;
 
-    if (!request->in_file && request->hosts_from_file) {
-        for (size_t i = 0; i < job->nhosts; i++)
-            free(job->hosts[i].name), free(job->hosts[i].user);
-        job->nhosts = 0;
-        free(rg_steal_ptr(&request->discovery));
-    }
-    request->hosts_from_file = request->in_file;
+    for (size_t i = 0; i < job->nhosts; i++)
+        free(job->hosts[i].name), free(job->hosts[i].user);
+    job->nhosts = 0;
+    free(rg_steal_ptr(&request->discovery));
+}
+
+/* The command line's hosts replace a file's, and so on; several options add up. */
+static void begin_hosts(struct rg_request *request)
+{
+    if (request->source != request->hosts_source)
+        rg_request_drop_hosts(request);
+    request->hosts_source = request->source;
 }
 
 APPLY(hosts)

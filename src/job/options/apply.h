@@ -32,6 +32,9 @@ RG_APPLY_NAMES(RG_APPLY_DECLARE)
 int rg_apply_choice(const char *what, const char *value, const char *const *words,
                     struct rg_error *err);
 
+/* Forget the hosts, and the command that names them. */
+void rg_request_drop_hosts(struct rg_request *request);
+
 /* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
 int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);
 

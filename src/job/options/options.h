@@ -45,6 +45,14 @@ struct rg_request_share {
 /* As many GPUs for each rank as there are on its host, divided by its ranks. */
 #define RG_GPUS_EVENLY (-1)
 
+/* Whose words the handlers are reading: each wins over those in front of it, but for the first. */
+enum rg_request_source {
+    RG_FROM_LINE,     /* the command line: it comes last */
+    RG_FROM_DEFAULTS, /* the user's configuration (job/config/config.h) */
+    RG_FROM_PROFILE,  /* a profile in it */
+    RG_FROM_JOBFILE,
+};
+
 /* What the user asked for: the job, and what concerns reigen itself. Owns all it points to. */
 struct rg_request {
     struct rg_job job;
@@ -67,8 +75,11 @@ struct rg_request {
     const char *unknown;  /* the argument at which parsing failed, as no option has it; or NULL */
     struct rg_strv notes; /* remarks for the user: what was accepted and does nothing */
     /* Where hosts and output filters came from, so that options replace what the file said. */
-    bool hosts_from_file;
-    bool in_file;         /* the handlers are reading the job file now */
+    enum rg_request_source source, hosts_source;
+    bool configured;      /* the user's configuration counts; and one of its profiles, or NULL */
+    char *profile;
+    struct rg_strv usual; /* names of options whose value only the configuration says: they give
+                           * way where they have no place */
     bool stand_in;        /* the command line's command is none of the user's: the file's wins */
     /* Other launchers' flags whose meaning depends on the rest (job/request/launchers.h); 0:
      * not given */
@@ -130,6 +141,7 @@ struct rg_option {
     int (*judge)(const char *what, const char *value, struct rg_error *err);
     const char *brief; /* of those that people use most: one line of --help; or NULL */
     bool optional;     /* only --name=VALUE gives it the value */
+    const char *variable; /* of the environment: says the same, or NULL */
 };
 
 /* What --help can be asked for: a group of options, or those that one platform alone takes. */
@@ -157,6 +169,8 @@ int rg_option_apply(const struct rg_option *option, struct rg_request *request, 
 int rg_request_settle_shared(struct rg_request *request, struct rg_error *err);
 /* The key of an option in the job file. */
 const char *rg_option_key(const struct rg_option *option);
+/* Append all keys. 0 or -ENOMEM. */
+int rg_option_keys(struct rg_strv *keys);
 /* Append the name and each of the aliases. 0 or -ENOMEM. */
 int rg_option_names(const char *name, const char *aliases, struct rg_strv *names);
 /* All of them, in the order of --help. Returns how many; the array ends with a NULL name. */

@@ -33,7 +33,7 @@ static const struct rg_option options[] = {
      "Run on these hosts, with so many ranks at most on each. The default is this computer; a host "
      "without SLOTS has one per core if it is this computer, else one. USER@HOST logs in as USER; "
      "node[1-4,07]:2 stands for several hosts. May be repeated.", BY(hosts),
-     .brief = "on these hosts; the default is this computer"},
+     .brief = "on these hosts; the default is this computer", .variable = "REIGEN_HOSTS"},
     {"hostfile", "machinefile f", NULL, RG_GROUP_WHERE, RG_FILE_LIST, "FILE", NULL, "@file",
      "Read the hosts from FILE, one or a range per line: HOST slots=N or HOST:N.", BY(hostfile),
      .brief = "on the hosts that FILE lists"},
@@ -160,7 +160,7 @@ static const struct rg_option options[] = {
     {"port-range", NULL, NULL, RG_GROUP_NETWORK, RG_FILE_SCALAR, "FIRST-LAST", NULL, NULL,
      "Listen on TCP ports of this range only, where a firewall lets no others through. Each rank "
      "takes one on its host. The default is REIGEN_PORT_RANGE, else whatever the kernel gives.",
-     BY(port_range)},
+     BY(port_range), .variable = RG_PORT_RANGE},
     {"require", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "WHAT,...", NULL,
      "@list " RG_REQUIRE_WORDS,
      "Start only if every host has this: rdma, gpu, gpu=N, cma, mpi, python, numpy, torch, "
@@ -233,6 +233,10 @@ static const struct rg_option options[] = {
      "Read the job from a YAML file, see reigen-job(5). Options override it, wherever they stand. "
      "A job file of OpenPAI's, of API v1 or protocol v2, says itself what runs and how often.",
      TEXT(config), .brief = "read the job from a YAML file"},
+    {"profile", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, "NAME", NULL, "@profile",
+     "Use this profile of ~/.config/reigen/config, see reigen config. The default is "
+     "REIGEN_PROFILE, else none.",
+     TEXT(profile), .brief = "with a profile of your configuration"},
     {"dry-run", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL,
      "Print what would run where, and end: a shell script for ranks on this computer, else a plan.",
      FLAG(job.dry_run), .brief = "print what would run where, and end"},
@@ -387,6 +391,18 @@ int rg_option_names(const char *name, const char *aliases, struct rg_strv *names
 const char *rg_option_key(const struct rg_option *option)
 {
     return option->key ? option->key : option->name;
+}
+
+int rg_option_keys(struct rg_strv *keys)
+{
+    const struct table *table = all_options();
+    int rc = 0;
+
+    for (size_t i = 0; i < table->count && rc == 0; i++) {
+        if (table->all[i].file != RG_FILE_NONE)
+            rc = rg_strv_add(keys, rg_option_key(&table->all[i]));
+    }
+    return rc;
 }
 
 const struct rg_option *rg_option_find_key(const char *key)

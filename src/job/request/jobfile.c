@@ -9,6 +9,7 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "job/request/settle.h"
 #include "job/yaml/yaml.h"
 
 const struct rg_jobfile_key rg_jobfile_keys[] = {
@@ -185,18 +186,13 @@ static int read_version(const struct file *file, struct fy_node *key, struct fy_
 
 static int unknown_key(const struct file *file, struct fy_node *key, const char *name)
 {
-    const char *words[128];
-    size_t count, n = 0;
-    const struct rg_option *options = rg_options(&count);
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
 
     for (size_t i = 0; rg_jobfile_keys[i].name; i++)
-        words[n++] = rg_jobfile_keys[i].name;
-    for (size_t i = 0; i < count && n < rg_array_len(words) - 1; i++) {
-        if (options[i].file != RG_FILE_NONE)
-            words[n++] = rg_option_key(&options[i]);
-    }
-    words[n] = NULL;
-    const char *near = rg_str_nearest(name, words);
+        rg_strv_add(&words, rg_jobfile_keys[i].name);
+    if (rg_option_keys(&words) < 0 || rg_strv_status(&words) < 0)
+        return rg_error_memory(file->yaml.err);
+    const char *near = rg_str_nearest(name, (const char *const *) words.v);
 
     if (rg_option_find(name))
         return fail(file, key, NULL,
@@ -261,10 +257,10 @@ int rg_jobfile_parse(struct rg_request *request, const char *path, const char *t
         return rc;
     if (!doc)
         return empty_file(&file);
-    request->in_file = true;
+    request->source = RG_FROM_JOBFILE;
     rc = read_root(&file, doc);
 
-    request->in_file = false;
+    request->source = RG_FROM_LINE;
     return rc;
 }
 
@@ -276,7 +272,11 @@ int rg_jobfile_read(struct rg_request *request, const char *path, struct rg_erro
 
     if (rc == 0 && request->read_other)
         rc = request->read_other(request, path, text, nbytes, err);
+    if (rc > 0 && request->profile)
+        return rg_error_set(err, EINVAL, "--profile %.80s: %s says itself what its job is like, "
+                            "and takes nothing from a configuration", request->profile, path);
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    return rg_jobfile_parse(request, path, text, nbytes, err);
+    rc = rg_request_configure(request, err);
+    return rc < 0 ? rc : rg_jobfile_parse(request, path, text, nbytes, err);
 }

@@ -28,7 +28,8 @@ extern const struct rg_jobfile_key rg_jobfile_keys[];
 int rg_jobfile_parse(struct rg_request *request, const char *path, const char *text, size_t nbytes,
                      struct rg_error *err);
 
-/* Read the file first; the request's reader of other files may take it. Also -ENOENT, -EACCES,
+/* Read the file first; the request's reader of other files may take it. Else it stands above the
+ * user's configuration, which comes first. Also -ENOENT, -EACCES,
  * -EFBIG, ...: exit_code 2. A relative hostfile, cwd or output-dir in it is relative to the
  * caller's directory, as on a command line. */
 int rg_jobfile_read(struct rg_request *request, const char *path, struct rg_error *err);

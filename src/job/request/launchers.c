@@ -113,7 +113,7 @@ HANDLER(launcher)
     UNUSED(flag), UNUSED(second);
     for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
         if (rg_str_has_word((*p)->launchers, value))
-            return rg_apply_on(request, what, (*p)->name, err);
+            return rg_option_apply(rg_option_find("on"), request, what, (*p)->name, err);
     }
     return rg_error_set(err, EINVAL, "%s %s: hosts are reached by ssh or by Slurm; use "
                         "--on ssh or --on slurm", what, value);

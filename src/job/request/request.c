@@ -7,6 +7,7 @@
 
 #include "base/exitcode.h"
 #include "job/hostlist.h"
+#include "job/options/apply.h"
 #include "job/platform.h"
 #include "job/request/discovery.h"
 #include "job/request/jobfile.h"
@@ -32,6 +33,8 @@ void rg_request_fini(struct rg_request *request)
     free(request->share.image);
     free(request->share.only_there);
     free(request->config);
+    free(request->profile);
+    rg_strv_fini(&request->usual);
     free(request->write_plan);
     free(request->discovery);
     free(request->programs);
@@ -58,6 +61,9 @@ int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv
 
     if (!rg_flag_find(argv[*next], &flag))
         return 0;
+    if (flag.option && strcmp(flag.option->name, "profile") == 0)
+        return rg_error_set(err, EINVAL, "--profile: only reigen run, plan, doctor and bench read "
+                            "the configuration");
     int rc = rg_walk_take(&walk, &flag, err);
 
     *next = walk.next;
@@ -66,18 +72,15 @@ int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv
     return rc < 0 ? rc : 1;
 }
 
-/* Apply --config alone (then everything else is only looked at), or all but --config. */
-static int walk_options(struct rg_request *request, bool config_only, struct rg_walk *walk,
+/* Apply those that name files (then everything else is only looked at), or all others. */
+static int walk_options(struct rg_request *request, bool files_only, struct rg_walk *walk,
                         struct rg_error *err)
 {
-    const struct rg_option *config = rg_option_find("config");
     int rc;
 
     while ((rc = rg_walk_next(walk, err)) > 0) {
         const struct rg_option *o = walk->option;
-        bool early = o && (o == config || strcmp(o->name, "help") == 0 ||
-                           strcmp(o->name, "version") == 0);
-        if (early != config_only)
+        if ((o && rg_str_has_word("config profile help version", o->name)) != files_only)
             continue;
         rc = apply(request, walk, err);
         if (rc < 0)
@@ -87,13 +90,18 @@ static int walk_options(struct rg_request *request, bool config_only, struct rg_
 }
 
 /* Hosts that the user has named once, for --on ssh: as for -H, or a host file's path. */
-static int take_usual_hosts(struct rg_job *job, struct rg_error *err)
+static int take_usual_hosts(struct rg_request *request, struct rg_error *err)
 {
+    struct rg_job *job = &request->job;
     static const char name[] = "REIGEN_HOSTS";
     const char *hosts = getenv(name);
 
-    if (job->nhosts || !rg_platform_of(job)->any_host || !hosts || !*hosts)
+    bool usual = job->nhosts && rg_request_is_usual_host(request);
+
+    if ((job->nhosts && !usual) || !rg_platform_of(job)->any_host || !hosts || !*hosts)
         return 0;
+    if (usual)
+        rg_request_drop_hosts(request);
     if (!strchr(hosts, '/'))
         return rg_hostlist_parse(job, name, hosts, err);
     int rc = rg_hostfile_read(job, hosts, err);
@@ -108,6 +116,7 @@ static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_er
 
     if (request->stand_in && job->nroles && nwords == 1)
         nwords = 0;
+    rg_request_settle_usual(request);
     int rc = job->nroles ? rg_roles_settle(request, nwords, err) : 0;
 
     if (rc < 0)
@@ -125,7 +134,7 @@ static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_er
     rc = rg_discovery_settle(request, rg_mpijob_slots(request), false, err);
 
     /* The user's own, before those of a pod. */
-    rc = rc < 0 ? rc : take_usual_hosts(job, err);
+    rc = rc < 0 ? rc : take_usual_hosts(request, err);
     rc = rc < 0 ? rc : rg_mpijob_settle(request, err);
     rc = rc < 0 ? rc : rg_foreign_settle(request, err);
     if (rc < 0)
@@ -153,8 +162,9 @@ static int parse(struct rg_request *request, int argc, char *const *argv, struct
         return 0;
     request->several = rc >= 0 && !early.exact && rg_programs_are(argc - early.next,
                                                                   argv + early.next);
-    if (rc >= 0 && request->config)
-        rc = rg_jobfile_read(request, request->config, err);
+    if (rc >= 0)
+        rc = request->config ? rg_jobfile_read(request, request->config, err)
+                             : rg_request_configure(request, err);
     if (rc >= 0)
         rc = walk_options(request, false, &walk, err);
     return rc < 0 ? rc : finish(request, &walk, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "job/config/config.h"
 #include "job/engine.h"
 #include "job/options/apply.h"
 #include "job/request/programs.h"
@@ -35,6 +36,52 @@ int rg_request_check_caller_env(struct rg_request *request, struct rg_error *err
                                 job->share_env.v[i]);
     }
     return 0;
+}
+
+/* --- the user's configuration ----------------------------------------------------------------- */
+
+bool rg_request_is_usual_host(const struct rg_request *request)
+{
+    return request->hosts_source == RG_FROM_DEFAULTS || request->hosts_source == RG_FROM_PROFILE;
+}
+
+int rg_request_configure(struct rg_request *request, struct rg_error *err)
+{
+    RG_AUTO_CONFIG struct rg_config config = RG_CONFIG_INIT;
+    int profile, rc = request->configured ? rg_config_read(&config, err) : 1;
+
+    if (rc == 0)
+        rc = rg_config_choose(&config, request->profile, &profile, err);
+    if (rc == 0)
+        rc = rg_config_apply(&config, profile, request, err);
+    return rc < 0 ? rc : 0;
+}
+
+/* Options of other platforms. */
+static void drop_settings(struct rg_request *request)
+{
+    struct rg_strv *settings = &request->job.settings;
+    const struct rg_platform *own = rg_platform_of(&request->job);
+
+    for (size_t i = 0; i < request->usual.count; i++) {
+        const char *name = request->usual.v[i];
+        while (!rg_option_of(own, name) && rg_env_get(settings, name))
+            rg_env_unset(settings, name);
+    }
+}
+
+void rg_request_settle_usual(struct rg_request *request)
+{
+    struct rg_job *job = &request->job;
+    const struct rg_platform *own = rg_platform_of(job);
+    bool named = job->on && !rg_strv_has(&request->usual, "on");
+
+    drop_settings(request);
+    if (rg_strv_has(&request->usual, "submit"))
+        job->submit = job->submit && own->queues;
+    /* The platform that is named now has hosts of its own. */
+    if (named && !own->any_host && rg_request_is_usual_host(request))
+        rg_request_drop_hosts(request);
 }
 
 /* --- rules over several options --------------------------------------------------------------- */
@@ -105,24 +152,28 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
     return r == 0 ? check_chaos(request, own, err) : r;
 }
 
-/* An option that only a container could heed, or NULL. */
-static const char *needs_image(const struct rg_container *container)
+/* An option that only a container could heed, and that is not only usual; or NULL. */
+static const char *needs_image(const struct rg_request *request)
 {
-    if (container->mounts.count)
-        return "--mount";
-    if (container->options.count)
-        return "--container-option";
-    if (container->shm_nbytes)
-        return "--shm-size";
-    if (container->gpus)
-        return "--gpus";
-    if (container->network)
-        return "--network";
-    if (container->user)
-        return "--user";
-    if (container->privileged)
-        return "--privileged";
-    return container->ibdevices ? "--ibdevices" : NULL;
+    const struct rg_container *container = &request->job.container;
+    const struct {
+        const char *option;
+        bool given;
+    } all[] = {
+        { "--mount", container->mounts.count },
+        { "--container-option", container->options.count },
+        { "--shm-size", container->shm_nbytes },
+        { "--gpus", container->gpus },
+        { "--network", container->network },
+        { "--user", container->user },
+        { "--privileged", container->privileged },
+        { "--ibdevices", container->ibdevices },
+    };
+
+    for (size_t i = 0; i < rg_array_len(all); i++)
+        if (all[i].given && !rg_strv_has(&request->usual, all[i].option + 2))
+            return all[i].option;
+    return NULL;
 }
 
 /* Where a host gets its GPUs as the job asks for them, they follow from those of a rank, or its
@@ -209,7 +260,7 @@ int rg_request_settle_container(struct rg_request *request, struct rg_error *err
     struct rg_container *container = &request->job.container;
     bool none = (container->runtime && strcmp(container->runtime, "none") == 0) ||
                 (container->image && strcmp(container->image, "none") == 0);
-    const char *useless = needs_image(container);
+    const char *useless = needs_image(request);
 
     /* One job file, with and without containers: what they need is left alone then. */
     if (none) {

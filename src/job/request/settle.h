@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules over several options, once all are read.
+ * Rules over several options, once all are read; and the user's configuration, before them.
  *
- * Thread rule: a request belongs to one thread. rg_request_settle_programs blocks on a file.
+ * Thread rule: a request belongs to one thread. rg_request_settle_programs blocks on a file, and
+ * rg_request_configure on several.
  */
 #ifndef RG_JOB_REQUEST_SETTLE_H
 #define RG_JOB_REQUEST_SETTLE_H
 
 #include "job/options/options.h"
+
+/* Put the user's configuration into the request, if that is configured. 0 or -errno. */
+int rg_request_configure(struct rg_request *request, struct rg_error *err);
+
+/* Whether the hosts are those of the user's configuration. */
+bool rg_request_is_usual_host(const struct rg_request *request);
+
+/* Before all others: what only the configuration says, and has no place on the platform that the
+ * job is on, is dropped. */
+void rg_request_settle_usual(struct rg_request *request);
 
 /* Whether the platform takes the options of platforms that were given. 0 or -EINVAL. */
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err);

@@ -53,12 +53,16 @@ int rg_walk_values(struct rg_walk *walk, int nvalues, const char *attached, cons
 static int take_value(struct rg_walk *walk, const char *attached, struct rg_error *err)
 {
     const struct rg_option *o = walk->option;
-    int nvalues = !o ? walk->foreign->nvalues : o->optional ? -1 : o->arg != NULL;
+    bool toggle = o && o->file == RG_FILE_BOOL && attached;
+    int nvalues = !o ? walk->foreign->nvalues : o->optional || toggle ? -1 : o->arg != NULL;
     const char *first = attached ? attached
                         : walk->next < walk->argc ? walk->argv[walk->next] : "";
 
     if (nvalues == 2 && strchr(first, '='))
         nvalues = 1;
+    if (toggle && strcmp(attached, "true") != 0 && strcmp(attached, "false") != 0)
+        return rg_error_set(err, EINVAL, "%s=%.80s: %s takes no value but true and false",
+                            walk->what, attached, walk->what);
     if (nvalues < 0)
         nvalues = attached != NULL;
     int rc = rg_walk_values(walk, nvalues, attached,

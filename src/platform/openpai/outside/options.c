@@ -82,14 +82,16 @@ JUDGE(agent_path)
 }
 
 #define PAI "With --on openpai: "
-#define ROW(name, arg, by, help)                                                                 \
-    { name, NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, arg, NULL, NULL, PAI help, .judge = by }
+#define ROW(name, arg, by, help, ...)                                                            \
+    { name, NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, arg, NULL, NULL, PAI help, .judge = by,   \
+      ##__VA_ARGS__ }
 
 const struct rg_option pai_options[] = {
     ROW("pai-server", "URL", NULL,
         "the address of OpenPAI, such as https://pai.example.org; the default is "
-        "REIGEN_PAI_SERVER."),
-    ROW("pai-user", "NAME", NULL, "who you are there; the default is REIGEN_PAI_USER."),
+        "REIGEN_PAI_SERVER.", .variable = "REIGEN_PAI_SERVER"),
+    ROW("pai-user", "NAME", NULL, "who you are there; the default is REIGEN_PAI_USER.",
+        .variable = "REIGEN_PAI_USER"),
     { "pai-version", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "VERSION", NULL, "v1 v2",
       PAI "write a job of API v1 or of protocol v2. The default is what the server takes.",
       .judge = judge_pai_version },

@@ -73,7 +73,7 @@ static void hosts_may_be_text_list_or_mapping(void **state)
         must_parse(texts[i], &request);
         assert_int_equal(request.job.nhosts, 2);
         assert_int_equal(request.job.hosts[1].nslots, 4);
-        assert_true(request.hosts_from_file);
+        assert_int_equal(request.hosts_source, RG_FROM_JOBFILE);
         rg_request_fini(&request);
     }
 }
