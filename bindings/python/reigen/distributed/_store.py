@@ -103,6 +103,7 @@ class Exchanges:
             raise failure(cause) from error
 
     def _exchange(self, blob: bytes) -> List[bytes]:
+        self._look()  # also where nobody is left to wait for: all ranks are to hear the same
         if not self._turn:
             self._turn = self._store.add(f'reigen/{self.rank}', 1)
         key = f'reigen/{self._turn}/{self._count}'
