@@ -5,7 +5,9 @@ import os
 import subprocess
 from pathlib import Path
 
+import preloaded
 import pytest
+from wait import LEAST
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
@@ -35,18 +37,24 @@ LAUNCHERS = {'reigen': [ROOT / '.venv/bin/reigen', 'run'],
 def run_ranks(name, np, script, *argv, env=None, expect=0, launcher='reigen'):
     """Run a script as np ranks in an environment; its output. The build tree's library is used."""
     script = HERE / 'ranks' / script if not os.path.isabs(script) else script
+    env = {**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
+           'TF_CPP_MIN_LOG_LEVEL': '3', 'TF_ENABLE_ONEDNN_OPTS': '0',
+           'PYTHONDONTWRITEBYTECODE': '1', 'CUDA_VISIBLE_DEVICES': '', **(env or {})}
+    if launcher == 'forked':
+        statuses, output = preloaded.ranks(python_of(name), ['tensorflow'], np, [script, *argv],
+                                           env, HERE, LIMIT_S / LEAST)
+        assert statuses == [expect] * np, output[-40000:]
+        return output
     done = subprocess.run(
         [*LAUNCHERS[launcher], '-np', str(np), python_of(name), script, *map(str, argv)],
-        capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        env={**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
-             'TF_CPP_MIN_LOG_LEVEL': '3', 'TF_ENABLE_ONEDNN_OPTS': '0',
-             'PYTHONDONTWRITEBYTECODE': '1', 'CUDA_VISIBLE_DEVICES': '', **(env or {})})
+        capture_output=True, text=True, timeout=LIMIT_S, check=False, env=env)
     assert done.returncode == expect, done.stdout[-20000:] + done.stderr[-20000:]
     return done.stdout + done.stderr
 
 
 @pytest.fixture(params=ENVS)
 def ranks(request):
-    """run_ranks under each TensorFlow in turn."""
-    return lambda np, script, *argv, **options: run_ranks(request.param, np, script, *argv,
-                                                          **options)
+    """run_ranks under each TensorFlow in turn, without a launcher: an import of TensorFlow takes
+    7 s of a processor, and so the ranks share one."""
+    return lambda np, script, *argv, **options: run_ranks(
+        request.param, np, script, *argv, **{'launcher': 'forked', **options})

@@ -2,7 +2,7 @@
 """Process groups that are made again in the same processes after a loss, with no launcher of ours.
 
 usage: distributed_again.py losses FOLDER BACKEND   starts its ranks itself
-       distributed_again.py ended FOLDER            two ranks of torchrun
+       distributed_again.py ended FOLDER            two ranks
 """
 import datetime
 import itertools
@@ -150,7 +150,7 @@ def survive(me, folder, backend):
 
 def losses(folder, backend):
     left = mp.start_processes(survive, args=(folder, backend), nprocs=2, join=False,
-                              start_method='spawn')
+                              start_method='fork')
     for turn, kind in zip(range(TURNS), itertools.cycle(KINDS)):
         child = os.fork()
         if child == 0:

@@ -26,11 +26,11 @@ def test_who_is_left_makes_a_group_again_and_again(backend, tmp_path):
 
 
 def test_another_thread_ends_what_a_thread_waits_for(tmp_path):
-    assert 'all ended' in run('torchrun', 2, HERE / 'distributed_again.py', 'ended', tmp_path)
+    assert 'all ended' in run('forked', 2, HERE / 'distributed_again.py', 'ended', tmp_path)
 
 
 def test_an_exception_while_a_group_is_made_leaves_nothing_of_it(tmp_path):
-    assert 'all begun again' in run('torchrun', 2, HERE / 'distributed_interrupted.py', tmp_path)
+    assert 'all begun again' in run('forked', 2, HERE / 'distributed_interrupted.py', tmp_path)
 
 
 @pytest.mark.parametrize('when', ['told', 'met'])

@@ -11,6 +11,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+import preloaded
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +45,10 @@ def free_port():
 
 def run(launcher, np, *argv, **more):
     """The program's output; it must succeed. more: variables."""
+    if launcher == 'forked':
+        statuses, output = forked(np, *argv, **more)
+        assert statuses == [0] * np, output
+        return output
     command = {'torchrun': [PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node', str(np),
                             '--master-port', str(free_port())],
                'reigen': [ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', PYTHON]}
@@ -53,50 +58,51 @@ def run(launcher, np, *argv, **more):
     return done.stdout
 
 
-@pytest.mark.parametrize('launcher, np', [('torchrun', 2), ('reigen', 4)])
+def forked(np, *argv, **more):
+    """The exit statuses of such ranks, and what they said. An import of this PyTorch takes 4 s of a
+    processor, so they share one."""
+    return preloaded.ranks(PYTHON, ['torch', 'torch.distributed.tensor'], np, argv,
+                           environment(**more), HERE)
+
+
+@pytest.mark.parametrize('launcher, np', [('forked', 2), ('reigen', 3)])
 def test_every_operation_gives_what_it_should(launcher, np, tmp_path):
     assert f'all good on {np} ranks' in run(launcher, np, HERE / 'distributed_checks.py',
                                             tmp_path / 'store')
 
 
-@pytest.mark.parametrize('launcher, np', [('reigen', 2), ('torchrun', 4)])
+@pytest.mark.parametrize('launcher, np', [('torchrun', 2), ('forked', 4)])
 def test_ddp_fsdp2_zero_and_dtensor_train(launcher, np):
     assert f'all trained on {np} ranks' in run(launcher, np, HERE / 'distributed_training.py')
 
 
 def test_what_torch_compile_makes_gives_the_same():
-    assert 'all compiled on 2 ranks' in run('reigen', 2, HERE / 'distributed_compiled.py')
+    assert 'all compiled on 2 ranks' in run('forked', 2, HERE / 'distributed_compiled.py')
 
 
 def test_a_profiler_sees_each_operation():
-    assert 'all told to the profiler' in run('reigen', 2, HERE / 'distributed_profile.py')
+    assert 'all told to the profiler' in run('forked', 2, HERE / 'distributed_profile.py')
 
 
 @pytest.mark.parametrize('mode, np', [('mistakes', 3), ('late', 2), ('abort', 3), ('horovod', 2),
                                       ('again', 3), ('forks', 2), ('sockets', 2)])
 def test_what_goes_wrong_is_told_and_the_rest_goes_on(mode, np, tmp_path):
-    assert 'all told' in run('torchrun', np, HERE / 'distributed_failures.py', mode,
+    assert 'all told' in run('forked', np, HERE / 'distributed_failures.py', mode,
                              tmp_path / 'store')
 
 
 def test_a_rank_that_is_killed_is_told_to_the_others():
-    port = str(free_port())
-    ranks = [subprocess.Popen([PYTHON, HERE / 'distributed_failures.py', 'killed'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=environment(RANK=str(rank), WORLD_SIZE='3', LOCAL_RANK=str(rank),
-                                              MASTER_ADDR='127.0.0.1', MASTER_PORT=port))
-             for rank in range(3)]
-    outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, -9, 0], outputs
+    statuses, output = forked(3, HERE / 'distributed_failures.py', 'killed')
+    assert statuses == [0, -9, 0], output
     for rank in (0, 2):
-        assert f'rank {rank} was told' in outputs[rank], outputs[rank]
+        assert f'rank {rank} was told' in output, output
 
 
 def test_cuda_tensors_are_in_the_order_of_streams():
     """On the stand-ins for the driver and NCCL."""
     standin = ROOT / 'build/tests/standin'
     assert 'all good on GPUs' in run(
-        'torchrun', 2, HERE / 'distributed_cuda.py', LD_LIBRARY_PATH=str(standin),
+        'forked', 2, HERE / 'distributed_cuda.py', LD_LIBRARY_PATH=str(standin),
         REIGEN_NCCL=str(standin / 'libnccl.so.2'), STANDIN_DELAY_US='20',
         STANDIN_CUDA_MEMORY=str(200 << 20))
 
