@@ -15,6 +15,7 @@
 #include "head/chaos.h"
 #include "head/console/exit.h"
 #include "head/input.h"
+#include "head/notify.h"
 #include "head/restart.h"
 #include "head/show/presenter.h"
 #include "head/signals.h"
@@ -56,6 +57,7 @@ struct run {
     bool killed;               /* by a second signal: nothing is waited for */
     bool again;                /* the job has failed and is to be started again */
     struct rg_chaos *chaos;    /* NULL: no faults */
+    struct rg_notify notify;
 };
 
 /* --- what the session reports ---------------------------------------------------------------- */
@@ -258,6 +260,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         rg_head_chaos_tell_idle(run->chaos, &run->shown);
     run->shown.ops->ended(&run->shown, &told,
                           run->again ? run->restart.before + run->restart.count : 0);
+    rg_notify_keep(&run->notify, &told);
     if (verdict->first && verdict->first->note)
         rg_output_note(run->shown.output, verdict->first->note, &note);
     const struct rg_verdict_style style = {
@@ -618,40 +621,51 @@ static int start_again(struct run *run, const struct rg_driver_ops *driver, stru
     return rc < 0 ? rc : start(run, driver, err);
 }
 
+/* There is no verdict of a session: the error is. */
+static int fail(struct run *run, const struct rg_error *err)
+{
+    int code = rg_fail(err, run->as->command);
+
+    rg_notify_keep(&run->notify, &(struct rg_verdict){ .exit_code = code, .cause = err->text });
+    return code;
+}
+
 static int run_job(struct run *run)
 {
     const struct rg_driver_ops *driver = rg_driver_choose(&run->planned.job);
     struct rg_error err = RG_ERROR_INIT;
 
+    if (!run->as->instead)
+        rg_notify_take(&run->notify, &run->planned.job);
     if (!driver) {
         rg_error_set_exit(&err, ENOTSUP, RG_EXIT_USAGE, "this program has not the driver that the "
                           "job needs (--on); run it by reigen run");
-        return rg_fail(&err, run->as->command);
+        return fail(run, &err);
     }
     say_notes(run);
     if (prepare(run, driver, &err) < 0 ||
         rg_head_chaos_prepare(&run->planned, &run->chaos, &err) < 0)
-        return rg_fail(&err, run->as->command);
+        return fail(run, &err);
     say_map(run);
     if (rg_restart_prepare(&run->restart, &run->planned.job) < 0 && rg_error_memory(&err))
-        return rg_fail(&err, run->as->command);
+        return fail(run, &err);
     if (run->as->instead) {
         int r = run->as->instead(run->as->arg, &run->planned, driver->platform.here, &err);
-        return r < 0 ? rg_fail(&err, run->as->command) : r;
+        return r < 0 ? fail(run, &err) : r;
     }
     if (rg_loop_create(&run->loop) < 0 && rg_error_memory(&err))
-        return rg_fail(&err, run->as->command);
+        return fail(run, &err);
     run->shown = (struct rg_presenter){
         .ops = run->planned.job.json ? &rg_presenter_json : &rg_presenter_plain,
         .planned = &run->planned, .loop = run->loop, .log = run->as->log,
     };
     if (start(run, driver, &err) < 0)
-        return rg_fail(&err, run->as->command);
+        return fail(run, &err);
     rg_loop_run(run->loop);
     while (run->again && !run->restart.stopped) {
         if (start_again(run, driver, &err) < 0) {
             run->judged = true;
-            return run->exit_code = rg_fail(&err, run->as->command);
+            return run->exit_code = fail(run, &err);
         }
         rg_loop_run(run->loop);
     }
@@ -676,6 +690,7 @@ int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
         *as->ret_stopped = run.restart.stopped;
 
     finish(&run);
+    rg_notify_run(&run.notify, code);
     return code;
 }
 

@@ -35,6 +35,7 @@ void rg_job_fini(struct rg_job *job)
     free(job->elastic.discovery);
 #ifndef RG_AGENT /* no plan's file has it */
     free(job->chaos);
+    free(job->notify);
 #endif
     free(job->file_name);
     free(job->file_text);

@@ -156,6 +156,7 @@ struct rg_job {
     int verbose;
 #ifndef RG_AGENT             /* no plan's file has them */
     char *chaos;             /* the faults that it is to have (job/chaos/chaos.h), or NULL */
+    char *notify;            /* the command that gets the verdict (head/notify.h), or NULL */
 #endif
 };
 

@@ -196,6 +196,9 @@ static const struct rg_option options[] = {
     {"json", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_BOOL, NULL, NULL, NULL,
      "Write events to standard output, one JSON object per line, instead of plain output.",
      FLAG(job.json)},
+    {"notify", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "COMMAND", NULL, NULL,
+     "Run COMMAND by the shell, here, when the job has ended, however that came; its standard "
+     "input is the verdict, as --json writes it. It may take 10 s.", TEXT(job.notify)},
 
     {"stdin", NULL, NULL, RG_GROUP_INPUT, RG_FILE_SCALAR, "RANK|all|none", NULL, "all none 0",
      "Who gets standard input. The default is rank 0.", BY(stdin)},

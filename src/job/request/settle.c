@@ -70,6 +70,12 @@ static void drop_settings(struct rg_request *request)
     }
 }
 
+/* The launcher does not see the job's end. */
+static bool ends_elsewhere(const struct rg_request *request, const struct rg_platform *own)
+{
+    return own->away || request->job.submit || request->write_plan;
+}
+
 void rg_request_settle_usual(struct rg_request *request)
 {
     struct rg_job *job = &request->job;
@@ -79,6 +85,8 @@ void rg_request_settle_usual(struct rg_request *request)
     drop_settings(request);
     if (rg_strv_has(&request->usual, "submit"))
         job->submit = job->submit && own->queues;
+    if (rg_strv_has(&request->usual, "notify") && ends_elsewhere(request, own))
+        free(rg_steal_ptr(&job->notify));
     /* The platform that is named now has hosts of its own. */
     if (named && !own->any_host && rg_request_is_usual_host(request))
         rg_request_drop_hosts(request);
@@ -138,6 +146,21 @@ static int check_chaos(const struct rg_request *request, const struct rg_platfor
     return 0;
 }
 
+/* The command is the user's, and is run where the user is. */
+static int check_notify(const struct rg_request *request, const struct rg_platform *own,
+                        struct rg_error *err)
+{
+    const struct rg_job *job = &request->job;
+
+    if (!job->notify || !ends_elsewhere(request, own))
+        return 0;
+    return rg_error_set(err, EINVAL, "--notify: the end of a job %s%s is not seen here; leave it "
+                        "out", own->away ? "on " : "of ",
+                        own->away     ? own->title
+                        : job->submit ? "--submit"
+                                      : "--write-plan");
+}
+
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
 {
     const struct rg_platform *own = rg_platform_of(&request->job);
@@ -149,7 +172,8 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
     }
     if (r == 0 && request->job.submit && !own->queues)
         r = refuse_submit(err);
-    return r == 0 ? check_chaos(request, own, err) : r;
+    r = r == 0 ? check_chaos(request, own, err) : r;
+    return r == 0 ? check_notify(request, own, err) : r;
 }
 
 /* An option that only a container could heed, and that is not only usual; or NULL. */

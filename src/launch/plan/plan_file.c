@@ -76,7 +76,7 @@ struct entry {
       .max = (high) }
 
 /* job.file_text is none of them: it may hold secrets, and only its platform's driver reads it. Nor
- * is job.chaos: such a job is not written down. */
+ * are job.chaos and job.notify: such a job is not written down. */
 static const struct entry planned_entries[] = {
     WORDS(job.command),
     STRING(job.title),
