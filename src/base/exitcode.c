@@ -43,6 +43,11 @@ static const struct rg_exit_info table[] = {
      "Give a higher limit, or find out why hosts change so often. After the loss of a rank that is "
      "one too many the code is the rank's.",
      false},
+    {RG_EXIT_DEADLOCK,
+     "All ranks waited for each other, and nothing else ran in them, for --deadlock-timeout.",
+     "The verdict names what each rank called and its line. All ranks must call the same "
+     "operations: look for a branch that differs between them.",
+     false},
     {RG_EXIT_TIMEOUT,
      "The job was not ready within --start-timeout, or ran longer than --timeout.",
      "The message says which, and which host was waited for. Give more time or find what is slow; "
@@ -91,8 +96,8 @@ static const struct {
     { RG_EXIT_UNAVAILABLE, "unavailable" }, { RG_EXIT_INTERNAL, "internal" },
     { RG_EXIT_OUTPUT_LOST, "output-lost" }, { RG_EXIT_PREEMPTED, "ended-outside" },
     { RG_EXIT_HOST_LOST, "host-lost" }, { RG_EXIT_NO_PERMISSION, "no-permission" },
-    { RG_EXIT_RESET_LIMIT, "reset-limit" }, { RG_EXIT_TIMEOUT, "timeout" },
-    { RG_EXIT_CONTAINER, "container" },
+    { RG_EXIT_RESET_LIMIT, "reset-limit" }, { RG_EXIT_DEADLOCK, "deadlock" },
+    { RG_EXIT_TIMEOUT, "timeout" }, { RG_EXIT_CONTAINER, "container" },
     { RG_EXIT_NOT_EXECUTABLE, "not-executable" }, { RG_EXIT_NOT_FOUND, "not-found" },
     { RG_EXIT_SIGNAL, "signal" },
 };

@@ -19,6 +19,7 @@ enum rg_exit {
     RG_EXIT_HOST_LOST = 76,    /* a host or its agent was lost: try again */
     RG_EXIT_NO_PERMISSION = 77,
     RG_EXIT_RESET_LIMIT = 78,  /* hosts came or went more often than --reset-limit permits */
+    RG_EXIT_DEADLOCK = 79,     /* all ranks wait for each other, and nothing else runs */
     RG_EXIT_TIMEOUT = 124,     /* not ready in time, or --timeout */
     RG_EXIT_CONTAINER = 125,   /* the container runtime failed */
     RG_EXIT_NOT_EXECUTABLE = 126,

@@ -152,11 +152,14 @@ struct rg_rankmsg_peer_died {
     char *text;            /* of REPORTED; else "" */
 };
 
-#define RG_NOTE_PREEMPTIBLE 3 /* a level */
+/* Levels. */
+#define RG_NOTE_PREEMPTIBLE 3
+#define RG_NOTE_DEADLOCK 4
 
 struct rg_rankmsg_note {
     /* 0: cause of this rank's coming failure, for the verdict; 1: for the user to see, and 2: about
-     * the whole job; 3: without a text: it wants to hear of the job's end before SIGTERM */
+     * the whole job; 3: without a text: it wants to hear of the job's end before SIGTERM;
+     * 4: why the job can never go on, and is to be ended */
     uint32_t level;
     char *text;
 };

@@ -154,6 +154,11 @@ bool rg_boot_preemptible(struct rg_boot *boot)
     return true;
 }
 
+void rg_boot_deadlock(struct rg_boot *boot, const char *text)
+{
+    rg_boot_note(boot, RG_NOTE_DEADLOCK, text);
+}
+
 uint64_t rg_boot_update(struct rg_boot *boot, int *ret_result)
 {
     uint64_t stamp = 0;

@@ -132,6 +132,9 @@ void rg_boot_elastic(struct rg_boot *boot, int failed);
 /* Tell the launcher that this program wants to hear of the job's end before it comes. Whether there
  * is one that does so. Any thread. */
 bool rg_boot_preemptible(struct rg_boot *boot);
+/* Tell the launcher, which shows notes, that the job can never go on, and why: it ends the job. Any
+ * thread. */
+void rg_boot_deadlock(struct rg_boot *boot, const char *text);
 /* What the launcher has said since the boot was opened: bits of enum reigen_update. Returns when it
  * spoke last of hosts, in ms of the wall clock; or 0. Never blocks; any thread; boot is polled by
  * others. */

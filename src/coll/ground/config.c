@@ -51,6 +51,7 @@ static const struct knob {
     { "REIGEN_STALL_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", MS, AT(config.stall_ms), 0, 0 },
     { "REIGEN_STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", MS,
       AT(config.stall_shutdown_ms), 0, 0 },
+    { "REIGEN_DEADLOCK_SECONDS", NULL, MS, AT(config.deadlock_ms), 0, 0 },
     { "REIGEN_SILENCE_SECONDS", NULL, MS, AT(config.silence_ms), 0, 0 },
     { "HOROVOD_STALL_CHECK_DISABLE", NULL, SWITCH, AT(stall_disabled), 0, 0 },
     { "REIGEN_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", NBYTES, AT(config.fusion_nbytes), 0,

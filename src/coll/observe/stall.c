@@ -13,6 +13,7 @@
 #include "coll/ground/config.h"
 #include "coll/ground/report.h"
 #include "coll/negotiate/order.h"
+#include "coll/observe/deadlock.h"
 #include "coll/observe/stall_facts.h"
 #include "coll/observe/stuck.h"
 #include "coll/observe/where.h"
@@ -32,6 +33,7 @@
 struct gathering {
     uint64_t deadline_ns; /* 0: there is none */
     uint64_t longest_ms;
+    bool quiet;           /* nothing is said, unless it is a deadlock that is certain */
     char **answers; /* by node; owned */
     int nnodes, nanswers;
 };
@@ -43,7 +45,9 @@ struct rg_stall {
     _Atomic uint64_t asked_ms; /* leader: the driver is to see to a wait so long; 0: nothing */
     struct gathering gathering;
     uint64_t due_ms; /* a report of a wait so long is due, when ranks have said where they are */
+    bool due_quiet;  /* as in gathering */
     struct rg_where_question question, asked_by_others;
+    struct rg_deadlock deadlock;
     _Atomic uint64_t due_since_ns; /* leader: when the wait began that the driver has told of */
     _Atomic bool over;      /* leader: it has ended, which the driver is to tell */
     char *told_mark;        /* what was reported last; owned */
@@ -191,6 +195,7 @@ static void collect(struct rg_progress *progress, struct rg_stall_facts *facts, 
         const struct rg_where *where = rg_where_of(progress, r);
 
         who->blocked = is_blocked(progress, r, now);
+        who->rests = who->blocked && rg_deadlock_rests(progress, r, now);
         free(who->detail);
         who->detail = describe_rank(progress, r, now);
         if (where)
@@ -323,7 +328,8 @@ static bool ends_job(const struct rg_progress *progress, uint64_t longest_ms)
 }
 
 /* How the wait may end; once in a job. */
-static void put_end(const struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out)
+static void put_end(const struct rg_progress *progress, struct rg_stall *stall,
+                    const struct rg_stall_facts *facts, struct rg_buf *out)
 {
     const struct rg_config *config = progress->config;
     uint64_t offered_ms = 2 * config->stall_ms;
@@ -338,7 +344,7 @@ static void put_end(const struct rg_progress *progress, struct rg_stall *stall, 
         rg_buf_printf(out, "Such a wait ends the job after %.6g s "
                       "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS).\n",
                       (double) config->stall_shutdown_ms / 1000);
-    else
+    else if (!rg_deadlock_warn(progress, facts, least_ms(config) / 2, out))
         rg_buf_printf(out, "The job waits for ever by default.%s "
                       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%llu ends it by itself.\n",
                       rg_stuck_has_launcher(progress)
@@ -403,7 +409,7 @@ static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
     stall->telling = true;
     rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
     rg_stall_facts_tell(facts, than_ms, out);
-    put_end(progress, stall, out);
+    put_end(progress, stall, facts, out);
     put_words(progress, facts, longest_ms, out);
 }
 
@@ -416,9 +422,9 @@ static void print_set(const struct rg_progress *progress, char *ret_text, size_t
 }
 
 /* What is to be said. all: of the other nodes too, as far as they have answered. False: nothing, as
- * whoever was missing has come. */
+ * whoever was missing has come; or as quiet asks for nothing else than a deadlock. */
 static bool put_report(struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out,
-                       uint64_t now, uint64_t longest_ms, bool all)
+                       uint64_t now, uint64_t longest_ms, bool all, bool quiet)
 {
     struct rg_stall_facts facts;
     rg_autobuf struct rg_buf names = RG_BUF_INIT;
@@ -433,7 +439,10 @@ static bool put_report(struct rg_progress *progress, struct rg_stall *stall, str
     }
     rg_stall_facts_name(&facts, least_ms(progress->config) / 2, &names);
     some = rg_buf_nbytes(&names) > 0;
-    if (ends_job(progress, longest_ms))
+    rg_deadlock_find(progress, &stall->deadlock, &facts, least_ms(progress->config) / 2, out);
+    if (stall->deadlock.found || quiet)
+        ;
+    else if (ends_job(progress, longest_ms))
         put_last(progress, &facts, set, longest_ms, all, out);
     else if (some)
         put_remark(progress, stall, &facts, set, longest_ms, out);
@@ -443,18 +452,22 @@ static bool put_report(struct rg_progress *progress, struct rg_stall *stall, str
 
 /* One report for the job; the last one ends it. */
 static void report(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
-                   uint64_t longest_ms, bool all)
+                   uint64_t longest_ms, bool all, bool quiet)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
     rg_autofree char *text = NULL;
 
-    if (put_report(progress, stall, &out, now, longest_ms, all))
+    if (put_report(progress, stall, &out, now, longest_ms, all, quiet))
         text = strdup(rg_buf_text(&out));
     if (!text)
         return;
     for (size_t length = strlen(text); length && text[length - 1] == '\n'; length--)
         text[length - 1] = '\0';
-    if (ends_job(progress, longest_ms)) {
+    if (stall->deadlock.found && rg_stuck_has_launcher(progress)) {
+        rg_boot_deadlock(progress->boot, text);
+        return;
+    }
+    if (stall->deadlock.found || ends_job(progress, longest_ms)) {
         /* The launcher shows what it ends with. */
         if (!rg_stuck_has_launcher(progress))
             rg_report(RG_LOG_WARN, "%s", text);
@@ -492,6 +505,19 @@ static bool owes_anything(struct rg_progress *progress, uint64_t now)
     return false;
 }
 
+/* Between reports. */
+static void look_for_deadlock(struct rg_progress *progress, struct rg_stall *stall,
+                              uint64_t longest_ms)
+{
+    if (progress->multi) {
+        atomic_store(&stall->deadlock.asked_ms, longest_ms);
+    } else if (!stall->due_ms) {
+        stall->due_ms = longest_ms;
+        stall->due_quiet = true;
+        rg_where_ask(progress, &stall->question);
+    }
+}
+
 /* Ranks are asked where they are; then the report is written, at a leader by its driver, so that
  * the job hears of it once. Under the lock. */
 static void act(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
@@ -501,16 +527,20 @@ static void act(struct rg_progress *progress, struct rg_stall *stall, uint64_t n
 
     if (ends_job(progress, longest_ms) &&
         longest_ms >= progress->config->stall_shutdown_ms + patience_ms) {
-        report(progress, stall, now, longest_ms, false);
+        report(progress, stall, now, longest_ms, false, false);
         return;
     }
-    if (!ends_job(progress, longest_ms) && longest_ms < stall->next_ms)
+    if (!ends_job(progress, longest_ms) && longest_ms < stall->next_ms) {
+        if (rg_deadlock_is_due(progress, &stall->deadlock, now, longest_ms))
+            look_for_deadlock(progress, stall, longest_ms);
         return;
+    }
     if (progress->multi) {
         atomic_store(&stall->due_since_ns, now - longest_ms * RG_NS_PER_MS);
         atomic_store(&stall->asked_ms, longest_ms);
     } else if (owes_anything(progress, now)) {
         stall->due_ms = longest_ms;
+        stall->due_quiet = false;
         rg_where_ask(progress, &stall->question);
     }
     while (stall->next_ms && stall->next_ms <= longest_ms)
@@ -520,7 +550,7 @@ static void act(struct rg_progress *progress, struct rg_stall *stall, uint64_t n
 /* Nothing waits for long. */
 static void rest(struct rg_progress *progress, struct rg_stall *stall, uint64_t now)
 {
-    stall->due_ms = 0;
+    stall->due_ms = stall->deadlock.looked_ms = 0;
     if (!progress->multi)
         tell_end(progress, stall, now);
     else if (atomic_exchange(&stall->due_since_ns, 0))
@@ -532,6 +562,7 @@ void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_
 {
     uint64_t limit = limit_ms(progress);
 
+    rg_deadlock_note(progress, &stall->deadlock, now);
     pthread_mutex_lock(&stall->lock);
     if (limit == 0 || longest_ms < limit || !reporter) {
         stall->next_ms = limit;
@@ -550,7 +581,7 @@ void rg_stall_glance(struct rg_progress *progress, struct rg_stall *stall)
     rg_where_answer(progress);
     pthread_mutex_lock(&stall->lock);
     if (stall->due_ms && rg_where_is_over(progress, &stall->question)) {
-        report(progress, stall, rg_now_ns(), stall->due_ms, false);
+        report(progress, stall, rg_now_ns(), stall->due_ms, false, stall->due_quiet);
         stall->due_ms = 0;
     }
     pthread_mutex_unlock(&stall->lock);
@@ -577,18 +608,19 @@ static bool was_told(const struct rg_stall *stall, uint64_t now, uint64_t longes
 }
 
 static void gather(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
-                   uint64_t longest_ms)
+                   uint64_t longest_ms, bool quiet)
 {
     int nnodes = progress->team->nnodes;
     char **answers;
 
     if (stall->gathering.deadline_ns ||
-        (was_told(stall, now, longest_ms) && !ends_job(progress, longest_ms)))
+        (!quiet && was_told(stall, now, longest_ms) && !ends_job(progress, longest_ms)))
         return;
     answers = calloc((size_t) nnodes, sizeof(*answers));
     if (!answers)
         return;
-    stall->gathering = (struct gathering){ now + GATHER_NS, longest_ms, answers, nnodes, 0 };
+    stall->gathering = (struct gathering){ now + GATHER_NS, longest_ms, quiet, answers, nnodes,
+                                           0 };
     rg_where_ask(progress, &stall->question);
     rg_order_stall_query(rg_multi_order(progress));
 }
@@ -605,10 +637,12 @@ static void tell_gathered(struct rg_progress *progress, struct rg_stall *stall, 
         return;
     pthread_mutex_lock(&stall->lock);
     if (!rg_view_aborted(&progress->view))
-        report(progress, stall, now, gathering->longest_ms, true);
+        report(progress, stall, now, gathering->longest_ms, true, gathering->quiet);
     pthread_mutex_unlock(&stall->lock);
-    stall->told_ms = gathering->longest_ms;
-    stall->told_ns = now;
+    if (!gathering->quiet) {
+        stall->told_ms = gathering->longest_ms;
+        stall->told_ns = now;
+    }
     drop_gathered(gathering);
 }
 
@@ -650,7 +684,7 @@ static void tell_due(struct rg_progress *progress, struct rg_stall *stall, uint6
     char text[40];
 
     if (rg_order_decides(rg_multi_order(progress))) {
-        gather(progress, stall, rg_now_ns(), longest_ms);
+        gather(progress, stall, rg_now_ns(), longest_ms, false);
         return;
     }
     if (!ends_job(progress, longest_ms) && tell_silence(progress, stall, longest_ms))
@@ -675,6 +709,10 @@ void rg_stall_drive(struct rg_progress *progress, struct rg_stall *stall)
         tell_gathered(progress, stall, rg_now_ns());
     if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed))
         tell_due(progress, stall, atomic_exchange(&stall->asked_ms, 0));
+    /* The coordinator's own ranks wait as well where all do. */
+    if (atomic_load_explicit(&stall->deadlock.asked_ms, memory_order_relaxed) &&
+        rg_order_decides(rg_multi_order(progress)))
+        gather(progress, stall, rg_now_ns(), atomic_exchange(&stall->deadlock.asked_ms, 0), true);
     if (atomic_load_explicit(&stall->over, memory_order_relaxed) &&
         atomic_exchange(&stall->over, false))
         tell_over(progress, stall);
@@ -700,7 +738,7 @@ static bool take_due(struct rg_progress *progress, struct rg_stall *stall, const
     if (sscanf(text, "due %llu\n", &longest_ms) != 1)
         return false;
     if (longest_ms >= least_ms(progress->config))
-        gather(progress, stall, rg_now_ns(), longest_ms);
+        gather(progress, stall, rg_now_ns(), longest_ms, false);
     return true;
 }
 

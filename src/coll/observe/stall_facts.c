@@ -125,7 +125,7 @@ void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, in
 
         bool room = rg_buf_nbytes(out) < DETAILS_NBYTES;
 
-        rg_buf_printf(out, "rank %c %s\n", who->blocked ? 'b' : '-',
+        rg_buf_printf(out, "rank %c %s\n", who->rests ? 'r' : who->blocked ? 'b' : '-',
                       who->detail && room ? who->detail : "");
         if (room && (who->place || who->call))
             rg_buf_printf(out, "at %s\t%s\n", who->place ? who->place : "",
@@ -170,7 +170,8 @@ void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, 
         } else if (strncmp(line, "rank ", 5) == 0 && strlen(line) >= 7 && k < n) {
             struct rg_stall_who *who = &facts->who[ranks[k++]];
 
-            who->blocked = line[5] == 'b';
+            who->rests = line[5] == 'r';
+            who->blocked = who->rests || line[5] == 'b';
             free(who->detail);
             who->detail = line[7] ? strdup(line + 7) : NULL;
             if (who->detail)
@@ -347,9 +348,8 @@ static bool waits_for(const struct rg_stall_facts *facts, int r, const bool *in,
 }
 
 /* Who is blocked, waits for one of the others who are, and is waited for by one: what is left when
- * all who do not have been taken away. */
-static void tell_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t than_ms,
-                          struct rg_buf *out)
+ * all who do not have been taken away. Whether there is somebody. */
+static bool find_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t than_ms)
 {
     bool changed = true, some = false;
 
@@ -365,7 +365,24 @@ static void tell_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t
             some |= in[r];
         }
     }
-    if (!some)
+    return some;
+}
+
+bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t than_ms, bool certain)
+{
+    rg_autofree bool *in = calloc((size_t) facts->nranks + 1, sizeof(bool));
+
+    for (int r = 0; certain && r < facts->nranks; r++) {
+        if (!facts->who[r].rests)
+            return false;
+    }
+    return in && find_deadlock(facts, in, than_ms);
+}
+
+static void tell_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t than_ms,
+                          struct rg_buf *out)
+{
+    if (!find_deadlock(facts, in, than_ms))
         return;
     rg_buf_printf(out, "This is a deadlock: ");
     put_ranks(facts, in, false, out);

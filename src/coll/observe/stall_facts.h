@@ -7,8 +7,8 @@
  *
  * The text has a line for each operation, "op AGE STATES NAME" (milliseconds; one letter of enum
  * rg_stall_state for each rank of the node, in order), and one for each rank of the node, "rank
- * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; '-': else). Behind that one may
- * stand "at PLACE<tab>CALL": where the rank is in its own language, and in C.
+ * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; 'r': and it rests; '-': else).
+ * Behind that one may stand "at PLACE<tab>CALL": where the rank is in its own language, and in C.
  *
  * Thread rule: pure functions over the caller's data; nothing blocks.
  */
@@ -35,6 +35,7 @@ struct rg_stall_op {
 
 struct rg_stall_who {
     bool blocked;
+    bool rests;   /* blocked, and nothing in its process could do anything (ground/rest.h) */
     char *detail; /* where the rank is and what its process does; NULL: not known */
     char *place;  /* "train.py:41 in load_batch"; NULL: not known */
     char *call;   /* "read(/data/part-3)"; NULL: not known, or it waits for others */
@@ -72,6 +73,9 @@ bool rg_stall_op_is_over(const struct rg_stall_op *op, int here, int nmissing);
  * wait for each other; lines about the processes of missing ranks that do not wait; and where ranks
  * are, those of one place in one line. Nothing: nobody is missing. */
 void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* Some wait for each other, as far as is known; certain: and all ranks rest, so that none can ever
+ * go on. */
+bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t than_ms, bool certain);
 /* The first of these lines, who is missing, and where the first of them is. */
 void rg_stall_facts_sum_up(const struct rg_stall_facts *facts, uint64_t than_ms,
                            struct rg_buf *out);

@@ -140,6 +140,7 @@ static const struct entry planned_entries[] = {
     FLAG(job.tf_config),
     LONG(job.timeout_ms),
     LONG(job.start_timeout_ms),
+    LONG(job.deadlock_ms),
     LONG(job.grace_ms),
     LONG(job.notice_ms),
     INT(job.max_restarts, 0, RG_JOB_RESTARTS_MAX),

@@ -192,6 +192,12 @@ void session_on_note(struct session_host *host, const struct rg_msg_note *msg)
         session_wants_notice(session);
         return;
     }
+    if (msg->level == RG_NOTE_DEADLOCK) {
+        if (session->state == STATE_RUNNING &&
+            session_set_cause(session, RG_EXIT_DEADLOCK, "%s", text))
+            session_begin_end(session);
+        return;
+    }
     if (msg->rank == RG_MSG_NO_RANK || msg->level != 0) {
         bool of_job = msg->rank == RG_MSG_NO_RANK || msg->level > 1;
 

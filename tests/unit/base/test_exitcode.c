@@ -5,8 +5,8 @@
 
 static void the_table_is_in_order_and_complete(void **state)
 {
-    static const int codes[] = { 0, 1, 2, 69, 70, 74, 75, 76, 77, 78, 124, 125, 126, 127,
-                                 128 };
+    static const int codes[] = { 0, 1, 2, 69, 70, 74, 75, 76, 77, 78, 79, 124, 125, 126,
+                                 127, 128 };
     size_t count;
     const struct rg_exit_info *table = rg_exit_table(&count);
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A deadlock that is certain ends the job; whoever may still do something is waited for."""
+import errno
+
+import pytest
+
+from ranks import SLOWER, job, program, two_hosts
+
+QUICK = ('--env', 'REIGEN_STALL_SECONDS=1')
+LINES = ['Rank 0 has not called allgather.acc; it waits in allreduce.loss.',
+         'Rank 1 has not called allreduce.loss; it waits in allgather.acc.']
+
+
+def test_a_deadlock_ends_the_job_with_its_own_code(reigen):
+    done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 2, '--', *program('late'), 'apart',
+                  timeout=60 * SLOWER)
+    assert done.returncode == 79, done.stderr
+    before, verdict = done.stderr.split('all ranks have waited for each other for more than 2 s')
+    assert 'this ends the job after 2 s (--deadlock-timeout)' in before, done.stderr
+    assert 'waits for ever' not in before, done.stderr
+    assert all(line in verdict for line in LINES), done.stderr
+    assert 'exit code 79 (deadlock)' in verdict and 'error' not in done.stdout, done.stderr
+
+
+def test_off_it_waits(reigen):
+    done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 0, '--env',
+                  'REIGEN_STALL_SHUTDOWN_SECONDS=4', '--', *program('late'), 'apart',
+                  timeout=60 * SLOWER)
+    assert done.returncode == 5 and 'deadlock-timeout' not in done.stderr, done.stderr
+
+
+def test_a_rank_that_is_late_is_waited_for(reigen):
+    done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 1, '--', *program('late'), 4000,
+                  timeout=60 * SLOWER)
+    assert done.returncode == 0 and 'ranks have waited' in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('hosts', [1, 2])
+def test_without_a_launcher_the_ranks_end_by_an_error(tmp_path, hosts):
+    limits = {'REIGEN_STALL_SECONDS': 1, 'REIGEN_DEADLOCK_SECONDS': 2}
+    with two_hosts(tmp_path) as (env, enter), \
+            job('late', 'apart', size=4, env={**limits, **(env if hosts == 2 else {})},
+                enter=enter(4) if hosts == 2 else None) as ranks:
+        errors = [rank.wait_line('error', 40 * SLOWER) for rank in ranks]
+        for rank in ranks:
+            rank.wait(40 * SLOWER)
+    assert errors[0].startswith(f'error {-errno.ETIMEDOUT} all ranks have waited'), errors
+    assert all('all ranks have waited for each other for more than 2 s' in error
+               for error in errors), errors

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The test's own thread stands for the one that waits in an operation: it waits for no lock. */
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "base/time.h"
+#include "coll/ground/rest.h"
+#include "unit.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
+static int pipe_fds[2];
+static _Atomic bool over;
+static _Atomic int shared_word;
+
+static void *wait_for_lock(void *arg)
+{
+    (void) arg;
+    pthread_mutex_lock(&lock);
+    while (!atomic_load(&over))
+        pthread_cond_wait(&news, &lock);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* How long each wait takes, in ms. */
+static void *wait_for_time(void *arg)
+{
+    pthread_mutex_lock(&lock);
+    while (!atomic_load(&over)) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += *(int *) arg / 1000;
+        until.tv_nsec = (until.tv_nsec + *(int *) arg % 1000 * 1000000) % 1000000000;
+        pthread_cond_timedwait(&news, &lock, &until);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void *wait_for_input(void *arg)
+{
+    char c;
+
+    (void) arg;
+    (void) !read(pipe_fds[0], &c, 1);
+    return NULL;
+}
+
+static void *wait_for_another_process(void *arg)
+{
+    (void) arg;
+    while (!atomic_load(&over))
+        syscall(SYS_futex, &shared_word, FUTEX_WAIT, 0, NULL, NULL, 0);
+    return NULL;
+}
+
+/* Since when the process is at rest, as seen often enough beside a thread that does this; 0: it is
+ * not. */
+static uint64_t rest_beside(void *(*fn)(void *), void *arg, bool waits)
+{
+    struct rg_rest rest = { 0 };
+    pthread_t thread;
+    uint64_t now = RG_NS_PER_S, since = 0;
+
+    atomic_store(&over, false);
+    assert_int_equal(pipe(pipe_fds), 0);
+    assert_int_equal(pthread_create(&thread, NULL, fn, arg), 0);
+    assert_int_equal(rg_rest_look(&rest, now, waits), 0); /* nothing to compare with */
+    /* It comes to its wait, and wakes some times if it does so at all. */
+    for (int i = 0; i < 200 && !since; i++) {
+        rg_sleep_ms(2); /* patient: what is to be seen is that nothing happens */
+        since = rg_rest_look(&rest, now += RG_NS_PER_S, waits);
+    }
+    pthread_mutex_lock(&lock);
+    atomic_store(&over, true);
+    pthread_cond_broadcast(&news);
+    pthread_mutex_unlock(&lock);
+    atomic_store(&shared_word, 1);
+    syscall(SYS_futex, &shared_word, FUTEX_WAKE, 1, NULL, NULL, 0);
+    close(pipe_fds[1]);
+    pthread_join(thread, NULL);
+    atomic_store(&shared_word, 0);
+    close(pipe_fds[0]);
+    return since;
+}
+
+static void locks_are_rest_and_what_may_end_by_itself_is_not(void **state)
+{
+    int often = 1, long_ms = 100000;
+
+    (void) state;
+    assert_int_not_equal(rest_beside(wait_for_lock, NULL, true), 0);
+    assert_int_equal(rest_beside(wait_for_lock, NULL, false), 0);
+    assert_int_not_equal(rest_beside(wait_for_time, &often, true), 0);
+    assert_int_equal(rest_beside(wait_for_time, &long_ms, true), 0);
+    assert_int_equal(rest_beside(wait_for_input, NULL, true), 0);
+    assert_int_equal(rest_beside(wait_for_another_process, NULL, true), 0);
+}
+
+static void who_computes_or_was_stopped_begins_anew(void **state)
+{
+    struct rg_rest rest = { 0 };
+    const uint64_t s = RG_NS_PER_S;
+    clock_t began;
+
+    (void) state;
+    assert_int_equal(rg_rest_look(&rest, 1 * s, true), 0);
+    assert_int_equal(rg_rest_look(&rest, 2 * s, true), 2 * s);
+    assert_int_equal(rg_rest_look(&rest, 3 * s, true), 2 * s);
+    assert_int_equal(rg_rest_look(&rest, 9 * s, true), 0);
+    assert_int_equal(rg_rest_look(&rest, 10 * s, true), 10 * s);
+    for (began = clock(); clock() < began + CLOCKS_PER_SEC / 10;)
+        ; /* it uses a tenth of the second that passes */
+    assert_int_equal(rg_rest_look(&rest, 11 * s, true), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(locks_are_rest_and_what_may_end_by_itself_is_not),
+        cmocka_unit_test(who_computes_or_was_stopped_begins_anew),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
