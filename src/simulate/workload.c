@@ -2,12 +2,13 @@
 /* Each network is a function that adds its layers, as short as the papers' own tables. */
 #include "simulate/workload.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/str.h"
 
-#define NAMES_MAX 16
+#define NAMES_MAX 32
 
 #define TENSORFLOW_2017 "tensorflow.org/performance/benchmarks (2017): one Tesla P100 of a DGX-1, "\
                         "synthetic data"
@@ -202,17 +203,67 @@ static void bert_large(struct rg_workload *w)
     linear(w, WIDTH, WIDTH, 1); /* pooler */
 }
 
+/* --- blocks of transformers, all alike -------------------------------------------------------- */
+
+/* n * part / nparts, without an overflow. */
+static uint64_t part_of(uint64_t n, uint64_t part, uint64_t nparts)
+{
+    return part * (n / nparts) + part * (n % nparts) / nparts;
+}
+
+static void even(struct rg_workload *w, uint64_t nparameters, int nlayers)
+{
+    static const unsigned parts[] = { 1, 1, 1, 1, 4, 4 }; /* of twelve */
+    uint64_t nparts = 12 * (uint64_t) nlayers, dealt = 0;
+
+    for (int layer = 0; layer < nlayers; layer++) {
+        for (size_t i = 0; i < rg_array_len(parts); i++) {
+            uint64_t before = part_of(nparameters, dealt, nparts);
+            dealt += parts[i];
+            uint64_t count = part_of(nparameters, dealt, nparts) - before;
+            add(w, count, 2.0 * (double) count);
+        }
+    }
+}
+
+int rg_workload_make_even(const char *name, uint64_t nparameters, int nlayers,
+                          struct rg_workload *ret_workload)
+{
+    struct rg_workload workload = { .name = name };
+
+    even(&workload, nparameters, nlayers);
+    if (!workload.tensors)
+        return -ENOMEM;
+    *ret_workload = workload;
+    return 0;
+}
+
 /* --- all of them ------------------------------------------------------------------------------ */
 
 static const struct {
     struct rg_workload facts;
-    void (*add)(struct rg_workload *workload);
+    void (*add)(struct rg_workload *workload); /* NULL: it is even, with so many */
+    uint64_t nparameters;
+    int nlayers;
 } known[] = {
-    { { .name = "resnet50", .rate = 219, .batch = 64, .source = TENSORFLOW_2017 }, resnet50 },
-    { { .name = "resnet101" }, resnet101 },
-    { { .name = "vgg16", .rate = 154, .batch = 64, .source = TENSORFLOW_2017 }, vgg16 },
-    { { .name = "inception3", .rate = 142, .batch = 64, .source = TENSORFLOW_2017 }, inception3 },
-    { { .name = "bert-large" }, bert_large },
+    { { .name = "resnet50", .rate = 219, .batch = 64, .source = TENSORFLOW_2017 }, resnet50, 0, 0 },
+    { { .name = "resnet101" }, resnet101, 0, 0 },
+    { { .name = "vgg16", .rate = 154, .batch = 64, .source = TENSORFLOW_2017 }, vgg16, 0, 0 },
+    { { .name = "inception3", .rate = 142, .batch = 64, .source = TENSORFLOW_2017 },
+      inception3, 0, 0 },
+    { { .name = "bert-large" }, bert_large, 0, 0 },
+    { { .name = "bert-base" }, NULL, 110000000, 12 },
+    { { .name = "vit-base" }, NULL, 86000000, 12 },
+    { { .name = "vit-large" }, NULL, 307000000, 24 },
+    { { .name = "vit-huge" }, NULL, 632000000, 32 },
+    { { .name = "gpt2-xl" }, NULL, 1542000000, 48 },
+    { { .name = "gpt3" }, NULL, 175000000000, 96 },
+    { { .name = "llama-7b" }, NULL, 6700000000, 32 },
+    { { .name = "llama-13b" }, NULL, 13000000000, 40 },
+    { { .name = "llama-65b" }, NULL, 65200000000, 80 },
+    { { .name = "llama3-8b" }, NULL, 8000000000, 32 },
+    { { .name = "llama3-70b" }, NULL, 70000000000, 80 },
+    { { .name = "llama3-405b" }, NULL, 405000000000, 126 },
 };
 
 const char *rg_workload_name(int i)
@@ -231,7 +282,10 @@ int rg_workload_make(const char *name, struct rg_workload *ret_workload, struct 
         if (strcmp(name, names[i]) != 0)
             continue;
         struct rg_workload workload = known[i].facts;
-        known[i].add(&workload);
+        if (known[i].add)
+            known[i].add(&workload);
+        else
+            even(&workload, known[i].nparameters, known[i].nlayers);
         if (!workload.tensors)
             return rg_error_memory(err);
         *ret_workload = workload;

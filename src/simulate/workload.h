@@ -10,6 +10,11 @@
  *      inception3            Szegedy et al., arXiv:1512.00567, without the auxiliary classifier
  *      bert-large            Devlin et al., arXiv:1810.04805, sequences of 512 tokens
  *
+ * Of newer ones only the numbers of parameters and layers are known here, as their papers round
+ * them (docs/simulate.md has each with its source). So it is with a network of the user's. Their
+ * layers are taken for blocks of a transformer, all alike: four matrices of attention, and two that
+ * are four times as large; embeddings are spread over them.
+ *
  * Thread rule: functions of their arguments alone; none blocks.
  */
 #ifndef RG_SIMULATE_WORKLOAD_H
@@ -19,6 +24,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+
+#define RG_WORKLOAD_LAYERS_MAX 1000
 
 struct rg_workload_tensor {
     uint64_t count;  /* parameters */
@@ -42,6 +49,10 @@ struct rg_workload {
 const char *rg_workload_name(int i);
 /* 0; -EINVAL with err, which lists the names; -ENOMEM. */
 int rg_workload_make(const char *name, struct rg_workload *ret_workload, struct rg_error *err);
+/* So many parameters, evenly in so many layers, 1 to RG_WORKLOAD_LAYERS_MAX. name is borrowed. 0 or
+ * -ENOMEM. */
+int rg_workload_make_even(const char *name, uint64_t nparameters, int nlayers,
+                          struct rg_workload *ret_workload);
 void rg_workload_fini(struct rg_workload *workload);
 
 #endif

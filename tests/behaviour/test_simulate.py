@@ -54,6 +54,25 @@ def test_less_bandwidth_and_more_jitter_take_longer():
     assert step('--type', 'bfloat16') < step()
 
 
+def test_any_model_by_its_parameters_and_layers():
+    network = ('--step-ms', 900, '--type', 'bfloat16', '--hosts', 64, '--bandwidth', '100gbit')
+    by_name = simulated('--model', 'llama-7b', *network)
+    by_numbers = simulated('--params', '6.7b', '--layers', 32, *network)
+    assert by_numbers['rows'] == by_name['rows'] and by_numbers['tensors'] == 6 * 32
+    assert (by_numbers['model'], by_numbers['parameters']) == ('32 layers', 6700000000)
+    assert simulated('--params', '1', '--layers', 1000, *network)['parameters'] == 1
+
+
+def test_the_page_has_every_model_with_its_numbers():
+    page = (built.ROOT / 'docs/simulate.md').read_text()
+    rows = re.findall(r'^\| `([\w-]+)` \| ([\d.]+) ([MB]) \| (\d+) \|', page, re.M)
+    assert len(rows) == 12
+    for name, number, unit, layers in rows:
+        found = simulated('--model', name, '--step-ms', 1, '--hosts', 1)
+        assert found['parameters'] == round(float(number) * {'M': 1e6, 'B': 1e9}[unit]), name
+        assert found['tensors'] == 6 * int(layers), name
+
+
 def test_a_hundred_thousand_ranks_in_two_seconds():
     began = time.monotonic()
     row, = simulated('--model', 'inception3', '--hosts', '12500', '--ranks-per-host', '8')['rows']
@@ -62,6 +81,11 @@ def test_a_hundred_thousand_ranks_in_two_seconds():
 
 @pytest.mark.parametrize('arguments, said', [
     ([], 'name what is trained, such as --model resnet50'),
+    (['--params', '7e9'], 'say both --params and --layers'),
+    (['--params', '7x', '--layers', '2'], '--params 7x: give a number of parameters'),
+    (['--params', '0', '--layers', '2'], '--params 0: give 1 to 1e+14'),
+    (['--params', '7e9', '--layers', '32'], 'simulate: 32 layers: no published rate'),
+    (['--model', 'vgg16', '--layers', '32'], 'not together with --layers'),
     (['--model', 'resnet5'], 'did you mean resnet50?'),
     (['--model', 'bert-large'], 'give the time that one rank'),
     (['--model', 'vgg16', '--bandwidth', '25'], '--bandwidth 25: give bits per second'),

@@ -46,6 +46,7 @@ struct simulate {
     struct rg_simulate_options options;
     struct rg_model model;
     struct rg_workload workload;
+    char name[32]; /* of one that is made by numbers alone */
     double compute_s;
     struct row rows[RG_SIMULATE_ROWS_MAX];
 };
@@ -152,14 +153,25 @@ static void put_json(struct rg_buf *text, const struct simulate *s)
 
 /* --- from the command line to the output ------------------------------------------------------ */
 
+static int make_workload(struct simulate *s, struct rg_error *err)
+{
+    const struct rg_simulate_options *o = &s->options;
+
+    if (o->workload)
+        return rg_workload_make(o->workload, &s->workload, err);
+    snprintf(s->name, sizeof(s->name), "%d layers", o->nlayers);
+    return rg_workload_make_even(s->name, o->nparameters, o->nlayers, &s->workload) < 0
+               ? rg_error_memory(err) : 0;
+}
+
 static int find_compute(struct simulate *s, struct rg_error *err)
 {
     const struct rg_workload *w = &s->workload;
 
     if (s->options.step_ms == 0 && w->rate == 0)
-        return rg_error_set(err, EINVAL, "simulate --model %s: no published rate is known for it "
+        return rg_error_set(err, EINVAL, "simulate%s %s: no published rate is known for it "
                             "here; give the time that one rank's step takes, as --step-ms MS",
-                            w->name);
+                            s->options.workload ? " --model" : ":", w->name);
     s->compute_s = s->options.step_ms > 0 ? s->options.step_ms / MS : w->batch / w->rate;
     return 0;
 }
@@ -218,7 +230,7 @@ int rg_cmd_simulate(int argc, char **argv)
     if (r == 0)
         r = rg_simulate_options_model(&s->options, &s->model, &err);
     if (r == 0)
-        r = rg_workload_make(s->options.workload, &s->workload, &err);
+        r = make_workload(s, &err);
     if (r == 0)
         r = find_compute(s, &err);
     if (r == 0)

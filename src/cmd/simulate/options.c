@@ -10,6 +10,7 @@
 
 #include "base/str.h"
 #include "simulate/simulate.h"
+#include "simulate/workload.h"
 
 #define COMMAND "simulate"
 #define PS_PER_BYTE 8e12 /* at one bit a second */
@@ -18,6 +19,7 @@
 #define LATENCY_S_MIN 1e-9
 #define LATENCY_S_MAX (RG_MODEL_ALPHA_MAX_NS / 1e9)
 #define STEP_MS_MAX 1e8
+#define PARAMS_MAX 1e14
 
 /* A number with one of these units behind it, which the caller has in the order of *ret_unit. */
 static bool parse_unit(const char *value, const char *const *units, double *ret_number,
@@ -103,6 +105,23 @@ static int apply_jitter(void *object, const char *what, const char *value, struc
     return r;
 }
 
+static int apply_params(void *object, const char *what, const char *value, struct rg_error *err)
+{
+    static const char *const units[] = { "", "k", "m", "b", "t", NULL };
+    struct rg_simulate_options *o = object;
+    double number;
+    size_t unit;
+
+    if (!parse_unit(value, units, &number, &unit))
+        return rg_error_set(err, EINVAL, "%s %.80s: give a number of parameters, such as 7e9 or "
+                            "350m", what, value);
+    number *= pow(1000, (double) unit);
+    if (!(number >= 1 && number <= PARAMS_MAX))
+        return rg_error_set(err, ERANGE, "%s %.80s: give 1 to %g", what, value, PARAMS_MAX);
+    o->nparameters = (uint64_t) number;
+    return 0;
+}
+
 static int apply_type(void *object, const char *what, const char *value, struct rg_error *err)
 {
     static const struct { const char *name; unsigned nbytes; } types[] = {
@@ -171,9 +190,17 @@ static int apply_hosts(void *object, const char *what, const char *value, struct
 #define TO(kind, name, min, max) NULL, RG_MEMBER(kind, struct rg_simulate_options, name, min, max)
 
 const struct rg_script_option rg_simulate_option_table[] = {
-    { "model", "NAME", false, "resnet50 resnet101 vgg16 inception3 bert-large",
-      "What is trained: resnet50, resnet101, vgg16, inception3 or bert-large.",
-      TO(WORD, workload, 1, 0) },
+    { "model", "NAME", false, "resnet50 resnet101 vgg16 inception3 bert-base bert-large vit-base "
+      "vit-large vit-huge gpt2-xl gpt3 llama-7b llama-13b llama-65b llama3-8b llama3-70b "
+      "llama3-405b",
+      "What is trained: resnet50, resnet101, vgg16, inception3, bert-base, bert-large, vit-base, "
+      "vit-large, vit-huge, gpt2-xl, gpt3, llama-7b, llama-13b, llama-65b, llama3-8b, llama3-70b "
+      "or llama3-405b.", TO(WORD, workload, 1, 0) },
+    { "params", "N", false, NULL,
+      "In its place a network of so many parameters, such as 7e9, 7b or 350m.",
+      .apply = apply_params },
+    { "layers", "N", false, NULL, "How many layers they are in, all alike.",
+      TO(INT, nlayers, 1, RG_WORKLOAD_LAYERS_MAX) },
     { "hosts", "N,...", false, NULL,
       "Numbers of hosts, with a row for each. A..B doubles from A to B; default: 1..1024.",
       .apply = apply_hosts },
@@ -220,9 +247,14 @@ void rg_simulate_options_init(struct rg_simulate_options *options)
 
 static int judge(const struct rg_simulate_options *o, struct rg_error *err)
 {
-    if (!o->workload)
+    if (!o->workload && !o->nparameters && !o->nlayers)
         return rg_error_set(err, EINVAL, "simulate: name what is trained, such as --model "
-                            "resnet50");
+                            "resnet50, or --params 7e9 --layers 32");
+    if (o->workload && (o->nparameters || o->nlayers))
+        return rg_error_set(err, EINVAL, "simulate --model %.80s: not together with %s",
+                            o->workload, o->nparameters ? "--params" : "--layers");
+    if (!o->workload && (!o->nparameters || !o->nlayers))
+        return rg_error_set(err, EINVAL, "simulate: say both --params and --layers");
     for (int i = 0; i < o->nrows; i++) {
         if ((int64_t) o->hosts[i] * o->ranks_per_host > RG_SIMULATE_RANKS_MAX)
             return rg_error_set(err, ERANGE, "simulate --hosts %d: with %d ranks on each that is "

@@ -19,7 +19,9 @@
 
 /* Words are borrowed from argv. */
 struct rg_simulate_options {
-    const char *workload;     /* a name of simulate/workload.h's */
+    const char *workload;     /* a name of simulate/workload.h's; NULL: by the next two */
+    uint64_t nparameters;     /* 0: not given */
+    int nlayers;
     int hosts[RG_SIMULATE_ROWS_MAX]; /* a row for each */
     int nrows;
     int ranks_per_host;

@@ -33,7 +33,20 @@ static void sums_are_the_published_ones(void **state)
         assert_true(w.flops / 1e9 > published[i].gflops_min);
         assert_true(w.flops / 1e9 < published[i].gflops_max);
     }
-    assert_null(rg_workload_name((int) rg_array_len(published)));
+}
+
+static void newer_ones_are_even(void **state)
+{
+    rg_cleanup(rg_workload_fini) struct rg_workload w, odd;
+
+    (void) state;
+    assert_int_equal(rg_workload_make("llama3-405b", &w, NULL), 0);
+    assert_int_equal(w.nparameters, 405000000000);
+    assert_int_equal(w.ntensors, 6 * 126);
+    assert_true(w.tensors[4].count > 3 * w.tensors[3].count);
+    assert_int_equal(rg_workload_make_even("x", 1000003, 7, &odd), 0);
+    assert_int_equal(odd.nparameters, 1000003);
+    assert_string_equal(odd.name, "x");
 }
 
 static void a_name_that_is_not_known_is_told_with_the_nearest(void **state)
@@ -52,6 +65,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_the_published_ones),
+        cmocka_unit_test(newer_ones_are_even),
         cmocka_unit_test(a_name_that_is_not_known_is_told_with_the_nearest),
     };
 
