@@ -217,6 +217,25 @@ def test_installed_header_and_library_fit_together(prefix, tmp_path):
     ctypes.CDLL(str(prefix / 'lib/libreigen.so'))
 
 
+EXAMPLES = {
+    'allreduce': [f'rank {r} of 4: 1.5 2.5 3.5 4.5' for r in range(4)],
+    'async': [f'rank {r}: layer 0 is 6, layer 7 is 34' for r in range(4)],
+    'process_set': ["rank 0: the even ranks' sum is 2", "rank 1: the odd ranks' sum is 4",
+                    "rank 2: the even ranks' sum is 2", "rank 3: the odd ranks' sum is 4"],
+}
+
+
+@pytest.mark.parametrize('name', EXAMPLES)
+def test_an_example_in_c_is_built_as_the_page_says(prefix, tmp_path, name):
+    block = re.search(r'```sh\n(.*?)```', (ROOT / 'docs/c.md').read_text(), re.S)[1]
+    commands = block.replace('DIR/', f'{prefix}/').replace('allreduce', name)
+    commands = commands.replace('cc -o', 'cc -std=c11 -Wall -Wextra -Werror -o')
+    (tmp_path / f'{name}.c').symlink_to(prefix / f'share/reigen/examples/c/{name}.c')
+    done = run('sh', '-ec', commands.replace('reigen run', 'reigen run --no-tag-output'),
+               cwd=tmp_path, env={**os.environ, 'PATH': f'{prefix}/bin:/usr/bin:/bin'})
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, EXAMPLES[name]), done.stderr
+
+
 def test_destdir_is_put_before_the_prefix(tmp_path):
     done = run('make', 'install', 'PREFIX=/opt/reigen', f'DESTDIR={tmp_path}', cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
