@@ -50,6 +50,10 @@ fi
 
 # The build directory, with .venv as its prefix. Options' defaults count at the first setup only, so
 # another meson.build's defaults ask for another one.
+# A run that was interrupted may have left a build.ninja that cannot even be read.
+if [ -e build/.before ] && [ -e build/build.ninja ]; then
+    ninja -C build -t targets >/dev/null 2>&1 9>&- || rm -f build/.configured
+fi
 setup="$here $base $(sed -n '/^project(/,/)$/p' meson.build | cksum)"
 t=$(now)
 if [ "$(cat build/.configured 2>/dev/null)" != "$setup" ] || [ ! -e build/build.ninja ]; then
@@ -68,7 +72,6 @@ fi
 : >build/.before
 if ! progress 'build: compiling' build/ninja.log ninja -C build 9>&-; then
     grep -v '^\[[0-9]*/[0-9]*\] ' build/ninja.log >&2 || true
-    # A build.ninja that cannot even be read is left over from an interrupted run.
     ninja -C build -t targets >/dev/null 2>&1 9>&- || rm -f build/.configured
     exit 1
 fi
@@ -86,9 +89,12 @@ if [ ! -e build/.installed ] ||
     [ -n "$(find src include bindings docs meson.build build/src build/bindings build/docs \
         build/meson-private/install.dat -name __pycache__ -prune -o \
         -type f -newer build/.installed -print -quit 2>/dev/null)" ]; then
+    # By its time a file that was half copied looks like one that is up to date.
+    changed=
+    [ ! -e build/.installed ] || changed=--only-changed
     rm -f build/.installed
     if ! progress 'install: into .venv' build/install.log \
-        meson install -C build --no-rebuild --only-changed 9>&-; then
+        meson install -C build --no-rebuild $changed 9>&-; then
         cat build/install.log >&2
         exit 1
     fi

@@ -139,6 +139,8 @@ echo "packages: installing $lacking"
 # shellcheck disable=SC2086
 if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1 ||
     ! apt install --no-install-recommends $lacking; then
+    # dpkg itself may have been interrupted the last time.
+    $root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >>"$log" 2>&1 || true
     if ! apt update || ! apt install --no-install-recommends $lacking; then
         tail -n 20 "$log" >&2
         echo "packages: apt-get could not install $lacking" >&2

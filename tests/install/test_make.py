@@ -323,6 +323,11 @@ def test_interrupted_build_is_finished_by_the_next(interrupted):
     (clone / '.venv/.reigen').unlink()
     status, output = make(clone)
     assert status == 0, output
+    # An installation that got as far as half a program.
+    (clone / '.venv/bin/reigen').write_bytes(b'half')
+    (clone / 'build/.installed').unlink()
+    status, output = make(clone)
+    assert status == 0, output
     status, output = make(clone)
     assert output.startswith('up to date'), output
     assert run(clone / '.venv/bin/reigen', '--version').returncode == 0
