@@ -252,6 +252,9 @@ def test_a_script_without_its_interpreter_is_answered_with_it(reigen, tmp_path):
                 ('prog', 127, 'not found in PATH; give its path, or ./prog')):
             done = reigen(*command, '-np', 2, '--cwd', tmp_path, name, '--epochs', '4')
             assert done.returncode == code and says in done.stderr, done.stderr
+    for line in ('echo a; echo b', './a.sh | ./b.sh'):
+        done = reigen('run', '-np', 1, '--cwd', tmp_path, '--', line)
+        assert f"did you mean sh -c '{line}'?" in done.stderr and done.returncode == 127, done
     (tmp_path / 'train.py').chmod(0o755)  # but it has no #! line
     done = reigen('run', '--cwd', tmp_path, './train.py')
     assert f'did you mean {python} ./train.py?' in done.stderr and done.returncode == 126

@@ -269,12 +269,22 @@ static const char *other_python(const struct rg_spawn *spec)
     return NULL;
 }
 
+/* A whole command line in one word, as a shell takes it. */
+static bool is_line(const char *name)
+{
+    return name[strcspn(name, " \t\n;|&<>$`*")] != '\0';
+}
+
 static int explain_not_found(const struct rg_spawn *spec, struct rg_error *err)
 {
     const char *name = spec->argv[0], *interpreter = interpreter_of(spec);
     const char *python = other_python(spec);
     mode_t type = type_of(spec);
 
+    if (is_line(name) && !type)
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
+                                 "cannot start %s: no program has such a name; did you mean "
+                                 "sh -c '%s'?", name, strchr(name, '\'') ? "..." : name);
     if (python)
         return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
                                  "cannot start %s: not found in PATH, but %s is there: say %s, or "
