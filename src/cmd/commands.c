@@ -53,8 +53,8 @@ const struct rg_command rg_commands[] = {
     { "plan", "[OPTION...] [--] COMMAND [ARGUMENT...]", NULL,
       "Say what would become of a job, before anything of it is made; it takes the options of "
       "reigen run. On Kubernetes: whether the cluster would take it, whether there is room now, "
-      "and what stands in its way. Elsewhere: what --dry-run prints. Exit code 75: it would have "
-      "to wait.",
+      "and what stands in its way. On this computer: whether it would start. Elsewhere: what "
+      "--dry-run prints. Exit code 75: it would have to wait.",
       rg_cmd_plan, NULL, .brief = "say what would become of a job", .common = true,
       .run_options = true },
     { "head", "--plan FILE", "--plan @file",

@@ -126,6 +126,29 @@ def test_a_dry_run_starts_nothing_and_its_script_runs(reigen, tmp_path):
     assert mark.exists()
 
 
+def test_a_plan_of_ranks_here_is_a_sentence(reigen):
+    done = reigen('plan', '-np', 2, 'true')
+    assert (done.returncode, done.stdout) == (
+        0, '2 ranks on this computer: they would start now. reigen run --dry-run prints a script '
+           'of them.\n')
+    done = reigen('plan', '-np', 2, 'no-such-program')
+    assert done.returncode == 127 and 'it would not start' in done.stderr and not done.stdout
+    assert json.loads(reigen('plan', '-np', 2, '--json', 'true').stdout)['event'] == 'plan'
+
+
+def test_many_more_ranks_than_cores_are_remarked(reigen):
+    cores = len(os.sched_getaffinity(0))
+    for ranks, said in ((8 * cores, 0), (8 * cores + 1, 1)):
+        done = reigen('run', '-np', ranks, '--dry-run', 'true')
+        assert done.stderr.count(f'-np {ranks}: this computer has {cores} core') == said, done
+
+
+def test_1_is_explained(reigen):
+    said = reigen('explain', 1).stdout
+    assert 'an exception that nobody caught' in said
+    assert 'exception' not in reigen('explain', 7).stdout
+
+
 @pytest.mark.parametrize('shell', ['dash', 'bash'])
 def test_the_script_of_a_dry_run_ends_as_the_job_does(reigen, tmp_path, shell):
     """Rank 1 waits until all have begun, so that the others must be ended."""

@@ -388,6 +388,10 @@ static void explain_one(int code, struct rg_buf *text)
     rg_buf_printf(text, "\n\n");
     rg_wrap(text, info->meaning, 4, rg_terminal_columns(1));
     rg_wrap(text, info->remedy, 4, rg_terminal_columns(1));
+    if (code == 1)
+        rg_wrap(text, "Python ends with 1 after an exception that nobody caught, and its traceback "
+                      "stands above the verdict. A shell, and most other programs, say by 1 that "
+                      "something failed.", 4, rg_terminal_columns(1));
     if (info->retry)
         rg_wrap(text, "Trying again, unchanged, may help.", 4, rg_terminal_columns(1));
 }

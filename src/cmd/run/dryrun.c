@@ -277,13 +277,18 @@ static int print_plan(const struct rg_plan *plan, const struct rg_job *job,
     return rc;
 }
 
+bool rg_dryrun_is_script(const struct rg_plan *plan, const struct rg_job *job, bool here)
+{
+    /* Several ranks that all read standard input want a launcher between them. */
+    return here && !job->container.image && !plan->engine && !job->nroles &&
+           (job->stdin_mode != RG_STDIN_ALL || plan->nranks == 1);
+}
+
 int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, bool here,
                     struct rg_buf *text, struct rg_error *err)
 {
     rg_autostrv struct rg_strv base = RG_STRV_INIT;
-    /* Several ranks that all read standard input want a launcher between them. */
-    bool script = here && !job->container.image && !plan->engine && !job->nroles &&
-                  (job->stdin_mode != RG_STDIN_ALL || plan->nranks == 1);
+    bool script = rg_dryrun_is_script(plan, job, here);
     /* The caller's own environment is what the ranks have otherwise. */
     int rc = rg_strv_add_all(&base, environ);
 

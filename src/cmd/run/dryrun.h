@@ -22,6 +22,8 @@
 #include "base/buf.h"
 #include "launch/plan/plan.h"
 
+/* Whether it is a script. here: as below. */
+bool rg_dryrun_is_script(const struct rg_plan *plan, const struct rg_job *job, bool here);
 /* Append it. here: the driver is the one for this computer alone. 0, -ENOMEM, or -EINVAL when the
  * container runtime cannot do what is asked. */
 int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, bool here,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reigen plan`: what would become of a job, before anything of it is made. Where the job's head
- * would be here, that is what --dry-run prints. */
+ * would be here, that is what --dry-run prints; of ranks on this computer a sentence says it. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/process/spawn.h"
 #include "base/say.h"
 #include "head/console/command.h"
 #include "head/console/exit.h"
@@ -13,7 +14,10 @@
 #include "head/console/terminal.h"
 #include "head/console/words.h"
 #include "cmd/run/away.h"
+#include "cmd/run/dryrun.h"
 #include "cmd/run/run.h"
+#include "head/head.h"
+#include "head/show/events.h"
 #include "platform/drivers.h"
 #include "launch/host/outlook.h"
 
@@ -196,6 +200,43 @@ static int look_ahead(struct rg_request *request, const struct rg_driver_ops *dr
     return code ? code : exit_code_of(&outlook);
 }
 
+/* What a script says is no answer to who asks whether the job would start. */
+static int say_here(void *arg, const struct rg_planned *planned, bool here, struct rg_error *err)
+{
+    const char *command = planned->job.command.count ? planned->job.command.v[0] : "";
+    int nranks = planned->plan.nranks;
+    bool found = strchr(command, '/') ||
+                 rg_path_find(getenv("PATH"), command, strlen(command), (char[PATH_MAX]){ 0 });
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) arg;
+    if (planned->job.json)
+        rg_event_plan(&text, "plan", &planned->job, &planned->plan);
+    else if (!rg_dryrun_is_script(&planned->plan, &planned->job, here)) {
+        int r = rg_dryrun_print(&planned->plan, &planned->job, here, &text, err);
+        if (r < 0)
+            return r;
+    } else if (!found) {
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
+                                 "it would not start: %s is not found in PATH", command);
+    } else {
+        rg_shown_printf(&text, "%d rank%s on this computer: %s would start now. "
+                               "reigen run --dry-run prints a script of %s.\n", nranks,
+                        nranks == 1 ? "" : "s", nranks == 1 ? "it" : "they",
+                        nranks == 1 ? "it" : "them");
+    }
+    return rg_print_exact(rg_buf_text(&text));
+}
+
+static int plan_here(struct rg_request *request, bool stdin_open)
+{
+    RG_AUTO_PLANNED struct rg_planned planned;
+
+    rg_run_take(request, &planned);
+    return rg_head_run(&planned, &(struct rg_head_as){
+        .command = "plan", .stdin_open = stdin_open, .instead = say_here });
+}
+
 int rg_cmd_plan(int argc, char **argv)
 {
     rg_cleanup(rg_request_fini) struct rg_request request;
@@ -213,5 +254,7 @@ int rg_cmd_plan(int argc, char **argv)
     if (driver->away && driver->away->outlook)
         return look_ahead(&request, driver);
     request.job.dry_run = true;
+    if (driver->platform.here)
+        return plan_here(&request, open[0]);
     return rg_run_request(&request, "plan", false, open[0]);
 }

@@ -212,8 +212,9 @@ struct rg_driver_ops {
     void (*stop)(void *state, int host);
     /* Free everything; agents that still run are ended, hard. No event follows. */
     void (*destroy)(void *state);
-    /* NULL, or: whether there is something to say of a job that is not this platform's, but could
-     * be: into buf, of RG_DRIVER_REMARK_MAX bytes. Main thread; does not block. */
+    /* NULL, or: whether there is something to say of a job before it runs, also of one that is not
+     * this platform's, but could be: into buf, of RG_DRIVER_REMARK_MAX bytes. Main thread; does not
+     * block. */
     bool (*remark)(const struct rg_job *job, char *buf, size_t nbytes);
     /* NULL where platform.queues, and platform.away, is false, and in the agent. */
     const struct rg_queue_ops *queue;

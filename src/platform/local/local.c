@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -20,6 +21,9 @@
 #include "launch/host/preamble.h"
 #include "base/exitcode.h"
 #include "job/hostlist.h"
+#include "job/platform.h"
+
+#define CROWD 8 /* ranks on a core, that are worth a remark */
 
 struct local_agent {
     struct local *local;
@@ -104,6 +108,20 @@ static int discover(void *held, struct rg_job *job, struct rg_error *err)
     }
     return 0;
 }
+
+#ifndef RG_AGENT
+static bool remark(const struct rg_job *job, char *buf, size_t nbytes)
+{
+    int ncores = count_cores();
+    bool here = (!job->on && !job->nhosts) || rg_platform_of(job) == &rg_driver_local.platform;
+
+    if (!here || job->np <= CROWD * ncores)
+        return false;
+    snprintf(buf, nbytes, "-np %d: this computer has %d core%s, which the ranks take turns on",
+             job->np, ncores, ncores == 1 ? "" : "s");
+    return true;
+}
+#endif
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
@@ -299,4 +317,5 @@ const struct rg_driver_ops rg_driver_local = {
     .add = add,
     .stop = stop,
     .destroy = destroy,
+    .remark = RG_LAUNCHER_ONLY(remark),
 };
