@@ -34,7 +34,7 @@ def bar(match, width=28):
     done = (epoch - 1 + percent / 100) / epochs
     full = int(width * done)
     blocks = '#' * full + '.' * (width - full)
-    return f'  epoch {epoch}/{epochs} [{blocks}] {percent:3d} %  loss {loss}'
+    return f'  [{blocks}] {100 * done:3.0f} %, epoch {epoch}/{epochs} {percent:3d} %, loss {loss}'
 
 
 def follow(command, log):
