@@ -162,6 +162,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_BUNDLE_WANTED, true, "BUNDLE_WANTED", bytes_fields },
     { RG_MSG_MEET, true, "MEET", meet_fields },
     { RG_MSG_ELASTIC, true, "ELASTIC", rank_id_fields },
+    { RG_MSG_NUMBERS, true, "NUMBERS", rg_rankmsg_numbers_fields },
     { RG_MSG_REMOTE_OPEN, true, "REMOTE_OPEN", remote_open_fields },
     { RG_MSG_REMOTE_DATA, true, "REMOTE_DATA", remote_data_fields },
     { RG_MSG_REMOTE_CREDIT, true, "REMOTE_CREDIT", remote_credit_fields },

@@ -17,6 +17,7 @@
  *        STARTED, OUTPUT  ------------------>             per rank; or NOT_STARTED
  *                         <------------------  CREDIT     so many bytes of output were consumed
  *        EXITED           ------------------>             per rank, as soon as it was reaped
+ *        NUMBERS          ------------------>             once a second, of ranks in the runtime
  *        OUTPUT (empty)   ------------------>             the end of a stream
  *        BYE              ------------------>             all ranks, orphans and output are gone
  *
@@ -89,6 +90,7 @@ enum rg_msg_type {
     RG_MSG_BUNDLE_WANTED = 28,
     RG_MSG_MEET = 29,
     RG_MSG_ELASTIC = 30,
+    RG_MSG_NUMBERS = 31,
     RG_MSG_REMOTE_OPEN = 13,   /* as the client's side: run this on that host */
     RG_MSG_REMOTE_DATA = 14,   /* either side */
     RG_MSG_REMOTE_CREDIT = 15, /* either side */
@@ -364,6 +366,7 @@ union rg_msg {
     struct rg_rankmsg_fence_failed fence_failed;
     struct rg_msg_peer_died peer_died;
     struct rg_msg_note note;
+    struct rg_rankmsg_numbers numbers;
     struct rg_msg_signal signal;
     struct rg_msg_meet meet;
     struct rg_msg_rank_id rank_id;

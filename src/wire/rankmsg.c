@@ -94,6 +94,12 @@ const struct rg_field rg_rankmsg_cut_off_fields[] = {
     END,
 };
 
+const struct rg_field rg_rankmsg_numbers_fields[] = {
+    FIELD(rg_rankmsg_numbers, U32, epoch),
+    FIELD(rg_rankmsg_numbers, SPAN, ranks),
+    END,
+};
+
 const struct rg_field rg_rankmsg_taken_fields[] = {
     FIELD(rg_rankmsg_taken, U32, pid),
     END,

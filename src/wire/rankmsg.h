@@ -65,6 +65,7 @@ enum rg_rankmsg_type {
     RG_RANKMSG_EPOCH = 16,      /* agent -> rank: the answer */
     RG_RANKMSG_UPDATE = 17,     /* agent -> rank: hosts have come or gone, or the job stops */
     RG_RANKMSG_ELASTIC = 18,    /* rank -> agent */
+    RG_RANKMSG_NUMBERS = 19,    /* rank -> agent: of all ranks that share memory with it */
 };
 
 struct rg_rankmsg_hello {
@@ -170,6 +171,13 @@ struct rg_rankmsg_cut_off {
     uint32_t rank;
 };
 
+/* Once a second, by one rank for itself and those that it shares memory with; at another time it
+ * may be another rank. The agent passes it on as it is. */
+struct rg_rankmsg_numbers {
+    uint32_t epoch;        /* 0: the job is not elastic */
+    struct rg_span ranks;  /* wire/numbers.h: at most RG_NUMBERS_RANKS_MAX */
+};
+
 /* Another process is this rank already. The connection is good for nothing any more. */
 struct rg_rankmsg_taken {
     uint32_t pid;          /* as the agent sees it; 0: not visible from there */
@@ -208,6 +216,7 @@ extern const struct rg_field rg_rankmsg_fence_failed_fields[];
 extern const struct rg_field rg_rankmsg_peer_died_fields[];
 extern const struct rg_field rg_rankmsg_note_fields[];
 extern const struct rg_field rg_rankmsg_cut_off_fields[];
+extern const struct rg_field rg_rankmsg_numbers_fields[];
 extern const struct rg_field rg_rankmsg_taken_fields[];
 extern const struct rg_field rg_rankmsg_remote_fields[];
 extern const struct rg_field rg_rankmsg_data_fields[];

@@ -13,6 +13,7 @@ static const struct rg_field *const rank_frames[] = {
     rg_rankmsg_peer_died_fields,    rg_rankmsg_note_fields,      rg_rankmsg_remote_fields,
     rg_rankmsg_data_fields,         rg_rankmsg_credit_fields,    rg_rankmsg_exit_fields,
     rg_rankmsg_meet_fields,         rg_rankmsg_epoch_fields,     rg_rankmsg_update_fields,
+    rg_rankmsg_numbers_fields,
 };
 
 union rank_frame {
@@ -30,6 +31,7 @@ union rank_frame {
     struct rg_rankmsg_meet meet;
     struct rg_rankmsg_epoch epoch;
     struct rg_rankmsg_update update;
+    struct rg_rankmsg_numbers numbers;
 };
 
 static void check_same(const struct rg_field *fields, const void *object, const uint8_t *data,

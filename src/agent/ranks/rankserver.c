@@ -346,6 +346,7 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
         struct rg_rankmsg_fence fence;
         struct rg_rankmsg_note note;
         struct rg_rankmsg_cut_off cut_off;
+        struct rg_rankmsg_numbers numbers;
         struct rg_rankmsg_meet meet;
     } msg = { 0 };
     const struct rg_field *fields = type == RG_RANKMSG_HELLO     ? rg_rankmsg_hello_fields
@@ -353,6 +354,7 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
                                     : type == RG_RANKMSG_NOTE    ? rg_rankmsg_note_fields
                                     : type == RG_RANKMSG_CUT_OFF ? rg_rankmsg_cut_off_fields
                                     : type == RG_RANKMSG_MEET    ? rg_rankmsg_meet_fields
+                                    : type == RG_RANKMSG_NUMBERS ? rg_rankmsg_numbers_fields
                                                                  : NULL;
 
     if (conn->is_client || (!conn->task && type == RG_RANKMSG_REMOTE)) {
@@ -374,6 +376,8 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
             on_meet(conn, &msg.meet);
         else if (type == RG_RANKMSG_CUT_OFF)
             conn->task->cut_by = msg.cut_off.rank;
+        else if (type == RG_RANKMSG_NUMBERS)
+            rg_agent_send(conn->server->agent, RG_MSG_NUMBERS, &msg.numbers);
         else
             on_note(conn, &msg.note);
         rg_codec_clear(fields, &msg);

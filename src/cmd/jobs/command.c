@@ -158,6 +158,7 @@ static int print_job(const struct rg_registry_job *job, bool json)
     if (json) {
         json_t *value = rg_jobs_json(job);
         json_object_set_new(value, "elastic", elastic ? elastic : json_null());
+        json_object_set_new(value, "numbers", rg_jobs_ask_numbers(job));
         return rg_jobs_print_json(value);
     }
     if (elastic)

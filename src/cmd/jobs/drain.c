@@ -16,6 +16,12 @@
 
 /* --- what the launcher says ------------------------------------------------------------------- */
 
+static int refuse_fixed(const struct rg_registry_job *job)
+{
+    return rg_fail_usage("drain", "drain: job %s is not elastic, and keeps the hosts that it "
+                         "began with; reigen run --min-np N starts one that is", job->id);
+}
+
 static int refuse(const struct rg_registry_job *job, const char *host, const json_t *answer)
 {
     const char *error = json_string_value(json_object_get(answer, "error"));
@@ -26,6 +32,8 @@ static int refuse(const struct rg_registry_job *job, const char *host, const jso
     int has = (int) json_integer_value(json_object_get(answer, "has"));
     size_t i;
 
+    if (strcmp(why, "fixed") == 0)
+        return refuse_fixed(job);
     json_array_foreach(hosts, i, one)
         rg_buf_printf(&names, "%s%s", i ? ", " : "", json_string_value(one));
     if (strcmp(why, "no-host") == 0)
@@ -49,8 +57,7 @@ static int fail_to_ask(const struct rg_registry_job *job, int r)
     struct rg_error err = RG_ERROR_INIT;
 
     if (r == -ECONNREFUSED)
-        return rg_fail_usage("drain", "drain: job %s is not elastic, and keeps the hosts that it "
-                             "began with; reigen run --min-np N starts one that is", job->id);
+        return refuse_fixed(job);
     rg_error_set_exit(&err, -r, RG_EXIT_UNAVAILABLE, "drain: the launcher of job %s: %s", job->id,
                       r == -ETIMEDOUT ? "it does not answer" : strerror(-r));
     return rg_fail(&err, "drain");

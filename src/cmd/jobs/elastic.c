@@ -7,7 +7,7 @@
 #include "cmd/jobs/jobs.h"
 #include "launch/control/control.h"
 
-static json_t *ask(const char *id, const struct rg_control_request *request)
+json_t *rg_jobs_ask(const char *id, const struct rg_control_request *request)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
@@ -21,7 +21,7 @@ json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job, const char *host)
     struct rg_control_request request = { .question = RG_CONTROL_STATUS };
 
     snprintf(request.host, sizeof(request.host), "%s", host);
-    json_t *answer = rg_registry_state(job) == RG_JOB_RUNS ? ask(job->id, &request) : NULL;
+    json_t *answer = rg_registry_state(job) == RG_JOB_RUNS ? rg_jobs_ask(job->id, &request) : NULL;
 
     if (json_is_integer(json_object_get(answer, "epoch")))
         return answer;

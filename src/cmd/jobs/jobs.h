@@ -124,7 +124,13 @@ void rg_jobs_describe(const struct rg_registry_job *job, const char *ranks, stru
  * caller to release, or NULL: the job is not elastic, has ended, or its launcher does not answer
  * here. host: only what is of this one; "": all. Waits for RG_JOBS_ASK_MS at most. */
 #define RG_JOBS_ASK_MS 5000
+struct rg_control_request;
 json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job, const char *host);
+/* The same, whatever the question, of any job: the answer, or NULL. */
+json_t *rg_jobs_ask(const char *id, const struct rg_control_request *request);
+/* What the job's ranks have done and do now, as docs/operations.md says of `numbers`: a list of
+ * objects, which is empty while no rank is in the runtime; null where nobody answers here. */
+json_t *rg_jobs_ask_numbers(const struct rg_registry_job *job);
 /* Append that as lines, for people. */
 void rg_jobs_describe_elastic(const json_t *elastic, struct rg_buf *text);
 /* "12", "3:12", "1:02:03", "2-01:02:03": in seconds, minutes, hours and days, as squeue has it.

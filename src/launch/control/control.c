@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "base/time.h"
 
-#define VERSION 2
+#define VERSION 3
 #define QUESTION_MAX 1024
 #define CLIENTS_MAX 8 /* who says nothing makes room for the next but seven */
 #define BACKLOG 64
@@ -73,6 +73,7 @@ static bool read_question(const uint8_t *bytes, size_t nbytes, struct rg_control
         return false;
     request->question = (enum rg_control_question) rg_reader_u32(&reader);
     request->deadline_ms = rg_reader_u64(&reader);
+    request->from = rg_reader_u32(&reader);
     request->force = rg_reader_u8(&reader) != 0;
     size_t length = 0;
     const uint8_t *host = rg_reader_span(&reader, sizeof(request->host) - 1, &length);
@@ -215,6 +216,7 @@ static int put_question(int fd, const struct rg_control_request *request)
     rg_buf_put_u32(&bytes, VERSION);
     rg_buf_put_u32(&bytes, request->question);
     rg_buf_put_u64(&bytes, request->deadline_ms);
+    rg_buf_put_u32(&bytes, request->from);
     rg_buf_put_u8(&bytes, request->force);
     rg_buf_put_str(&bytes, request->host);
     if (rg_buf_status(&bytes) < 0)

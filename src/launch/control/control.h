@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a user's other commands speak with the launcher of a job that can change while it runs: one
- * question and one answer on a unix socket, whose abstract name has the job's id. Nobody else gets
+ * How a user's other commands speak with the launcher of a job while it runs: one question and one
+ * answer on a unix socket, whose abstract name has the job's id. Nobody else gets
  * an answer, and no other user's process is believed: the kernel tells who it is.
  *
  * A question is struct rg_control_request, an answer an object of JSON without a newline: on
  * CONTROL_STATUS what docs/operations.md says of the field `elastic` of reigen status --json; on
- * CONTROL_DRAIN nothing, or the field `error` and what belongs to it:
+ * CONTROL_NUMBERS a page of the ranks' numbers (launch/numbers/numbers.h); on CONTROL_DRAIN
+ * nothing, or the field `error` and what belongs to it:
  *
  *     "no-host"  hosts: the names that there are
  *     "too-few"  has, needs: ranks that there would be room for, and --min-np; not with force
+ *     "fixed"    the job is not elastic; on CONTROL_STATUS as well
  *     "version"  the two are of different versions of Reigen
  *     "too-long" the answer is larger than RG_CONTROL_ANSWER_MAX
  *
@@ -28,12 +30,13 @@
 #define RG_CONTROL_HOST_MAX 320          /* of USER@HOST */
 #define RG_CONTROL_ANSWER_MAX (400 << 10) /* what the kernel takes in one piece: 4,000 hosts */
 
-enum rg_control_question { RG_CONTROL_STATUS = 1, RG_CONTROL_DRAIN };
+enum rg_control_question { RG_CONTROL_STATUS = 1, RG_CONTROL_DRAIN, RG_CONTROL_NUMBERS };
 
 struct rg_control_request {
     enum rg_control_question question;
     char host[RG_CONTROL_HOST_MAX]; /* DRAIN: which one; STATUS: only of this one, or "" */
     uint64_t deadline_ms;           /* DRAIN: from now on, then its ranks are ended; 0: never */
+    uint32_t from;                  /* NUMBERS: the first rank of the page */
     bool force;                     /* DRAIN: even if too few ranks are left */
 };
 
@@ -49,8 +52,8 @@ int rg_control_listen(struct rg_loop *loop, const char *job_id, rg_control_answe
 void rg_control_close(struct rg_control *control); /* NULL is fine */
 
 /* Ask the launcher of this job; the answer is appended. 0; -ECONNREFUSED: nobody listens, as the
- * job cannot change or has ended; -EPERM: somebody else does; -ETIMEDOUT: it does not answer; or
- * -errno. */
+ * job has ended or its head is an agent; -EPERM: somebody else does; -ETIMEDOUT: it does not
+ * answer; or -errno. */
 int rg_control_ask(const char *job_id, const struct rg_control_request *request,
                    uint64_t timeout_ms, struct rg_buf *answer);
 

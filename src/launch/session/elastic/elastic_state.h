@@ -31,12 +31,15 @@ struct wait {
 /* The machine of this number is to be free: at until_ns (0: never) its ranks are ended. */
 typedef void session_drain(struct rg_session *session, int name, uint64_t until_ns);
 
+struct rg_numbers_store; /* launch/numbers/numbers.h */
+
 struct session_elastic {
     struct rg_membership *membership;
     struct rg_epoch_seats seats;
     struct rg_discovery *discovery; /* NULL: the hosts are those of the job */
     struct rg_control *control;     /* NULL: there is none */
     session_drain *drain;           /* what it calls */
+    struct rg_numbers_store *numbers; /* of the ranks; NULL: there is no memory for them */
     struct rg_timer timer;
     struct machine *machines; /* by the number that the membership has for them */
     size_t nmachines;

@@ -8,8 +8,10 @@
 
 #include "base/json.h"
 #include "base/time.h"
+#include "launch/numbers/numbers.h"
 #include "launch/session/elastic/notice.h"
 #include "launch/session/elastic/report.h"
+#include "launch/session/elastic/session_numbers.h"
 #include "launch/session/meet/meet.h"
 
 #define REASON_MAX 256 /* bytes of it; the remark has had all */
@@ -98,7 +100,13 @@ static void drain(struct rg_session *session, const struct rg_control_request *r
 
 static void answer(void *arg, const struct rg_control_request *request, struct rg_buf *text)
 {
-    if (request->question == RG_CONTROL_STATUS) {
+    const struct rg_session *session = arg;
+
+    if (request->question == RG_CONTROL_NUMBERS) {
+        session_numbers_put(session, request->from, text);
+    } else if (!session->o.job->elastic.on) {
+        rg_buf_printf(text, "{\"error\":\"fixed\"}");
+    } else if (request->question == RG_CONTROL_STATUS) {
         session_report_put(arg, request->host, text);
     } else if (request->question != RG_CONTROL_DRAIN) {
         rg_buf_printf(text, "{\"error\":\"version\"}");
@@ -114,10 +122,11 @@ void session_control_open(struct rg_session *session, session_drain *drain_machi
     char text[128];
 
     session->elastic->drain = drain_machine;
+    rg_numbers_store_create((uint32_t) session->o.plan->room_ranks, &session->elastic->numbers);
     int r = rg_control_listen(session->o.loop, session->o.plan->job_id, answer, session,
                               &session->elastic->control);
 
-    if (r == 0)
+    if (r == 0 || !session->o.job->elastic.on)
         return;
     snprintf(text, sizeof(text), "reigen status will not show this job's epochs: %s", strerror(-r));
     session_remark(session, -1, text);
@@ -128,6 +137,7 @@ void session_control_close(struct rg_session *session)
     struct session_elastic *elastic = session->elastic;
 
     rg_control_close(elastic->control);
+    rg_numbers_store_destroy(elastic->numbers);
     for (size_t i = 0; i < elastic->nmachines; i++)
         free(elastic->machines[i].reason);
 }

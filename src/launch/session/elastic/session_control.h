@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user's other commands ask of an elastic job, and tell it (launch/control). An agent that
- * is a head answers nobody.
+ * What the user's other commands ask of a job, and tell one that is elastic (launch/control). An
+ * agent that is a head answers nobody.
  *
  * Thread rule: the loop's thread.
  */
@@ -11,7 +11,7 @@
 #include "launch/session/elastic/elastic_state.h"
 
 #ifndef RG_AGENT
-/* Answer from now on, and drain by this function; if that fails, it is remarked. */
+/* Answer from now on, and drain by this function; if that fails, an elastic job remarks it. */
 void session_control_open(struct rg_session *session, session_drain *drain);
 void session_control_close(struct rg_session *session);
 /* This machine was set aside, by whom (place: or -1) and why in words. */

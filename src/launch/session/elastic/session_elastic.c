@@ -787,12 +787,12 @@ int session_elastic_begin(struct rg_session *session, struct rg_error *err)
     int r = rg_membership_create(&rules, elastic_now_ns(session), &session->elastic->membership);
     if (r < 0)
         return rg_error_set(err, -r, "a job of %d ranks: %s", rules.np, strerror(-r));
+    session->open = !is_fixed(session);
+    session_control_open(session, drain);
     if (is_fixed(session)) {
         want_fixed(session);
         return 0;
     }
-    session->open = true;
-    session_control_open(session, drain);
     want(session, job);
     if (job->elastic.discovery && session->open && discover(session) < 0)
         return rg_error_memory(err);

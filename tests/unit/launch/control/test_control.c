@@ -134,7 +134,7 @@ static void run(struct asking *asking)
 static void a_question_and_all_that_it_says_is_answered(void **state)
 {
     struct asking asking = { .ask = ask_well,
-                             .request = { RG_CONTROL_DRAIN, "me@b", 12345, true } };
+                             .request = { RG_CONTROL_DRAIN, "me@b", 12345, 678, true } };
 
     (void) state;
     run(&asking);
@@ -143,6 +143,7 @@ static void a_question_and_all_that_it_says_is_answered(void **state)
     assert_int_equal(heard.question, RG_CONTROL_DRAIN);
     assert_string_equal(heard.host, "me@b");
     assert_int_equal(heard.deadline_ms, 12345);
+    assert_int_equal(heard.from, 678);
     assert_true(heard.force);
     rg_buf_fini(&asking.text);
 }

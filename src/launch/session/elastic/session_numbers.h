@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The numbers of a running job's ranks, elastic or not: taken from its hosts, kept
+ * (launch/numbers), and given to who asks (session_control.h). A job that an agent is the head of
+ * keeps none.
+ *
+ * Thread rule: the loop's thread. Nothing blocks.
+ */
+#ifndef RG_LAUNCH_SESSION_ELASTIC_SESSION_NUMBERS_H
+#define RG_LAUNCH_SESSION_ELASTIC_SESSION_NUMBERS_H
+
+#include "launch/session/core/session_core.h"
+
+#ifndef RG_AGENT
+/* A host's ranks tell theirs. 0; -EBADMSG: they are none, or of ranks that it has not; -ENOMEM. */
+int session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbers *msg);
+/* Append the page that begins with this rank, as JSON (launch/numbers/numbers.h). */
+void session_numbers_put(const struct rg_session *session, uint32_t from, struct rg_buf *json);
+#else
+static inline int session_on_numbers(struct session_host *host,
+                                     const struct rg_rankmsg_numbers *msg)
+{
+    (void) host;
+    (void) msg;
+    return 0;
+}
+#endif
+
+#endif
