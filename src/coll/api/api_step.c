@@ -3,17 +3,21 @@
 #include "coll/api/api.h"
 #include "coll/chaos/chaos.h"
 
-static int own_rank(void)
+/* Its rank. */
+static int count_step(void)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
 
-    return rt ? rt->team->rank : rg_api_uninitialised();
+    if (!rt)
+        return rg_api_uninitialised();
+    rg_numbers_step(rt->progress);
+    return rt->team->rank;
 }
 
 /* A process that stands still in a step is not inside. */
 REIGEN_API int reigen_step(void)
 {
-    int rank = own_rank();
+    int rank = count_step();
 
     if (rank < 0)
         return rank;

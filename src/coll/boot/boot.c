@@ -132,6 +132,15 @@ void rg_boot_cut_off(struct rg_boot *boot, int rank)
     pthread_mutex_unlock(&boot->lock);
 }
 
+void rg_boot_numbers(struct rg_boot *boot, struct rg_numbers *numbers, int n)
+{
+    if (!boot->ops->numbers)
+        return;
+    pthread_mutex_lock(&boot->lock);
+    boot->ops->numbers(boot->state, numbers, n);
+    pthread_mutex_unlock(&boot->lock);
+}
+
 void rg_boot_elastic(struct rg_boot *boot, int failed)
 {
     if (boot->below)

@@ -18,6 +18,7 @@
 #include "coll/ground/blob.h"
 #include "coll/ground/config.h"
 #include "wire/link.h"
+#include "wire/numbers.h"
 
 struct rg_boot;
 
@@ -80,6 +81,7 @@ struct rg_boot_ops {
     int (*poll_start)(void *state, int *ret_rank, struct rg_error *err);
     void (*note)(void *state, int level, const char *text);
     void (*cut_off)(void *state, int rank);
+    void (*numbers)(void *state, struct rg_numbers *numbers, int n); /* may change them */
     /* Elastic jobs: as rg_boot_elastic, rg_boot_update. */
     void (*elastic)(void *state, int failed);
     uint64_t (*update)(void *state, int *ret_result);
@@ -125,6 +127,9 @@ void rg_boot_note(struct rg_boot *boot, int level, const char *text);
  * comes first. To be called before the operation's caller hears of its end. Never blocks for long;
  * any thread. */
 void rg_boot_cut_off(struct rg_boot *boot, int rank);
+/* What these n ranks have done, by their numbers in this boot; afterwards the array has no meaning.
+ * Dropped where nobody listens, or not at the moment. Never blocks; any thread. */
+void rg_boot_numbers(struct rg_boot *boot, struct rg_numbers *numbers, int n);
 /* Tell the launcher of an elastic job that this program goes on with other ranks, by closing its
  * boot and opening another one; failed: the epoch ends by an error, so that its state is an older
  * one. Nothing in other jobs. Any thread. */

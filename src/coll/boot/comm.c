@@ -80,6 +80,15 @@ static void cut_off(void *state, int rank)
     rg_boot_cut_off(comm->boot, comm->ranks[rank]);
 }
 
+static void tell_numbers(void *state, struct rg_numbers *numbers, int n)
+{
+    struct comm *comm = state;
+
+    for (int i = 0; i < n; i++)
+        numbers[i].rank = (uint32_t) comm->ranks[numbers[i].rank];
+    rg_boot_numbers(comm->boot, numbers, n);
+}
+
 static void comm_free(struct comm *comm)
 {
     free(comm->ranks);
@@ -112,6 +121,7 @@ static const struct rg_boot_ops comm_ops = {
     .poll = poll_deaths,
     .poll_start = poll_start,
     .cut_off = cut_off,
+    .numbers = tell_numbers,
     .close = close_comm,
 };
 

@@ -17,8 +17,8 @@ static size_t pages(size_t nbytes)
 
 /* Offsets of the parts, in order; the last is the whole. */
 enum {
-    SHARED, ROWS, PLACES, BELLS, LOG, READY, ABORTS, WHERES, ERRORS, ENTRIES, BLOCKS, ARENAS, END,
-    NPARTS
+    SHARED, ROWS, NUMBERS, PLACES, BELLS, LOG, READY, ABORTS, WHERES, ERRORS, ENTRIES, BLOCKS,
+    ARENAS, END, NPARTS
 };
 
 static void layout(int n, size_t offsets[NPARTS])
@@ -27,6 +27,7 @@ static void layout(int n, size_t offsets[NPARTS])
     size_t nbytes[NPARTS] = {
         [SHARED] = sizeof(struct rg_shared),
         [ROWS] = r * sizeof(struct rg_row),
+        [NUMBERS] = r * sizeof(struct rg_numbers_row),
         [PLACES] = r * RG_ENTRIES_MAX * sizeof(struct rg_epochs),
         [BELLS] = r * sizeof(struct rg_bell),
         [LOG] = rg_runlog_nbytes(),
@@ -100,6 +101,7 @@ int rg_view_open(struct rg_view *ret_view, void *memory, const struct rg_team *t
     *ret_view = (struct rg_view){
         .shared = (struct rg_shared *) base,
         .rows = (struct rg_row *) (base + at[ROWS]),
+        .numbers = (struct rg_numbers_row *) (base + at[NUMBERS]),
         .places = (struct rg_epochs *) (base + at[PLACES]),
         .comm_bells = (struct rg_bell *) (base + at[BELLS]),
         .abort_texts = (char(*)[RG_ERROR_TEXT_MAX]) (base + at[ABORTS]),

@@ -3,8 +3,8 @@
  * The progress engine's part of a node's segment: what the ranks of a node know in common. No
  * pointers in here; struct rg_view holds this process's addresses of it.
  *
- *     [rg_shared][rows][places][comm bells][log][ready ring][abort texts][wheres][error texts]
- *     [entries][block arena][inline arenas]
+ *     [rg_shared][rows][numbers][places][comm bells][log][ready ring][abort texts][wheres]
+ *     [error texts][entries][block arena][inline arenas]
  *
  * Most of it is address space only: the kernel gives memory to what is touched.
  *
@@ -63,6 +63,7 @@ struct rg_entry {
      * is this one needs no look at the rest. */
     _Alignas(64) _Atomic uint32_t version;
     _Atomic uint32_t arrived;      /* stream: announcements of the epoch after ready_epoch */
+    _Atomic uint32_t last;         /* stream: the node rank that was the last to announce one */
     _Atomic uint64_t ready_epoch;  /* stream: the last epoch that has arrived on this node */
     /* by parity of the epoch: this one failed, see rg_view.errors */
     _Atomic uint64_t error_epoch[2];
@@ -101,6 +102,16 @@ struct rg_row {
     _Atomic uint64_t rests_ns;   /* since when its process has been at rest (ground/rest.h), or 0 */
     _Atomic uint32_t computes;   /* its process has been busy since it looked before */
     _Atomic uint32_t cpu;        /* 1 + where it ran when it last waited, to yield to it there */
+};
+
+/* What a rank has done, for whoever looks on (progress/numbers.h). Its communication thread brings
+ * it up to date once a second; the times of waiting are added by whoever has waited. */
+struct rg_numbers_row {
+    _Alignas(128) _Atomic uint64_t operations, nbytes, steps, step_ns, cpu_ns, resident_nbytes;
+    _Atomic uint64_t blocked_ns; /* its threads waited for operations, altogether */
+    _Atomic uint64_t steps_told; /* by reigen_step */
+    _Atomic uint64_t waited_ns;  /* for others of the node to come */
+    _Atomic uint64_t caused_ns;  /* others waited for this one: all of their times together */
 };
 
 /* A rank's progress with one entry. */
@@ -145,6 +156,7 @@ struct rg_shared {
 struct rg_view {
     struct rg_shared *shared;
     struct rg_row *rows;        /* by node rank */
+    struct rg_numbers_row *numbers; /* the same */
     struct rg_epochs *places;    /* [node rank][entry] */
     struct rg_bell *comm_bells; /* by node rank: where communication threads sleep */
     struct rg_runlog log, ready;
@@ -163,6 +175,13 @@ struct rg_view {
 static inline struct rg_epochs *rg_view_place(const struct rg_view *view, int r, uint32_t id)
 {
     return &view->places[(size_t) r * RG_ENTRIES_MAX + id];
+}
+
+/* The r-th rank of this node has neither announced the epoch nor joined. */
+static inline bool rg_view_owes(const struct rg_view *view, int r, uint32_t id, uint64_t epoch)
+{
+    return atomic_load(&rg_view_place(view, r, id)->posted) < epoch &&
+           !atomic_load(&view->rows[r].joined);
 }
 
 /* The slot of the r-th rank for an epoch of an entry whose slots are at offset, so far apart: its

@@ -223,7 +223,7 @@ static bool drain(struct rg_progress *progress, uint64_t until_ns)
             break;
         tell_leaving(progress, began_ns, &told_ns);
         if (!moved)
-            rg_progress_idle(progress, NULL, 10000);
+            rg_progress_idle(progress, 10000);
     }
     pthread_mutex_unlock(&progress->drive);
     return drained;

@@ -24,6 +24,7 @@
 #include "coll/progress/life/inline.h"
 #include "coll/progress/life/join.h"
 #include "coll/progress/multi.h"
+#include "coll/progress/numbers.h"
 #include "coll/progress/life/state.h"
 #include "coll/progress/life/submit.h"
 #include "coll/progress/wait.h"

@@ -17,6 +17,7 @@
 #include "coll/net/listener.h"
 #include "coll/progress/life/inline.h"
 #include "coll/progress/multi.h"
+#include "coll/progress/numbers.h"
 #include "coll/progress/run.h"
 #include "coll/progress/waits.h"
 #include "coll/progress/life/watch.h"
@@ -66,6 +67,7 @@ struct rg_waiting {
 struct idle {
     uint64_t started_ns; /* 0: not idle */
     unsigned looks;
+    struct rg_blame *blame; /* what it idles for; NULL: the communication thread */
 };
 
 static inline void relax(void)
@@ -116,7 +118,7 @@ static bool yield_to_others(struct crowd *crowd, uint64_t now_ns)
 }
 
 /* Idle for a moment without sleeping; false when it is time to sleep. */
-static bool linger(const struct rg_progress *progress, struct crowd *crowd, struct idle *idle)
+static bool linger(struct rg_progress *progress, struct crowd *crowd, struct idle *idle)
 {
     uint64_t spin = (uint64_t) progress->waiting->spin_ns, now;
     uint64_t yield = progress->team->oversubscribed ? YIELD_CROWDED_NS : YIELD_NS;
@@ -128,6 +130,8 @@ static bool linger(const struct rg_progress *progress, struct crowd *crowd, stru
     now = rg_now_ns();
     if (idle->started_ns == 0)
         idle->started_ns = now;
+    if (idle->blame)
+        rg_blame_look(progress, idle->blame, now);
     if (now < atomic_load_explicit(&crowd->until_ns, memory_order_relaxed))
         return false;
     if (now - idle->started_ns < spin && !shares_core(progress)) {
@@ -170,13 +174,24 @@ static void idle_in_poll(struct rg_progress *progress, uint64_t timeout_us)
         return; /* it was not rung */
 }
 
-void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t timeout_us)
+/* Something has happened: who is missing now? */
+static inline void look_whom_for(struct rg_progress *progress, struct rg_blame *blame)
+{
+    if (!blame->until_ns)
+        rg_blame_look(progress, blame, rg_now_ns());
+}
+
+/* Whoever comes once the bell is prepared rings it: from then on nobody is missed. */
+static void idle_for(struct rg_progress *progress, struct rg_op *op, struct rg_blame *blame,
+                     uint64_t timeout_us)
 {
     const struct rg_bells *bells = &progress->team->bells;
     bool sockets = progress->waiting->max_fds > 0;
     unsigned us;
     uint32_t seen = rg_bell_prepare(bells, sockets ? RG_BELL_EVENT : RG_BELL_FUTEX);
 
+    if (blame)
+        look_whom_for(progress, blame);
     rg_multi_hurry(progress);
     if (rg_progress_drive(progress) || (op && rg_op_try(progress, op)) ||
         (!op && (atomic_load(&progress->wake.nwaiters) || atomic_load(&progress->stopping)))) {
@@ -192,6 +207,11 @@ void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t t
     } else {
         rg_bell_commit(bells, seen, timeout_us);
     }
+}
+
+void rg_progress_idle(struct rg_progress *progress, uint64_t timeout_us)
+{
+    idle_for(progress, NULL, NULL, timeout_us);
 }
 
 static bool take_drive(struct rg_progress *progress)
@@ -225,9 +245,10 @@ static bool is_over(uint64_t deadline_ns)
 }
 
 /* As the driver, until op is done, the time is over, or somebody must be told of an end. */
-static void drive_for(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
+static void drive_for(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns,
+                      struct rg_blame *blame)
 {
-    struct idle idle = { 0, 0 };
+    struct idle idle = { 0, 0, blame };
 
     while (!rg_op_try(progress, op)) {
         uint64_t us;
@@ -235,7 +256,9 @@ static void drive_for(struct rg_progress *progress, struct rg_op *op, uint64_t d
         if (rg_notify_wanted(&progress->notify))
             return;
         if (rg_progress_drive(progress)) {
-            idle = (struct idle){ 0, 0 };
+            if (idle.started_ns)
+                look_whom_for(progress, blame);
+            idle = (struct idle){ 0, 0, blame };
             continue;
         }
         if (!is_over(deadline_ns) && linger(progress, &progress->waiting->of_waiters, &idle))
@@ -243,7 +266,8 @@ static void drive_for(struct rg_progress *progress, struct rg_op *op, uint64_t d
         us = slice_us(deadline_ns);
         if (us == 0)
             return;
-        rg_progress_idle(progress, op, us);
+        idle_for(progress, op, blame, us);
+        look_whom_for(progress, blame);
     }
 }
 
@@ -266,9 +290,10 @@ static void sleep_on_events(struct rg_progress *progress, struct rg_op *op, uint
 }
 
 /* An inline operation: whoever looks can end it. */
-static bool look_for_a_while(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
+static bool look_for_a_while(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns,
+                             struct rg_blame *blame)
 {
-    struct idle idle = { 0, 0 };
+    struct idle idle = { 0, 0, blame };
 
     if (op->mode != RG_ENTRY_INLINE || atomic_load(&op->state) == RG_OP_QUEUED)
         return false;
@@ -281,7 +306,8 @@ static bool look_for_a_while(struct rg_progress *progress, struct rg_op *op, uin
 
 int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
 {
-    uint64_t started;
+    struct rg_blame blame;
+    uint64_t started, ended;
     int r = 0;
 
     if (rg_op_try(progress, op)) {
@@ -293,7 +319,8 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
         return rg_op_try(progress, op) ? 0 : -EAGAIN;
     }
     started = rg_now_ns();
-    if (!look_for_a_while(progress, op, deadline_ns)) {
+    blame = rg_blame_begin(op, started);
+    if (!look_for_a_while(progress, op, deadline_ns, &blame)) {
         atomic_fetch_add(&progress->wake.nwaiters, 1);
         while (!rg_op_try(progress, op)) {
             if (slice_us(deadline_ns) == 0) {
@@ -301,7 +328,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
                 break;
             }
             if (take_drive(progress)) {
-                drive_for(progress, op, deadline_ns);
+                drive_for(progress, op, deadline_ns, &blame);
                 if (rg_op_done(op))
                     atomic_fetch_sub(&progress->wake.nwaiters, 1), r = 1;
                 leave_drive(progress);
@@ -310,12 +337,15 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
                     break;
             } else {
                 sleep_on_events(progress, op, deadline_ns);
+                look_whom_for(progress, &blame);
             }
         }
         if (r != 1)
             atomic_fetch_sub(&progress->wake.nwaiters, 1);
     }
-    rg_count(&progress->counters.wait_ns, rg_now_ns() - started);
+    ended = rg_now_ns();
+    rg_count(&progress->counters.wait_ns, ended - started);
+    rg_blame_end(progress, &blame, ended);
     rg_notify_flush(&progress->notify);
     return r == 1 ? 0 : r;
 }
@@ -339,18 +369,18 @@ static bool must_listen(struct rg_progress *progress)
 /* The communication thread as the driver, while there is work and no user thread to do it. */
 static void serve(struct rg_progress *progress, uint64_t until_ns)
 {
-    struct idle idle = { 0, 0 };
+    struct idle idle = { 0, 0, NULL };
 
     while ((rg_progress_has_work(progress) || must_listen(progress)) &&
            !atomic_load(&progress->wake.nwaiters) && !atomic_load(&progress->stopping) &&
            !rg_notify_wanted(&progress->notify) && rg_now_ns() < until_ns) {
         if (rg_progress_drive(progress)) {
-            idle = (struct idle){ 0, 0 };
+            idle = (struct idle){ 0, 0, NULL };
             continue;
         }
         if (progress->run->nitems && linger(progress, &progress->waiting->of_thread, &idle))
             continue;
-        rg_progress_idle(progress, NULL, slice_us(until_ns));
+        rg_progress_idle(progress, slice_us(until_ns));
     }
 }
 

@@ -26,8 +26,7 @@ void rg_waiting_destroy(struct rg_waiting *waiting); /* NULL is fine */
 int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns);
 /* Any thread. Drive once if nobody does. */
 void rg_progress_poll(struct rg_progress *progress);
-/* Under `drive`. Sleep until rung, at most timeout_us; returns at once when there is work. op: what
- * is waited for, or NULL. */
-void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t timeout_us);
+/* Under `drive`. Sleep until rung, at most timeout_us; returns at once when there is work. */
+void rg_progress_idle(struct rg_progress *progress, uint64_t timeout_us);
 
 #endif

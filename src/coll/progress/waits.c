@@ -11,6 +11,7 @@
 #include "coll/node/signature.h"
 #include "coll/progress/life/finish.h"
 #include "coll/progress/multi.h"
+#include "coll/progress/numbers.h"
 
 #define TICK_NS RG_NS_PER_S
 #define WAITING_MAX 64 /* operations that are compared with each other */
@@ -55,12 +56,6 @@ void rg_waits_destroy(struct rg_waits *waits)
     if (waits)
         pthread_mutex_destroy(&waits->lock);
     free(waits);
-}
-
-bool rg_view_owes(const struct rg_view *view, int r, uint32_t id, uint64_t epoch)
-{
-    return atomic_load(&rg_view_place(view, r, id)->posted) < epoch &&
-           !atomic_load(&view->rows[r].joined);
 }
 
 /* The epoch of an entry that some ranks have announced and others owe; 0: none. *nsteps becomes its
@@ -310,6 +305,17 @@ static bool is_reporter(const struct rg_view *view, uint64_t now)
     return true;
 }
 
+static void tell_numbers(struct rg_progress *progress, uint64_t now, bool reporter)
+{
+    struct rg_waits *waits = progress->waits;
+    uint64_t nsteps;
+
+    pthread_mutex_lock(&waits->lock);
+    nsteps = waits->nsteps;
+    pthread_mutex_unlock(&waits->lock);
+    rg_numbers_tick(progress, now, waits->busy_ns, nsteps, reporter);
+}
+
 /* More than a waiter that wakes now and then, or this thread. */
 static void note_use(struct rg_progress *progress, uint64_t passed_ns)
 {
@@ -342,6 +348,7 @@ void rg_waits_tick(struct rg_progress *progress)
     reporter = is_reporter(&progress->view, now);
     atomic_store(&progress->view.rows[progress->view.me].watched_ns, now);
     longest_ms = rg_waits_look(progress, now);
+    tell_numbers(progress, now, reporter);
     if (progress->observer)
         progress->observer->ops->tick(progress, now, longest_ms, reporter);
     look(progress, now, reporter);

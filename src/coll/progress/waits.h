@@ -54,7 +54,5 @@ bool rg_waits_next(struct rg_progress *progress, struct rg_wait *wait);
 uint64_t rg_waits_active_ns(struct rg_progress *progress, int r, uint64_t now_ns);
 /* A thread of the r-th rank of this node has waited so long, and none has submitted anything. */
 bool rg_waits_blocked(struct rg_progress *progress, int r, uint64_t now_ns, uint64_t limit_ns);
-/* The r-th rank of this node has neither announced the epoch nor joined. */
-bool rg_view_owes(const struct rg_view *view, int r, uint32_t id, uint64_t epoch);
 
 #endif

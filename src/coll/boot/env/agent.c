@@ -229,6 +229,7 @@ const struct rg_boot_ops rg_boot_agent = {
     .poll = rg_client_poll,
     .note = rg_client_note,
     .cut_off = rg_client_cut_off,
+    .numbers = rg_client_numbers,
     .elastic = say_elastic,
     .update = newest_update,
     .close = close_agent,

@@ -342,6 +342,30 @@ void rg_client_cut_off(void *state, int rank)
     say(state, RG_RANKMSG_CUT_OFF, rg_rankmsg_cut_off_fields, &cut_off);
 }
 
+/* Where the agent has not read the last ones yet, it will get the next ones. */
+void rg_client_numbers(void *state, struct rg_numbers *numbers, int n)
+{
+    struct rg_client *client = state;
+
+    if (!rg_conn_alive(&client->conn) || rg_conn_pending(&client->conn) > 0)
+        return;
+    for (int i = 0, end; i < n; i = end) {
+        rg_autobuf struct rg_buf ranks = RG_BUF_INIT;
+
+        end = n - i > RG_NUMBERS_RANKS_MAX ? i + RG_NUMBERS_RANKS_MAX : n;
+        for (int k = i; k < end; k++)
+            rg_numbers_put(&ranks, &numbers[k]);
+        struct rg_rankmsg_numbers msg = {
+            client->seat.epoch,
+            { (uint8_t *) (uintptr_t) rg_buf_bytes(&ranks), rg_buf_nbytes(&ranks) },
+        };
+        if (rg_buf_status(&ranks) < 0 ||
+            rg_conn_send(&client->conn, RG_RANKMSG_NUMBERS, rg_rankmsg_numbers_fields, &msg) < 0)
+            return;
+    }
+    rg_conn_flush(&client->conn);
+}
+
 void rg_client_after_fork(void *state)
 {
     struct rg_client *client = state;

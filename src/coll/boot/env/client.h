@@ -73,6 +73,7 @@ int rg_client_poll_fd(void *state);
 int rg_client_poll(void *state, int *ret_rank, struct rg_error *err);
 void rg_client_note(void *state, int level, const char *text);
 void rg_client_cut_off(void *state, int rank);
+void rg_client_numbers(void *state, struct rg_numbers *numbers, int n);
 void rg_client_after_fork(void *state);
 /* goodbye: tell the server first (at most a second). */
 void rg_client_fini(struct rg_client *client, bool goodbye);

@@ -34,12 +34,20 @@ struct rg_run;     /* progress/run.h */
 struct rg_waiting; /* progress/wait.c */
 struct rg_waits;   /* progress/waits.c */
 
+/* What of the counters the row of numbers has already (progress/numbers.h). Communication thread's
+ * alone. */
+struct rg_published {
+    uint64_t noperations, nbytes, wait_ns;
+    uint64_t nsteps, stepped_ns; /* and when that number was first seen */
+};
+
 /* What has been done, by whom, and how long it took; any thread. */
 struct rg_counters {
     _Atomic uint64_t noperations, nbytes, wait_ns, busy_ns, cache_hits, nfused;
     _Atomic uint64_t moved_ns; /* of all ranks: when a log that is being left last went on ... */
     _Atomic uint64_t asked_ns; /* ... and when it was last asked whether that is too long ago */
     _Atomic pthread_t submitter; /* the thread that has called something last; 0: none */
+    struct rg_published published;
 };
 
 static inline void rg_count(_Atomic uint64_t *counter, uint64_t n)

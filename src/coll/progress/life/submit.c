@@ -77,8 +77,10 @@ static void stream_post(struct rg_progress *progress, struct rg_op *op)
 
     atomic_store(&progress->by_entry[id], op); /* from here on op may end at any moment */
     arrived = atomic_fetch_add(&entry->arrived, 1) + 1;
-    if (arrived + atomic_load(&view->shared->joined_count) >= (uint32_t) view->n)
+    if (arrived + atomic_load(&view->shared->joined_count) >= (uint32_t) view->n) {
+        atomic_store_explicit(&entry->last, (uint32_t) view->me, memory_order_relaxed);
         rg_entry_arrived(progress, id, epoch, waits);
+    }
     if (!waits)
         rg_wake_ring(&progress->wake, view->me, true);
 }

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A row is written by many, but rarely: a quick operation passes nothing of this file. */
+#include "coll/progress/numbers.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "coll/boot/boot.h"
+
+#define TELL_NS (RG_NS_PER_S / 2) /* a wait that lasts is accounted for as it goes */
+#define STATM_MAX 256
+
+/* ---- who is waited for */
+
+/* The row of a process set's rank is the one that it has among all ranks. */
+static struct rg_numbers_row *row_of(struct rg_progress *progress, int r)
+{
+    const struct rg_view *view = progress->world ? &progress->world->view : &progress->view;
+    int rank = rg_view_shown_rank(&progress->view, r);
+
+    if (!progress->world)
+        return &view->numbers[r];
+    for (int i = 0; i < view->n; i++) {
+        if (rg_view_shown_rank(view, i) == rank)
+            return &view->numbers[i];
+    }
+    return &view->numbers[view->me];
+}
+
+/* Until now the waiter has waited for the one that was missing. */
+static void charge(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns)
+{
+    uint64_t ns = now_ns > blame->since_ns ? now_ns - blame->since_ns : 0;
+
+    blame->since_ns = now_ns;
+    if (blame->missing == progress->view.me)
+        return;
+    rg_count(&row_of(progress, progress->view.me)->waited_ns, ns);
+    rg_count(&row_of(progress, blame->missing)->caused_ns, ns);
+}
+
+static bool is_posted(const struct rg_op *op)
+{
+    int state = atomic_load_explicit(&op->state, memory_order_acquire);
+
+    return (state == RG_OP_POSTED || state == RG_OP_CLAIMED) && op->record;
+}
+
+static int find_missing(const struct rg_view *view, uint32_t id, uint64_t epoch)
+{
+    for (int r = 0; r < view->n; r++) {
+        if (rg_view_owes(view, r, id, epoch))
+            return r;
+    }
+    return -1;
+}
+
+void rg_blame_look(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns)
+{
+    const struct rg_view *view = &progress->view;
+    const struct rg_op *op = blame->op;
+    int missing = blame->missing;
+
+    if (blame->until_ns || now_ns < blame->since_ns + RG_BLAME_MIN_NS || !is_posted(op))
+        return;
+    if (missing < 0 || !rg_view_owes(view, missing, op->record->id, op->epoch))
+        missing = find_missing(view, op->record->id, op->epoch);
+    if (missing < 0) {
+        blame->until_ns = now_ns;
+        /* Who sleeps does not see each of them come; a stream's last one has left its name. */
+        if (blame->missing >= 0 && op->mode != RG_ENTRY_INLINE)
+            blame->missing = (int) (atomic_load_explicit(&op->record->entry->last,
+                                                         memory_order_relaxed) %
+                                    (uint32_t) view->n);
+        return;
+    }
+    blame->missing = missing;
+    if (now_ns >= blame->since_ns + TELL_NS)
+        charge(progress, blame, now_ns);
+}
+
+void rg_blame_end(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns)
+{
+    if (blame->missing >= 0)
+        charge(progress, blame, blame->until_ns ? blame->until_ns : now_ns);
+}
+
+/* ---- once a second */
+
+void rg_numbers_step(struct rg_progress *progress)
+{
+    rg_count(&row_of(progress, progress->view.me)->steps_told, 1);
+}
+
+static uint64_t resident_nbytes(void)
+{
+    rg_autofree char *text = NULL;
+    char *end = NULL;
+
+    if (rg_read_file("/proc/self/statm", STATM_MAX, &text, NULL) < 0)
+        return 0;
+    strtoull(text, &end, 10);
+    return strtoull(end, NULL, 10) * (uint64_t) sysconf(_SC_PAGESIZE);
+}
+
+/* How long the steps since the last look have taken: since one was last seen to end. */
+static void note_steps(struct rg_progress *progress, struct rg_numbers_row *row, uint64_t now_ns,
+                       uint64_t nsteps)
+{
+    struct rg_published *published = &progress->counters.published;
+    uint64_t told = atomic_load(&row->steps_told), before = published->nsteps;
+
+    nsteps = told ? told : nsteps;
+    if (nsteps == before)
+        return;
+    if (published->stepped_ns && nsteps > before)
+        atomic_store(&row->step_ns, (now_ns - published->stepped_ns) / (nsteps - before));
+    published->nsteps = nsteps;
+    published->stepped_ns = now_ns;
+    atomic_store(&row->steps, nsteps);
+}
+
+static struct rg_numbers numbers_of(const struct rg_view *view, int r)
+{
+    struct rg_numbers_row *row = &view->numbers[r];
+
+    return (struct rg_numbers){
+        .rank = (uint32_t) view->ranks[r],
+        .operations = atomic_load(&row->operations),
+        .nbytes = atomic_load(&row->nbytes),
+        .steps = atomic_load(&row->steps),
+        .step_ns = atomic_load(&row->step_ns),
+        .blocked_ns = atomic_load(&row->blocked_ns),
+        .waited_ns = atomic_load(&row->waited_ns),
+        .caused_ns = atomic_load(&row->caused_ns),
+        .cpu_ns = atomic_load(&row->cpu_ns),
+        .resident_nbytes = atomic_load(&row->resident_nbytes),
+    };
+}
+
+static void tell(struct rg_progress *progress)
+{
+    const struct rg_view *view = &progress->view;
+    rg_autofree struct rg_numbers *numbers = calloc((size_t) view->n, sizeof(*numbers));
+
+    for (int r = 0; numbers && r < view->n; r++)
+        numbers[r] = numbers_of(view, r);
+    if (numbers)
+        rg_boot_numbers(progress->boot, numbers, view->n);
+}
+
+void rg_numbers_tick(struct rg_progress *progress, uint64_t now_ns, uint64_t cpu_ns,
+                     uint64_t nsteps, bool reporter)
+{
+    struct rg_numbers_row *row = row_of(progress, progress->view.me);
+    struct rg_published *published = &progress->counters.published;
+    uint64_t noperations = atomic_load(&progress->counters.noperations);
+    uint64_t nbytes = atomic_load(&progress->counters.nbytes);
+    uint64_t wait_ns = atomic_load(&progress->counters.wait_ns);
+
+    rg_count(&row->operations, noperations - published->noperations);
+    rg_count(&row->nbytes, nbytes - published->nbytes);
+    published->noperations = noperations;
+    rg_count(&row->blocked_ns, wait_ns - published->wait_ns);
+    published->nbytes = nbytes;
+    published->wait_ns = wait_ns;
+    if (progress->world)
+        return;
+    note_steps(progress, row, now_ns, nsteps);
+    atomic_store(&row->cpu_ns, cpu_ns);
+    atomic_store(&row->resident_nbytes, resident_nbytes());
+    if (reporter && progress->boot)
+        tell(progress);
+}
