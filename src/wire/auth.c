@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 
 #define DOMAIN "reigen auth 3"
 

@@ -3,7 +3,7 @@
  * derived from it. Tokens have the same kind of text. */
 #include <string.h>
 
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 #include "wire/link.h"
 #include "wire/rankmsg.h"
 

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 #include "wire/codec.h"
-#include "wire/noise.h"
+#include "wire/crypto/noise.h"
 
 #define MAGIC "reigen" /* without its NUL */
 #define MAGIC_NBYTES 6

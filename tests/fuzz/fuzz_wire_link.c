@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 #include "wire/link.h"
-#include "wire/noise.h"
+#include "wire/crypto/noise.h"
 
 #define GREETING_NBYTES 8
 #define OPENING_NBYTES (GREETING_NBYTES + RG_NOISE_OVERHEAD)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handshake and transport messages: whatever differs from what the peer wrote is refused. */
 #include "fuzz.h"
-#include "wire/noise.h"
+#include "wire/crypto/noise.h"
 
 static const uint8_t psk[RG_NOISE_KEY_NBYTES] = { 7 };
 static const uint8_t secret_a[RG_NOISE_KEY_NBYTES] = { 1 };

@@ -13,7 +13,7 @@
 #include "container/bundle.h"
 #include "base/exitcode.h"
 #include "base/process/self.h"
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 
 #define DIGEST_NBYTES 16 /* of the hash */
 

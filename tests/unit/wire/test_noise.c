@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
-#include "wire/crypto.h"
-#include "wire/noise.h"
+#include "wire/crypto/crypto.h"
+#include "wire/crypto/noise.h"
 
 /*
  * The vector of this protocol from vectors/cacophony.txt of the Haskell implementation "cacophony"

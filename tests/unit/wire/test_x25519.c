@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* crypto_scalarmult() is the agent's own here; crypto_scalarmult_curve25519() is libsodium's. */
 #include "unit.h"
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 
 #define ROUNDS 200
 

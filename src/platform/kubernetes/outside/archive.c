@@ -11,7 +11,7 @@
 #include "container/lz4.h"
 #include "platform/kubernetes/outside/internal.h"
 #include "launch/plan/place.h"
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 
 #define HASH_NBYTES 32
 #define KEPT "packages-packed" /* the digest of what is packed, a line's end, a hash, the block */

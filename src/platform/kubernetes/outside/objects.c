@@ -9,7 +9,7 @@
 #include "platform/kubernetes/inside/pods.h"
 #include "launch/plan/place.h"
 #include "launch/plan/plan.h"
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 #include "wire/link.h"
 
 #define CONFIG_MAX (1u << 20) /* of a ConfigMap, bytes */

@@ -15,7 +15,7 @@
 #include "platform/openpai/outside/internal.h"
 #include "platform/openpai/jobfile/pai.h"
 #include "platform/openpai/jobfile/prologue.h"
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 #include "wire/link.h"
 
 #define IMAGE "image" /* the name of v2's prerequisite */

@@ -6,8 +6,8 @@
  * Thread rule: any thread; libsodium does the work once, under a lock of its own. Blocks only while
  * a freshly booted kernel has no entropy yet.
  */
-#ifndef RG_WIRE_CRYPTO_H
-#define RG_WIRE_CRYPTO_H
+#ifndef RG_WIRE_CRYPTO_CRYPTO_H
+#define RG_WIRE_CRYPTO_CRYPTO_H
 
 #include <errno.h>
 #include <sodium.h>

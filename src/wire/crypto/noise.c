@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The handshake Noise_NNpsk0 over libsodium: no other pattern is needed, so none is there. */
-#include "wire/noise.h"
+#include "wire/crypto/noise.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "wire/crypto.h"
+#include "wire/crypto/crypto.h"
 
 #define PROTOCOL_NAME "Noise_NNpsk0_25519_ChaChaPoly_SHA256"
 

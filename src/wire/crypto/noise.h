@@ -19,8 +19,8 @@
  * Thread rule: one thread at a time. Nothing blocks. Objects are embedded by their owner, who keeps
  * them in locked memory and wipes them.
  */
-#ifndef RG_WIRE_NOISE_H
-#define RG_WIRE_NOISE_H
+#ifndef RG_WIRE_CRYPTO_NOISE_H
+#define RG_WIRE_CRYPTO_NOISE_H
 
 #include <stdbool.h>
 #include <stddef.h>
