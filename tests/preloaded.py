@@ -38,7 +38,8 @@ class Process:
         self.server, self.pid, self.returncode = server, pid, None
 
     def poll(self):
-        self.server.hear(0)
+        while self.server.hear(0):
+            pass
         return self.returncode
 
     def wait(self, timeout=None):
@@ -51,8 +52,9 @@ class Process:
         return self.returncode
 
     def send_signal(self, number):
+        """By the server, for which its number is no other process's."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            self.server.say({'pid': self.pid, 'signal': number})
 
     def kill(self):
         self.send_signal(signal.SIGKILL)
@@ -70,22 +72,26 @@ class Server:
                 start_new_session=True)
         atexit.register(self.close)
 
+    def say(self, what, *fds):
+        socket.send_fds(self.socket, [json.dumps(what).encode()], fds)
+
     def start(self, argv, env, cwd, output):
-        message = json.dumps({'argv': [str(word) for word in argv], 'env': env, 'cwd': str(cwd)})
-        socket.send_fds(self.socket, [message.encode()], [output.fileno()])
-        while not self.answers:
-            self.hear(None)
+        self.say({'argv': [str(word) for word in argv], 'env': env, 'cwd': str(cwd)},
+                 output.fileno())
+        until(lambda: self.hear(1) and self.answers, 'a process that has imported its modules', 60,
+              lambda: text(self.errors))
         process = Process(self, self.answers.pop())
         self.processes[process.pid] = process
         return process
 
     def hear(self, timeout):
-        """Take what the server says, as soon as it says something, within so many seconds."""
+        """Take what the server says, as soon as it says something, within so many seconds; whether
+        it did."""
         self.socket.settimeout(timeout)
         try:
             data = self.socket.recv(MESSAGE_MAX)
         except (BlockingIOError, TimeoutError):
-            return
+            return False
         if not data:
             raise RuntimeError(f'the server of processes ended: {text(self.errors)}')
         pid, status = json.loads(data)
@@ -93,6 +99,7 @@ class Server:
             self.answers.append(pid)
         else:
             self.processes.pop(pid).returncode = os.waitstatus_to_exitcode(status)
+        return True
 
     def close(self):
         self.socket.close()
@@ -153,6 +160,11 @@ def serve(ours):
                 for fd in children:
                     signal.pidfd_send_signal(fd, signal.SIGKILL)
                 return None
+            job = json.loads(data)
+            if 'signal' in job:
+                for fd in [fd for fd, pid in children.items() if pid == job['pid']]:
+                    signal.pidfd_send_signal(fd, job['signal'])
+                continue
             pid = os.fork()
             if pid == 0:
                 os.dup2(fds[0], 1)
@@ -161,7 +173,7 @@ def serve(ours):
                 ours.close()
                 for fd in (*children, *fds):
                     os.close(fd)
-                return json.loads(data)
+                return job
             os.close(fds[0])
             fd = os.pidfd_open(pid)
             children[fd] = pid
