@@ -133,6 +133,11 @@ def test_a_plan_of_ranks_here_is_a_sentence(reigen):
            'of them.\n')
     done = reigen('plan', '-np', 2, 'no-such-program')
     assert done.returncode == 127 and 'it would not start' in done.stderr and not done.stdout
+    for command in ('/etc/passwd', './nowhere', '/no/such'):
+        done = reigen('plan', '-np', '1', '--', command)
+        assert done.returncode == 127 and f'{command} is not a program' in done.stderr
+    done = reigen('plan', '-np', '1', '--env', 'PATH=/none', '--', 'ls')
+    assert done.returncode == 127 and 'ls is not found in PATH' in done.stderr
     assert json.loads(reigen('plan', '-np', 2, '--json', 'true').stdout)['event'] == 'plan'
 
 

@@ -43,14 +43,31 @@ static int write_plan(void *path, const struct rg_planned *planned, bool here,
     return rg_planned_write(planned, path, err);
 }
 
-void rg_run_say_remarks(const struct rg_request *request)
+static bool say_remark(const struct rg_driver_ops *driver, const struct rg_job *job)
 {
     char text[RG_DRIVER_REMARK_MAX];
+    bool has = driver->remark && driver->remark(job, text, sizeof(text));
 
-    for (size_t i = 0; rg_drivers[i] && !request->quiet; i++) {
-        if (rg_drivers[i]->remark && rg_drivers[i]->remark(&request->job, text, sizeof(text)))
-            rg_say("%s", text);
-    }
+    if (has)
+        rg_say("%s", text);
+    return has;
+}
+
+static bool say_remarks(const struct rg_job *job, bool here)
+{
+    bool said = false;
+
+    for (size_t i = 0; rg_drivers[i]; i++)
+        if (rg_drivers[i]->platform.here == here)
+            said |= say_remark(rg_drivers[i], job);
+    return said;
+}
+
+/* Who hears that the job belongs elsewhere need not hear what it lacks here. */
+void rg_run_say_remarks(const struct rg_request *request)
+{
+    if (!request->quiet && !say_remarks(&request->job, false))
+        say_remarks(&request->job, true);
 }
 
 void rg_run_tell(const char *sentence)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reigen plan`: what would become of a job, before anything of it is made. Where the job's head
  * would be here, that is what --dry-run prints; of ranks on this computer a sentence says it. */
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/exitcode.h"
@@ -200,13 +203,37 @@ static int look_ahead(struct rg_request *request, const struct rg_driver_ops *dr
     return code ? code : exit_code_of(&outlook);
 }
 
+static bool is_program(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* Whether ranks would find it, by their own directory and PATH. */
+static bool is_there(const struct rg_job *job, const char *command)
+{
+    const char *path = getenv("PATH");
+    char found[PATH_MAX];
+
+    for (size_t i = 0; i < job->env.count; i++)
+        if (strncmp(job->env.v[i], "PATH=", 5) == 0)
+            path = job->env.v[i] + 5;
+    if (!strchr(command, '/'))
+        return rg_path_find(path, command, strlen(command), found);
+    if (*command == '/' || !job->cwd)
+        snprintf(found, sizeof(found), "%s", command);
+    else
+        snprintf(found, sizeof(found), "%s/%s", job->cwd, command);
+    return is_program(found);
+}
+
 /* What a script says is no answer to who asks whether the job would start. */
 static int say_here(void *arg, const struct rg_planned *planned, bool here, struct rg_error *err)
 {
     const char *command = planned->job.command.count ? planned->job.command.v[0] : "";
     int nranks = planned->plan.nranks;
-    bool found = strchr(command, '/') ||
-                 rg_path_find(getenv("PATH"), command, strlen(command), (char[PATH_MAX]){ 0 });
+    bool found = is_there(&planned->job, command);
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
     (void) arg;
@@ -218,7 +245,8 @@ static int say_here(void *arg, const struct rg_planned *planned, bool here, stru
             return r;
     } else if (!found) {
         return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
-                                 "it would not start: %s is not found in PATH", command);
+                                 "it would not start: %s is not %s", command,
+                                 strchr(command, '/') ? "a program" : "found in PATH");
     } else {
         rg_shown_printf(&text, "%d rank%s on this computer: %s would start now. "
                                "reigen run --dry-run prints a script of %s.\n", nranks,
