@@ -139,8 +139,11 @@ echo "packages: installing $lacking"
 # shellcheck disable=SC2086
 if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1 ||
     ! apt install --no-install-recommends $lacking; then
-    # dpkg itself may have been interrupted the last time.
-    $root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >>"$log" 2>&1 || true
+    # dpkg itself may have been interrupted the last time. It asks nothing, as nobody sees it.
+    if [ -n "$(dpkg --audit 2>/dev/null)" ]; then
+        $root env DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold \
+            --configure -a </dev/null >>"$log" 2>&1 || true
+    fi
     if ! apt update || ! apt install --no-install-recommends $lacking; then
         tail -n 20 "$log" >&2
         echo "packages: apt-get could not install $lacking" >&2
