@@ -21,6 +21,7 @@ static void (*next_handler)(int signo);
 static volatile sig_atomic_t sent_by_platform, sent_by_stop;
 static bool platform_is_root; /* root sends nothing else */
 static pid_t shell; /* that hands on what the platform sends it; 0: none */
+static pid_t first; /* process of a pod, that does so for all of them; 0: none */
 
 /* The loop's own handler does not look at who has sent a signal. */
 static void note_sender(int signo, siginfo_t *info, void *context)
@@ -29,7 +30,7 @@ static void note_sender(int signo, siginfo_t *info, void *context)
     sent_by_stop = info->si_code == SI_QUEUE && info->si_value.sival_int == RG_SIGNALS_STOP;
     /* What comes from without our pid name space has no number here: that is who made it. */
     sent_by_platform = info->si_code <= 0 &&
-                       (info->si_pid == 0 || info->si_pid == shell ||
+                       (info->si_pid == 0 || info->si_pid == shell || info->si_pid == first ||
                         (platform_is_root && info->si_uid == 0));
     next_handler(signo);
 }
@@ -109,6 +110,7 @@ void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,
     struct sigaction old;
 
     shell = parent == RG_PARENT_ANY ? 0 : getppid();
+    first = parent == RG_PARENT_POD ? 1 : 0;
     /* Of root's processes nobody else can stop one, so root is no sign of the platform. */
     platform_is_root = geteuid() != 0 || parent == RG_PARENT_SCRIPT;
     *signals = (struct rg_signals){ .loop = loop, .ops = ops, .arg = arg };
