@@ -168,8 +168,8 @@ def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
 
 @pytest.mark.parametrize('options, most', [(('--min-np', '1'), 3), (('--max-restarts', '1'), 1)])
 def test_a_job_whose_head_is_lost_with_its_node_begins_again_some_times(queue, options, most):
-    """Slurm counts runs that have put down their end, too. One whose node was cut off does so when
-    there is another one."""
+    """In a row, that is, and when they were short. One whose node was cut off puts down its end when
+    there is another run."""
     assert queue.submit('-np', '2', *options).returncode == 0
     assert '--requeue' in queue.asked()
     script, agent = queue.folder / 'script', os.path.realpath(PROGRAMS.agent)
@@ -189,13 +189,17 @@ def test_a_job_whose_head_is_lost_with_its_node_begins_again_some_times(queue, o
     assert run(0, lost) == (-9, '')
     code, said = run(1, 'exit 75')
     assert code == 75 and f'the job begins again: 1 of {most} times at most' in said
+    assert run(2, lost) == (-9, '')
     for number in range(1, most + 1):
-        assert f'again: {number} of {most} times' in run(number + 1, lost)[1]
-    code, said = run(most + 2, 'echo began')
-    assert code == 76 and f'was lost {most + 1} times. The job begins again {most} times' in said
+        assert f'again: {number} of {most} times' in run(number + 2, lost)[1]
+    code, said = run(most + 3, 'echo began')
+    assert code == 76 and f'{most + 1} runs in a row' in said and f'again {most} times' in said
     assert queue.record().read_text().endswith('exit 76\n')
-    assert run(0, f'echo begin >>{queue.record()}; exit 75')[0] == 75
-    assert queue.record().read_text().endswith('begin\n')
+    assert run(0, f'echo begin 9 >>{queue.record()}; exit 75')[0] == 75
+    assert queue.record().read_text().endswith('begin 9\n')
+    # One that has run for more than an hour has done its work.
+    queue.record().write_text(''.join(f'begin {n * 3600}\n' for n in range(most + 3)))
+    assert f'again: 1 of {most} times' in run(9, lost)[1]
 
 
 def wait_until_caught(pid, signo):

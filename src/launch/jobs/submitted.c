@@ -162,7 +162,7 @@ static void take_line(struct rg_submitted_job *job, const char *line)
         job->command = strdup(line + 8);
     else if (rg_str_starts(line, "cluster ") && !job->cluster)
         job->cluster = strdup(line + 8);
-    else if (strcmp(line, "begin") == 0)
+    else if (strcmp(line, "begin") == 0 || rg_str_starts(line, "begin "))
         job->exit_code = -1;
     else if (rg_str_starts(line, "exit ") &&
              rg_parse_int("exit", line + 5, 0, 255, &code, NULL) == 0)

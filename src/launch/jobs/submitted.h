@@ -7,7 +7,8 @@
  *     log PATH          where its output goes
  *     cluster NAME      among several of the platform's; not where there is but one
  *     command TEXT
- *     begin             the job itself adds it when it begins: it may run again after an end
+ *     begin [SECONDS]   the job itself adds it when it begins, with the wall clock's seconds where
+ *                       it counts its runs: it may run again after an end
  *     exit CODE         and this when it ends
  *
  * Beside these files lie the plans of the jobs (plan.XXXXXX), which their heads read.

@@ -19,26 +19,31 @@
 #define CANCEL_MS 60000 /* KillWait is 30 s by default */
 #define ANSWER_MAX (256u << 10)
 #define RESTARTS 3 /* of a job whose head is lost, unless --max-restarts says it; as in pods */
+#define LONG_RUN_S 3600
 
 /* --- sbatch ----------------------------------------------------------------------------------- */
 
-/* What has put down its end was preempted or requeued in order. Whoever has not was lost with its
- * node, and does so forever if the node is lost because of the job. */
+/* A run that has not put down its end was ended without a word, as those are whose node is lost. It
+ * is forever so if the node is lost because of the job; one that has run for long has done its
+ * work, and whatever ends it after that is no fault of the job's. */
 static void put_limit(const struct rg_job *job, struct rg_buf *script)
 {
     int most = job->max_restarts ? job->max_restarts : RESTARTS;
 
     rg_buf_printf(script,
-                  "lost=$((${SLURM_RESTART_COUNT:-0} - $(count exit)))\n"
+                  "lost=$(awk '/^exit/ { n = 0; last = 0 }\n"
+                  "/^begin/ { n = !last ? 0 : $2 - last < %d ? n + 1 : 1; last = $2 }\n"
+                  "END { print n + 0 }' \"$file\")\n"
                   "if [ $lost -gt %d ]; then\n"
-                  "    echo \"reigen: the node with the job's head was lost $lost times. The job "
-                  "begins again %d times at most, so it ends with code %d\" >&2\n"
+                  "    echo \"reigen: $lost runs in a row were ended without a word within an hour, "
+                  "as when the node with the job's head is lost. The job begins again %d times at "
+                  "most, so it ends with code %d\" >&2\n"
                   "    end %d\n",
-                  most, most, RG_EXIT_HOST_LOST, RG_EXIT_HOST_LOST);
+                  LONG_RUN_S, most, most, RG_EXIT_HOST_LOST, RG_EXIT_HOST_LOST);
     rg_buf_printf(script,
                   "elif [ $lost -gt 0 ]; then\n"
-                  "    echo \"reigen: the node with the job's head was lost, so the job begins "
-                  "again: $lost of %d times at most\" >&2\n"
+                  "    echo \"reigen: the run before was ended without a word, as when the node with "
+                  "the job's head is lost, so the job begins again: $lost of %d times at most\" >&2\n"
                   "fi\n",
                   most);
 }
@@ -58,7 +63,7 @@ static int make_script(const struct rg_job *job, char *const *argv, const char *
     rg_buf_printf(script, "#!/bin/sh\nfile=");
     slurm_put_quoted(script, dir);
     rg_buf_printf(script,
-                  "/$SLURM_JOB_ID\necho begin >>\"$file\"\n"
+                  "/$SLURM_JOB_ID\necho begin $(date +%%s) >>\"$file\"\n"
                   "count() { n=$(grep -c \"^$1\" \"$file\" 2>/dev/null); echo ${n:-0}; }\n"
                   "begun=$(count begin)\n"
                   "end() { [ $(count begin) -gt $begun ] || echo \"exit $1\" >>\"$file\"; "
