@@ -168,8 +168,8 @@ def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
 
 @pytest.mark.parametrize('options, most', [(('--min-np', '1'), 3), (('--max-restarts', '1'), 1)])
 def test_a_job_whose_head_is_lost_with_its_node_begins_again_some_times(queue, options, most):
-    """In a row, that is, and when they were short. One whose node was cut off puts down its end when
-    there is another run."""
+    """In a row, that is, and when they were short. One whose node was cut off puts down its end
+    when there is another run."""
     assert queue.submit('-np', '2', *options).returncode == 0
     assert '--requeue' in queue.asked()
     script, agent = queue.folder / 'script', os.path.realpath(PROGRAMS.agent)

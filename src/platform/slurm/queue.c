@@ -35,15 +35,16 @@ static void put_limit(const struct rg_job *job, struct rg_buf *script)
                   "/^begin/ { n = !last ? 0 : $2 - last < %d ? n + 1 : 1; last = $2 }\n"
                   "END { print n + 0 }' \"$file\")\n"
                   "if [ $lost -gt %d ]; then\n"
-                  "    echo \"reigen: $lost runs in a row were ended without a word within an hour, "
-                  "as when the node with the job's head is lost. The job begins again %d times at "
+                  "    echo \"reigen: $lost runs in a row were ended without a word within an "
+                  "hour, as when the node with the job's head is lost. The job begins again %d times at "
                   "most, so it ends with code %d\" >&2\n"
                   "    end %d\n",
                   LONG_RUN_S, most, most, RG_EXIT_HOST_LOST, RG_EXIT_HOST_LOST);
     rg_buf_printf(script,
                   "elif [ $lost -gt 0 ]; then\n"
-                  "    echo \"reigen: the run before was ended without a word, as when the node with "
-                  "the job's head is lost, so the job begins again: $lost of %d times at most\" >&2\n"
+                  "    echo \"reigen: the run before was ended without a word, as when the node "
+                  "with the job's head is lost, so the job begins again: $lost of %d times at "
+                  "most\" >&2\n"
                   "fi\n",
                   most);
 }
