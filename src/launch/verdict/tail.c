@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ESC 0x1b
+
 /* Of a line that was cut, less stands after a longer prefix. */
 #define LINE_HASHED (RG_TAIL_LINE_MAX - 16)
 
@@ -34,7 +36,7 @@ static size_t count_over(struct rg_tail *tail, int s, const char *data, size_t n
     return back ? (size_t) (back + 1 - data) : 0;
 }
 
-static void add_partial(struct rg_tail *tail, int s, const char *data, size_t nbytes)
+static void add_text(struct rg_tail *tail, int s, const char *data, size_t nbytes)
 {
     if (!tail->partial[s])
         tail->partial[s] = malloc(RG_TAIL_LINE_MAX + 1);
@@ -51,8 +53,24 @@ static void add_partial(struct rg_tail *tail, int s, const char *data, size_t nb
     tail->partial_nbytes[s] += nbytes;
 }
 
-/* The partial line is complete: into the ring, without a carriage return. NULs become spaces. */
-static void push_line(struct rg_tail *tail, int s)
+/* The place of a stream's n-th last line; without it, and for n 0, a new one, where the cursor is
+ * then. */
+static unsigned take_place(struct rg_tail *tail, int s, unsigned n)
+{
+    unsigned at = tail->next;
+
+    for (unsigned i = 1; n && i <= RG_TAIL_LINES; i++) {
+        unsigned one = (tail->next + RG_TAIL_LINES - i) % RG_TAIL_LINES;
+        if (tail->lines[one] && tail->streams[one] == s && --n == 0)
+            return one;
+    }
+    tail->next = (at + 1) % RG_TAIL_LINES;
+    tail->up[s] += !tail->up[s];
+    return at;
+}
+
+/* What the cursor's line has: into the ring, without a carriage return. NULs become spaces. */
+static void put_line(struct rg_tail *tail, int s)
 {
     size_t nbytes = tail->partial_nbytes[s];
     char *line = malloc(nbytes + 1);
@@ -70,9 +88,66 @@ static void push_line(struct rg_tail *tail, int s)
             line[i] = ' ';
     }
     line[nbytes] = '\0';
-    free(tail->lines[tail->next]);
-    tail->lines[tail->next] = line;
-    tail->next = (tail->next + 1) % RG_TAIL_LINES;
+    if (tail->up[s] && line[strspn(line, " ")] == '\0')
+        line[0] = '\0'; /* erased */
+    unsigned at = take_place(tail, s, tail->up[s]);
+
+    free(tail->lines[at]);
+    tail->lines[at] = line;
+    tail->streams[at] = (unsigned char) s;
+}
+
+static void end_line(struct rg_tail *tail, int s)
+{
+    if (tail->partial_nbytes[s] || !tail->up[s])
+        put_line(tail, s);
+    tail->up[s] -= tail->up[s] > 0;
+}
+
+/* The bytes of a sequence that goes up at data, which begins with ESC; 0: it is none. */
+static size_t up_nbytes(const char *data, size_t nbytes, unsigned *ret_n)
+{
+    unsigned n = 0;
+    size_t i = 2;
+
+    if (nbytes < 3 || data[1] != '[')
+        return 0;
+    for (; i < nbytes && data[i] >= '0' && data[i] <= '9'; i++)
+        n = n < RG_TAIL_LINES ? 10 * n + (unsigned) (data[i] - '0') : n;
+    if (i == nbytes || data[i] != 'A')
+        return 0;
+    *ret_n = n ? n : 1;
+    return i + 1;
+}
+
+static void go_up(struct rg_tail *tail, int s, unsigned n)
+{
+    unsigned have = 0;
+
+    if (tail->partial_nbytes[s])
+        put_line(tail, s);
+    for (int i = 0; i < RG_TAIL_LINES; i++)
+        have += tail->lines[i] && tail->streams[i] == s;
+    tail->up[s] = tail->up[s] + n < have ? tail->up[s] + n : have;
+}
+
+/* Bytes without a newline. */
+static void add_partial(struct rg_tail *tail, int s, const char *data, size_t nbytes)
+{
+    const char *begin = data, *end = data + nbytes, *escape = data;
+    size_t n;
+    unsigned up;
+
+    while ((escape = memchr(escape, ESC, (size_t) (end - escape)))) {
+        n = up_nbytes(escape, (size_t) (end - escape), &up);
+        if (n) {
+            add_text(tail, s, begin, (size_t) (escape - begin));
+            go_up(tail, s, up);
+            begin = escape + n;
+        }
+        escape += n ? n : 1;
+    }
+    add_text(tail, s, begin, (size_t) (end - begin));
 }
 
 /* Where the last RG_TAIL_LINES lines of data begin. */
@@ -96,7 +171,8 @@ void rg_tail_put(struct rg_tail *tail, int stream, const void *data, size_t nbyt
 
     if (!nbytes) {
         if (tail->partial_nbytes[s])
-            push_line(tail, s);
+            put_line(tail, s);
+        tail->up[s] = 0;
         free(tail->partial[s]);
         tail->partial[s] = NULL;
         return;
@@ -109,7 +185,7 @@ void rg_tail_put(struct rg_tail *tail, int stream, const void *data, size_t nbyt
         add_partial(tail, s, at, (size_t) ((newline ? newline : end) - at));
         if (!newline)
             break;
-        push_line(tail, s);
+        end_line(tail, s);
         at = newline + 1;
     }
 }

@@ -3,7 +3,7 @@
  * The last lines that a rank wrote, for the verdict: at most RG_TAIL_LINES of at most
  * RG_TAIL_LINE_MAX bytes, both streams in the order in which their lines were completed. A longer
  * line keeps its beginning. Of a line that was written over behind a carriage return, as a progress
- * bar is, the last text stays.
+ * bar is, the last text stays; so it is with lines that a stream went up to and wrote anew.
  *
  * Cheap for floods: of a large chunk only its last lines are looked at. Thread rule: one thread.
  */
@@ -18,7 +18,9 @@
 
 struct rg_tail {
     char *lines[RG_TAIL_LINES]; /* a ring; owned, NUL-terminated */
+    unsigned char streams[RG_TAIL_LINES]; /* of each line, 0 or 1 */
     unsigned next;              /* where the next line goes */
+    unsigned up[2];             /* per stream, its last lines from the cursor's on; 0: a new one */
     char *partial[2];           /* the line that is not complete, per stream; owned */
     size_t partial_nbytes[2];
 };

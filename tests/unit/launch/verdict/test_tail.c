@@ -111,6 +111,37 @@ static void of_a_bar_the_last_text_is_kept(void **state)
     }
 }
 
+/* A loop in a loop, as tqdm draws it, and one that leaves the cursor below its rows. */
+static void of_bars_of_several_rows_each_row_is_kept_once(void **state)
+{
+    char text[64];
+
+    (void) state;
+    put(1, "said\n");
+    put(2, "\repoch 0%");
+    for (int i = 0; i < 50; i++) {
+        snprintf(text, sizeof(text), "\n\rbatch %d\033[A", i);
+        put(2, text);
+        if (i % 5 == 4)
+            put(2, "\n\r        \033[A\repoch more");
+    }
+    assert_string_equal(lines(), "said|epoch more||");
+    put(2, "\repoch 100%\n");
+    put(2, "an error\n");
+    put(2, "another\n");
+    assert_string_equal(lines(), "said|epoch 100%|an error|another|");
+    rg_tail_fini(&tail);
+    put(1, "a 0\nb 0\n");
+    for (int i = 1; i < 20; i++) {
+        snprintf(text, sizeof(text), "\033[2Aa %d\nb %d\n", i, i);
+        put(1, text);
+        put(2, i == 9 ? "warning\n" : "\033[99A");
+    }
+    put(1, "\033[3mend\033[");
+    put(1, "");
+    assert_string_equal(lines(), "a 19|b 19|warning|\033[3mend\033[|");
+}
+
 static uint64_t hash_error(const char *text)
 {
     rg_tail_fini(&tail);
@@ -195,6 +226,7 @@ int main(void)
         cmocka_unit_test_teardown(long_line_keeps_its_beginning, empty_tail),
         cmocka_unit_test_teardown(odd_bytes_do_no_harm, empty_tail),
         cmocka_unit_test_teardown(of_a_bar_the_last_text_is_kept, empty_tail),
+        cmocka_unit_test_teardown(of_bars_of_several_rows_each_row_is_kept_once, empty_tail),
         cmocka_unit_test_teardown(equal_errors_have_equal_hashes, empty_tail),
         cmocka_unit_test(the_prefix_of_pytorch_is_a_rank_number_and_no_more),
         cmocka_unit_test_teardown(errors_are_equal_whatever_rank_pytorch_names, empty_tail),
