@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/time.h"
+
 #define ESC 0x1b
 #define LASTS 60 /* of what it has lasted, a row waits this part */
 
@@ -33,6 +35,8 @@ static void begin_text(struct rg_lines *lines)
     lines->over = false;
     lines->now.redrawn = true;
     rg_buf_clear(&lines->now.text);
+    rg_buf_put(&lines->now.text, lines->colours, lines->ncolours);
+    lines->ncolours = 0;
 }
 
 /* A line that ends at data + nbytes, its beginning perhaps kept from before. */
@@ -43,6 +47,7 @@ static int end_line(struct rg_lines *lines, const uint8_t *data, size_t nbytes, 
 
     lines->over = false;
     lines->since_ns = 0;
+    lines->ncolours = 0;
     if (!rg_buf_nbytes(&row->text)) {
         emit_line(lines, row, data, nbytes, true, emit, arg);
         return 0;
@@ -113,6 +118,7 @@ static void move_to(struct rg_lines *lines, int at)
     lines->at = at;
     lines->over = true;
     lines->returned = false;
+    lines->ncolours = 0;
 }
 
 static void go_down(struct rg_lines *lines, rg_line_fn *emit, void *arg)
@@ -128,6 +134,7 @@ static void go_down(struct rg_lines *lines, rg_line_fn *emit, void *arg)
     lines->rows[last - 1] = lines->now;
     lines->rows[last] = lines->now = (struct rg_line_row){ .redrawn = false };
     lines->over = false;
+    lines->ncolours = 0;
 }
 
 /* Above all that are live there may be more, whose text has gone out. */
@@ -162,11 +169,15 @@ static void emit_rows(struct rg_lines *lines, rg_line_fn *emit, void *arg)
     lines->nrows = lines->at = 0;
     lines->over = lines->returned = false;
     lines->since_ns = 0;
+    lines->ncolours = 0;
 }
 
-void rg_lines_settle(struct rg_lines *lines, rg_line_fn *emit, void *arg)
+void rg_lines_settle(struct rg_lines *lines, uint64_t now_ns, rg_line_fn *emit, void *arg)
 {
-    if (lines->nrows && lines->at == lines->nrows - 1 && is_blank(&lines->now))
+    if (!lines->quiet_ns)
+        lines->quiet_ns = now_ns;
+    if (now_ns - lines->quiet_ns >= RG_LINES_QUIET_MS * RG_NS_PER_MS && lines->nrows &&
+        lines->at == lines->nrows - 1 && is_blank(&lines->now))
         emit_rows(lines, emit, arg);
 }
 
@@ -241,12 +252,33 @@ static bool erase(struct rg_lines *lines, uint8_t what, int how)
     return how || at_begin || lines->now.redrawn || lines->nrows;
 }
 
+/* 1: it is text. */
+static int hold_colour(struct rg_lines *lines)
+{
+    if (!lines->returned && !lines->over)
+        return 1;
+    if (lines->ncolours + lines->nescape > sizeof(lines->colours))
+        lines->ncolours = 0;
+    memcpy(lines->colours + lines->ncolours, lines->escape, lines->nescape);
+    lines->ncolours += lines->nescape;
+    return 0;
+}
+
+/* Down to the lowest row at the most. */
+static void go_down_by(struct rg_lines *lines, int n)
+{
+    if (lines->nrows)
+        move_to(lines, lines->at + n < lines->nrows ? lines->at + n : lines->nrows - 1);
+}
+
 /* Obey the sequence that is complete. 1: it is text; or -ENOMEM. */
 static int obey(struct rg_lines *lines)
 {
     uint8_t what = lines->escape[lines->nescape - 1];
     int n = 0;
 
+    if (what == 'm')
+        return hold_colour(lines);
     if (lines->nescape == 6 && memcmp(lines->escape + 2, "?25", 3) == 0)
         return what != 'l' && what != 'h';
     for (size_t i = 2; i < lines->nescape - 1; i++) {
@@ -256,11 +288,12 @@ static int obey(struct rg_lines *lines)
     }
     switch (what) {
     case 'A':
+    case 'F':
         return go_up(lines, n ? n : 1);
     case 'B':
-        if (lines->nrows)
-            move_to(lines, lines->at + (n ? n : 1) < lines->nrows ? lines->at + (n ? n : 1)
-                                                                  : lines->nrows - 1);
+    case 'E':
+        go_down_by(lines, n ? n : 1);
+        lines->over |= what == 'E';
         return 0;
     case 'G':
         lines->over |= n < 2;
@@ -296,6 +329,7 @@ int rg_lines_feed(struct rg_lines *lines, const uint8_t *data, size_t nbytes, rg
 {
     int rc = 0;
 
+    lines->quiet_ns = 0;
     while (rc == 0 && nbytes) {
         size_t n = lines->redraws ? 0 : nbytes;
         bool taken = true;

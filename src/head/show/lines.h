@@ -12,7 +12,8 @@
  * Bars of several rows go up by an escape sequence, and down by a newline. Rows from the highest
  * that they went to down to the lowest are live: a newline in the lowest makes a line of the
  * highest. What went out as a line before the program first went up is not live. Sequences that
- * move up and down, erase, and hide the cursor are obeyed or dropped; all else is text.
+ * move up and down, erase, and hide the cursor are obeyed or dropped; all else is text. A colour
+ * behind a carriage return belongs to the text that follows, and writes over nothing by itself.
  *
  * Thread rule: one thread at a time. Nothing blocks.
  */
@@ -27,7 +28,9 @@
 
 #define RG_LINE_MAX 65536
 #define RG_LINES_ROWS_MAX 32  /* that are live at once */
-#define RG_LINES_ESCAPE_MAX 8 /* bytes of a sequence that is obeyed */
+#define RG_LINES_ESCAPE_MAX 24 /* bytes of a sequence that is obeyed */
+#define RG_LINES_COLOURS_MAX 64 /* bytes of colours in front of a text */
+#define RG_LINES_QUIET_MS 1000  /* after which rows above the cursor have ended */
 
 struct rg_line_row {
     struct rg_buf text;
@@ -45,6 +48,9 @@ struct rg_lines {
     int nrows, at;            /* at: the place of now */
     uint8_t escape[RG_LINES_ESCAPE_MAX]; /* the beginning of a sequence */
     size_t nescape;
+    uint8_t colours[RG_LINES_COLOURS_MAX]; /* that came since the row was gone back in */
+    size_t ncolours;
+    uint64_t quiet_ns;        /* the first rg_lines_settle after the last byte; 0: none yet */
     uint64_t shown_ns;        /* when a row was shown last; 0: never */
     uint64_t since_ns;        /* when these were shown first; 0: not yet */
 };
@@ -71,9 +77,9 @@ void rg_lines_row_shown(struct rg_lines *lines, int i, uint64_t now_ns);
 /* Whether it is time to show rows once more in a log: pause_ns after the last time, and a 60th of
  * the time that they have lasted, so that a bar of a day makes some hundred lines. */
 bool rg_lines_due(const struct rg_lines *lines, uint64_t pause_ns, uint64_t now_ns);
-/* Nothing has followed for a while: where the cursor waits in an empty lowest row, the others have
- * ended, and come out. */
-void rg_lines_settle(struct rg_lines *lines, rg_line_fn *emit, void *arg);
+/* Call it now and then. Where the cursor has waited in an empty lowest row, and nothing has
+ * followed for RG_LINES_QUIET_MS, the others have ended, and come out. */
+void rg_lines_settle(struct rg_lines *lines, uint64_t now_ns, rg_line_fn *emit, void *arg);
 /* Hand out what has come of a line, as a piece, where it has carriage returns in it. */
 void rg_lines_flush_row(struct rg_lines *lines, rg_line_fn *emit, void *arg);
 /* The stream ended: hand out what is left, if anything. */

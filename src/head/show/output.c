@@ -556,7 +556,7 @@ static bool show_rows(struct rg_output *output)
 
         if (!rg_lines_nrows(&output->lines[l]))
             continue;
-        rg_lines_settle(&output->lines[l], emit_of(output, stream), &at);
+        rg_lines_settle(&output->lines[l], now_ns, emit_of(output, stream), &at);
         any |= show_states(output, l, moves[sink_of(output, stream)], now_ns);
         send_text(output, stream);
     }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/time.h"
 #include "head/show/lines.h"
 #include "unit.h"
+
+#define QUIET_NS (RG_LINES_QUIET_MS * RG_NS_PER_MS)
 
 struct seen {
     struct rg_buf bytes; /* all bytes again, newlines put back */
@@ -115,6 +118,15 @@ static void what_is_written_over_does_not_come_out(void **state)
           "\r\033[2K\033[1A\033[2Ka 10%\nb 10%\n", "a 0%\nword\na 10%\nb 10%\n" },
         { "a\nb\n\033[99Ac\n", "a\nb\nc\n" },
         { "a\nb\033[2A\033[J\033[Bc", "a\nc\n" },
+        { "a 0%\nb 0%\n\033[2Fa 1%\033[Eb 1%\n", "a 0%\nb 0%\na 1%\nb 1%\n" },
+        { "one\033[Etwo\n", "two\n" },
+        /* Colours behind a way back. */
+        { "loading\r\033[0m\nend\n", "loading\r\nend\n" },
+        { "50%\r\033[K\033[0m", "" },
+        { "50%\r\033[1m\033[38;2;255;100;0m\033[K60%\033[0m\n",
+          "\033[1m\033[38;2;255;100;0m60%\033[0m\n" },
+        { "50%\r\033[38;5;100m\033[38;5;101m\033[38;5;102m\033[38;5;103m\033[38;5;104m"
+          "\033[38;5;105m\033[38;5;106m60%\n", "\033[38;5;105m\033[38;5;106m60%\n" },
     };
 
     (void) state;
@@ -193,16 +205,41 @@ static void rows_of_a_loop_in_a_loop_stand_until_they_end(void **state)
     feed_text(&lines, "\repoch 50%\n\rbatch 9%\033[A", &seen);
     see_row(&lines, 0, "epoch 50%", true);
     rg_lines_row_shown(&lines, 0, 1);
-    rg_lines_settle(&lines, see, &seen); /* they go on */
+    rg_lines_settle(&lines, 1, see, &seen);
+    rg_lines_settle(&lines, 1 + QUIET_NS, see, &seen); /* the cursor is not below them */
     feed_text(&lines, "\n\r        \033[A", &seen);
     assert_false(rg_lines_row(&lines, 1, &row, &news));
     see_row(&lines, 0, "epoch 50%", false);
     feed_text(&lines, "\repoch 100%\n", &seen);
-    rg_lines_settle(&lines, see, &seen);
+    rg_lines_settle(&lines, 1, see, &seen);
+    rg_lines_settle(&lines, 1 + QUIET_NS, see, &seen);
     assert_string_equal(rg_buf_text(&seen.bytes), "epoch 0%\nepoch 100%\n");
     assert_int_equal(rg_lines_nrows(&lines), 0);
     feed_text(&lines, "word\n", &seen);
     assert_string_equal(rg_buf_text(&seen.bytes), "epoch 0%\nepoch 100%\nword\n");
+    rg_lines_finish(&lines, see, &seen);
+    rg_buf_fini(&seen.bytes);
+}
+
+/* Some leave the cursor below, and go up for the next time. */
+static void rows_above_the_cursor_end_when_nothing_has_followed_for_a_while(void **state)
+{
+    struct rg_lines lines = { .redraws = true };
+    struct seen seen = { 0 };
+    uint64_t now_ns = 1;
+
+    (void) state;
+    feed_text(&lines, "\n\n", &seen);
+    for (int i = 0; i < 20; i++, now_ns += QUIET_NS / 2) {
+        feed_text(&lines, "\033[2Aa\nb\n", &seen);
+        rg_lines_settle(&lines, now_ns, see, &seen);
+        rg_lines_settle(&lines, now_ns + QUIET_NS - 1, see, &seen);
+        assert_string_equal(rg_buf_text(&seen.bytes), "\n\n");
+        see_row(&lines, 1, "b", true);
+    }
+    rg_lines_settle(&lines, now_ns + QUIET_NS, see, &seen);
+    assert_string_equal(rg_buf_text(&seen.bytes), "\n\na\nb\n");
+    assert_int_equal(rg_lines_nrows(&lines), 0);
     rg_lines_finish(&lines, see, &seen);
     rg_buf_fini(&seen.bytes);
 }
@@ -257,6 +294,7 @@ int main(void)
         cmocka_unit_test(what_is_written_over_does_not_come_out),
         cmocka_unit_test(a_row_that_was_seen_does_not_come_out_once_more),
         cmocka_unit_test(rows_of_a_loop_in_a_loop_stand_until_they_end),
+        cmocka_unit_test(rows_above_the_cursor_end_when_nothing_has_followed_for_a_while),
         cmocka_unit_test(a_bar_that_lasts_is_shown_more_seldom),
         cmocka_unit_test(for_events_a_row_goes_out_in_pieces),
     };
