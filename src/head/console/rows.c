@@ -2,6 +2,7 @@
 /* A rank's bar is drawn for a terminal that it does not know: its width, and who else is on it. */
 #include "head/console/rows.h"
 
+#include <limits.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,12 +182,41 @@ bool rg_rows_due(const struct rg_rows *rows)
     return rg_now_ns() - rows->drawn_ns >= RG_ROWS_PAUSE_MS * RG_NS_PER_MS;
 }
 
+/* How many of the terminal's rows are taken: where it has become narrower, it has broken ours into
+ * several. ret_above: those above the last one's beginning. */
+static int count_taken(const struct rg_rows *rows, int *ret_above)
+{
+    const uint8_t *data = rg_buf_bytes(&rows->drawn);
+    size_t nbytes = rg_buf_nbytes(&rows->drawn);
+    locale_t before = uselocale(utf8_locale());
+    int height, columns = 0, width = 0, above = 0;
+
+    if (!rg_terminal_size(rows->fd, &height, &columns) || columns < 1)
+        columns = INT_MAX;
+    for (size_t n; nbytes; data += n, nbytes -= n) {
+        int one = 0;
+        n = *data == '\033' ? escape_nbytes(data, nbytes) : measure(data, nbytes, &one);
+        width += one > 0 ? one : 0;
+        if (*data == '\n') {
+            above += width ? (width - 1) / columns + 1 : 1;
+            width = 0;
+        }
+    }
+    uselocale(before);
+    *ret_above = above;
+    return above + (width ? (width - 1) / columns + 1 : 1);
+}
+
 /* To the first row's beginning. */
 static void go_up(const struct rg_rows *rows, struct rg_buf *text)
 {
+    int above = 0;
+
+    if (rows->standing)
+        count_taken(rows, &above);
     rg_buf_put(text, "\r", 1);
-    if (rows->standing > 1)
-        rg_buf_printf(text, "\033[%dA", rows->standing - 1);
+    if (above)
+        rg_buf_printf(text, "\033[%dA", above);
 }
 
 void rg_rows_wipe(struct rg_rows *rows, struct rg_buf *text)
@@ -227,18 +257,18 @@ void rg_rows_draw(struct rg_rows *rows, const struct rg_bar *bars, size_t nbars,
 {
     rg_autobuf struct rg_buf next = RG_BUF_INIT;
 
-    if (rows->open || rows->stopped)
-        nbars = 0;
-    int n = compose(rows, bars, nbars, put_tag, arg, &next);
-
-    if (n == 0) {
+    if (rows->open || rows->stopped || !nbars) {
         rg_rows_wipe(rows, text);
         return;
     }
+    int n = compose(rows, bars, nbars, put_tag, arg, &next), above;
+
     rows->drawn_ns = rg_now_ns();
     if (n == rows->standing && rg_buf_nbytes(&next) == rg_buf_nbytes(&rows->drawn) &&
         memcmp(rg_buf_bytes(&next), rg_buf_bytes(&rows->drawn), rg_buf_nbytes(&next)) == 0)
         return;
+    if (rows->standing && count_taken(rows, &above) > rows->standing)
+        rg_rows_wipe(rows, text);
     go_up(rows, text);
     rg_buf_put(text, rg_buf_bytes(&next), rg_buf_nbytes(&next));
     rg_buf_printf(text, n < rows->standing ? ERASE_BELOW "\r" : "\r");

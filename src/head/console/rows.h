@@ -8,8 +8,10 @@
  * nothing that moves the cursor.
  *
  * The cursor waits at the beginning of the last row. Lines go out behind rg_rows_wipe and in front
- * of rg_rows_draw, in one write. Nothing is drawn behind a line without an end, in the background,
- * and while the program is about to stop. The status of a start (head/show/status.h) has the same
+ * of rg_rows_draw, in one write. Where the window has become narrower and has broken rows into
+ * several, all of them are erased. What others write there is not seen, as the echo of an Enter is:
+ * a row then stays above. Nothing is drawn behind a line without an end, in the background, and
+ * while the program is about to stop. The status of a start (head/show/status.h) has the same
  * place, before there are ranks.
  *
  * The agent has no terminal, and none of this. Functions append to text; out of memory shows in
@@ -48,6 +50,7 @@ typedef void rg_rows_tag(void *arg, const struct rg_bar *bar, struct rg_buf *tex
 
 #ifdef RG_AGENT
 static inline bool rg_rows_can_draw(const struct rg_rows *rows) { (void) rows; return false; }
+static inline bool rg_rows_stand(const struct rg_rows *rows) { (void) rows; return false; }
 static inline bool rg_rows_due(const struct rg_rows *rows) { (void) rows; return false; }
 static inline void rg_rows_draw(struct rg_rows *rows, const struct rg_bar *bars, size_t nbars,
                                 rg_rows_tag *put_tag, void *arg, struct rg_buf *text)
@@ -63,6 +66,8 @@ static inline void rg_rows_fini(struct rg_rows *rows) { (void) rows; }
 /* Whether rows may be drawn at all: fd is a terminal that can move its cursor, and the program is
  * not in its background. */
 bool rg_rows_can_draw(const struct rg_rows *rows);
+/* Whether there are any on the terminal now. */
+static inline bool rg_rows_stand(const struct rg_rows *rows) { return rows->standing > 0; }
 /* Whether RG_ROWS_PAUSE_MS are over. */
 bool rg_rows_due(const struct rg_rows *rows);
 /* Append what makes the bottom show these bars, in order; nothing where it does already. */

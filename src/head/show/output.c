@@ -236,17 +236,25 @@ static int sink_of(const struct rg_output *output, int stream)
     return output->one_sink ? 0 : stream - 1;
 }
 
-static void draw_rows(struct rg_output *output, int sink, struct rg_buf *text);
+/* Bars move there: rank 0 of --pty has the terminal for itself. */
+static bool has_rows(const struct rg_output *output, int sink)
+{
+    return !output->o.job->pty && rg_rows_can_draw(&output->rows[sink]);
+}
 
-/* Lines above the rows, which are drawn again at once unless that was done just now. */
-static void send_above(struct rg_output *output, int sink, const void *data, size_t nbytes)
+static void draw_rows(struct rg_output *output, int sink, bool moves, struct rg_buf *text);
+
+/* Lines above the rows, which are drawn again at once. New ones wait unless the last are old. */
+static void send_above(struct rg_output *output, int sink, bool moves, const void *data,
+                       size_t nbytes)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    bool stood = rg_rows_stand(&output->rows[sink]);
 
     rg_rows_wipe(&output->rows[sink], &text);
     rg_buf_put(&text, data, nbytes);
-    if (rg_rows_due(&output->rows[sink]))
-        draw_rows(output, sink, &text);
+    if (stood || rg_rows_due(&output->rows[sink]))
+        draw_rows(output, sink, moves, &text);
     if (rg_buf_status(&text) < 0)
         rg_sink_write(&output->sinks[sink], data, nbytes);
     else
@@ -258,11 +266,12 @@ static void send(struct rg_output *output, int stream, const void *data, size_t 
     struct rg_logmark *mark = output->o.mark;
     int sink = sink_of(output, stream);
     struct rg_rows *rows = &output->rows[sink];
+    bool moves = rg_timer_active(&output->row_timer) && has_rows(output, sink);
 
     if (nbytes)
         rows->open = ((const uint8_t *) data)[nbytes - 1] != '\n';
-    if (nbytes && (rows->standing || rg_timer_active(&output->row_timer)))
-        send_above(output, sink, data, nbytes);
+    if (nbytes && (moves || rg_rows_stand(rows)))
+        send_above(output, sink, moves, data, nbytes);
     else
         rg_sink_write(&output->sinks[sink], data, nbytes);
     if (mark) { /* its timer begins anew with each write */
@@ -278,8 +287,11 @@ static void send(struct rg_output *output, int stream, const void *data, size_t 
  * the one place must not go to the other. */
 static void send_text(struct rg_output *output, int stream)
 {
-    rg_autobuf struct rg_buf text = output->text;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
+    if (rg_buf_status(&output->text) == 0 && !rg_buf_nbytes(&output->text))
+        return;
+    text = output->text;
     output->text = (struct rg_buf) RG_BUF_INIT;
     if (rg_buf_status(&text) < 0)
         output->o.on_lost(output->o.arg, "out of memory for output", false);
@@ -472,19 +484,15 @@ static void add_bar(struct rg_output *output, const struct rg_bar *bar)
     output->bars[output->nbars++] = *bar;
 }
 
-/* Bars move there: rank 0 of --pty has the terminal for itself. */
-static bool has_rows(const struct rg_output *output, int sink)
+/* moves: has_rows. While the terminal has not taken what it got before, all that is there stays. */
+static void draw_rows(struct rg_output *output, int sink, bool moves, struct rg_buf *text)
 {
-    return !output->o.job->pty && rg_rows_can_draw(&output->rows[sink]);
-}
-
-static void draw_rows(struct rg_output *output, int sink, struct rg_buf *text)
-{
+    struct rg_rows *rows = &output->rows[sink];
     struct rg_line row;
     bool news;
 
     output->nbars = 0;
-    for (int l = 0; l < 2 * output->o.nranks && has_rows(output, sink); l++) {
+    for (int l = 0; l < 2 * output->o.nranks && moves; l++) {
         const struct rg_lines *lines = &output->lines[l];
         int n = sink_of(output, l % 2 + 1) == sink ? rg_lines_nrows(lines) : 0;
 
@@ -494,14 +502,15 @@ static void draw_rows(struct rg_output *output, int sink, struct rg_buf *text)
                                                   row.data, row.nbytes });
         }
     }
-    rg_rows_draw(&output->rows[sink], output->bars, output->nbars, put_bar_tag, output, text);
+    if (!output->nbars || rows->stopped || !rg_sink_pending(&output->sinks[sink]))
+        rg_rows_draw(rows, output->bars, output->nbars, put_bar_tag, output, text);
 }
 
-static void send_rows(struct rg_output *output, int sink)
+static void send_rows(struct rg_output *output, int sink, bool moves)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
-    draw_rows(output, sink, &text);
+    draw_rows(output, sink, moves, &text);
     if (rg_buf_status(&text) == 0)
         rg_sink_write(&output->sinks[sink], rg_buf_bytes(&text), rg_buf_nbytes(&text));
     on_change(output);
@@ -546,7 +555,7 @@ static bool show_states(struct rg_output *output, int l, bool moves, uint64_t no
 /* False: no line is being redrawn. */
 static bool show_rows(struct rg_output *output)
 {
-    const bool moves[] = { has_rows(output, 0), has_rows(output, 1) };
+    bool out_moves = has_rows(output, 0), err_moves = has_rows(output, 1);
     uint64_t now_ns = rg_now_ns();
     bool any = false;
 
@@ -557,11 +566,11 @@ static bool show_rows(struct rg_output *output)
         if (!rg_lines_nrows(&output->lines[l]))
             continue;
         rg_lines_settle(&output->lines[l], now_ns, emit_of(output, stream), &at);
-        any |= show_states(output, l, moves[sink_of(output, stream)], now_ns);
+        any |= show_states(output, l, sink_of(output, stream) ? err_moves : out_moves, now_ns);
         send_text(output, stream);
     }
-    send_rows(output, 0);
-    send_rows(output, 1);
+    send_rows(output, 0, out_moves);
+    send_rows(output, 1, err_moves);
     return any;
 }
 
@@ -593,7 +602,7 @@ void rg_output_stopping(struct rg_output *output, bool stopping)
             rows->standing = 0;
         rows->stopped = stopping;
         if (stopping)
-            send_rows(output, i);
+            send_rows(output, i, false);
     }
 }
 
@@ -699,8 +708,8 @@ void rg_output_finish(struct rg_output *output)
     rg_timer_stop(&output->held_timer);
     rg_timer_stop(&output->row_timer);
     send_text(output, 2);
-    send_rows(output, 0);
-    send_rows(output, 1);
+    send_rows(output, 0, false);
+    send_rows(output, 1, false);
 }
 
 void rg_output_seal(struct rg_output *output)

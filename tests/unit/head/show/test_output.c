@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <termios.h>
 #include <time.h>
 
 #include "base/fd.h"
@@ -15,6 +17,8 @@ struct bench {
     struct rg_loop *loop;
     struct rg_job job;
     struct rg_output *output;
+    struct rg_logmark *mark;
+    int nticks;
     int out[2], err[2];
     int npauses, nresumes, ndrained, nlost;
     bool closed;
@@ -58,6 +62,7 @@ static void begin(struct bench *b, int nranks)
     }
     assert_int_equal(rg_loop_create(&b->loop), 0);
     options.loop = b->loop;
+    options.mark = b->mark;
     options.out_fd = b->out[1];
     options.err_fd = b->err[1];
     if (rg_output_create(&options, &b->output, &err) < 0)
@@ -430,15 +435,24 @@ static void on_tick(void *arg)
     struct bench *b = arg;
     struct pollfd p = { .fd = b->out[0], .events = POLLIN };
 
-    if (poll(&p, 1, 0) > 0)
+    if (poll(&p, 1, 0) > 0 || ++b->nticks == 1000)
         rg_loop_stop(b->loop);
+}
+
+static void run_until_output(struct bench *b)
+{
+    struct rg_timer tick = { 0 };
+
+    b->nticks = 0;
+    rg_timer_start(&tick, b->loop, 10, 10, on_tick, b);
+    rg_loop_run(b->loop);
+    rg_timer_stop(&tick);
 }
 
 /* The rank says no more: what it has drawn last is shown in time all the same. */
 static void a_progress_bar_that_stands_still_is_shown_as_it_stands(void **state)
 {
     struct bench b = { 0 };
-    struct rg_timer tick = { 0 };
 
     (void) state;
     rg_job_init(&b.job);
@@ -447,10 +461,113 @@ static void a_progress_bar_that_stands_still_is_shown_as_it_stands(void **state)
     expect(b.out[0], "[0] 10%\n");
     feed(&b, 0, 1, "\r20%");
     feed(&b, 0, 1, "\r30%");
-    rg_timer_start(&tick, b.loop, 10, 10, on_tick, &b);
-    rg_loop_run(b.loop);
-    rg_timer_stop(&tick);
+    run_until_output(&b);
     expect(b.out[0], "[0] 30%\n");
+    end(&b);
+}
+
+static void a_kept_log_gets_its_mark_while_a_bar_stands_still(void **state)
+{
+    struct rg_logmark mark = { .nbytes = RG_LOGMARK_FIRST_NBYTES,
+                               .marked_nbytes = RG_LOGMARK_FIRST_NBYTES };
+    struct bench b = { .mark = &mark };
+
+    (void) state;
+    rg_job_init(&b.job);
+    begin(&b, 2);
+    feed(&b, 0, 1, "\r10%");
+    expect(b.out[0], "[0] 10%\n");
+    run_until_output(&b);
+    expect(b.out[0], RG_LOGMARK "1048584 1\n");
+    end(&b);
+}
+
+static void begin_on_terminal(struct bench *b)
+{
+    struct winsize size = { .ws_row = 24, .ws_col = 80 };
+    struct termios raw;
+
+    setenv("TERM", "xterm", 1);
+    b->out[0] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_int_equal(grantpt(b->out[0]), 0);
+    assert_int_equal(unlockpt(b->out[0]), 0);
+    b->out[1] = open(ptsname(b->out[0]), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(b->out[1] >= 0);
+    assert_int_equal(tcgetattr(b->out[1], &raw), 0);
+    cfmakeraw(&raw);
+    assert_int_equal(tcsetattr(b->out[1], TCSANOW, &raw), 0);
+    assert_int_equal(ioctl(b->out[1], TIOCSWINSZ, &size), 0);
+    b->err[0] = fcntl(b->out[0], F_DUPFD_CLOEXEC, 3);
+    b->err[1] = fcntl(b->out[1], F_DUPFD_CLOEXEC, 3);
+    begin(b, 2);
+}
+
+static void lines_leave_the_rows_below_them(void **state)
+{
+    struct bench b = { 0 };
+
+    (void) state;
+    rg_job_init(&b.job);
+    begin_on_terminal(&b);
+    feed(&b, 0, 1, "\r10%");
+    expect(b.out[0], "\r\033[K[0] 10%\r");
+    for (int i = 0; i < 3; i++) {
+        feed(&b, 1, 2, "word\n");
+        expect(b.out[0], "\r\033[J[1] word\n\r\033[K[0] 10%\r");
+    }
+    rg_output_finish(b.output);
+    expect(b.out[0], "\r\033[J[0] 10%\n");
+    end(&b);
+}
+
+static void a_terminal_that_takes_nothing_gets_no_rows_in_the_meantime(void **state)
+{
+    struct bench b = { 0 };
+    char text[32], got[512] = "";
+
+    (void) state;
+    rg_job_init(&b.job);
+    begin_on_terminal(&b);
+    feed(&b, 0, 1, "\r10%");
+    expect(b.out[0], "\r\033[K[0] 10%\r");
+    assert_int_equal(tcflow(b.out[1], TCOOFF), 0);
+    for (int i = 0; i < 5; i++) {
+        snprintf(text, sizeof(text), "\r%d%%word\n\r11%%", i);
+        feed(&b, 0, 1, text);
+    }
+    assert_int_equal(tcflow(b.out[1], TCOON), 0);
+    for (size_t n = 0; !strstr(got, "4%word\n\r\033[K[0] 11%\r"); got[n] = '\0') {
+        run_until_output(&b);
+        ssize_t more = read(b.out[0], got + n, sizeof(got) - 1 - n);
+        assert_true(more > 0);
+        n += (size_t) more;
+    }
+    assert_string_equal(got, "\r\033[J[0] 0%word\n\r\033[K[0] 11%\r\r\033[J[0] 1%word\n"
+                             "[0] 2%word\n[0] 3%word\n[0] 4%word\n\r\033[K[0] 11%\r");
+    end(&b);
+}
+
+/* Its 2 rows of 75 and 7 columns have become 3 and 1. */
+static void rows_that_a_narrower_window_broke_are_erased(void **state)
+{
+    struct winsize size = { .ws_row = 24, .ws_col = 30 };
+    struct bench b = { 0 };
+    char text[80];
+
+    (void) state;
+    rg_job_init(&b.job);
+    begin_on_terminal(&b);
+    snprintf(text, sizeof(text), "\r%070d%%", 0);
+    feed(&b, 1, 1, "\r10%");
+    expect(b.out[0], "\r\033[K[1] 10%\r");
+    feed(&b, 0, 1, text);
+    run_until_output(&b);
+    expect(b.out[0], "\r\033[K[0] 0000000000000000000000000000000000000000000000000000000000000"
+                     "000000000%\r\n\033[K[1] 10%\r");
+    assert_int_equal(ioctl(b.out[1], TIOCSWINSZ, &size), 0);
+    run_until_output(&b);
+    expect(b.out[0], "\r\033[3A\033[J\r\033[K[0] 0000000000000000000000000\r\n"
+                     "\033[K[1] 10%\r");
     end(&b);
 }
 
@@ -473,6 +590,10 @@ int main(void)
         cmocka_unit_test(sockets_and_files_take_every_byte),
         cmocka_unit_test(a_progress_bar_is_seen_at_once_and_as_it_ends),
         cmocka_unit_test(a_progress_bar_that_stands_still_is_shown_as_it_stands),
+        cmocka_unit_test(a_kept_log_gets_its_mark_while_a_bar_stands_still),
+        cmocka_unit_test(lines_leave_the_rows_below_them),
+        cmocka_unit_test(a_terminal_that_takes_nothing_gets_no_rows_in_the_meantime),
+        cmocka_unit_test(rows_that_a_narrower_window_broke_are_erased),
     };
 
     signal(SIGPIPE, SIG_IGN);
