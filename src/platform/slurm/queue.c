@@ -36,8 +36,8 @@ static void put_limit(const struct rg_job *job, struct rg_buf *script)
                   "END { print n + 0 }' \"$file\")\n"
                   "if [ $lost -gt %d ]; then\n"
                   "    echo \"reigen: $lost runs in a row were ended without a word within an "
-                  "hour, as when the node with the job's head is lost. The job begins again %d times at "
-                  "most, so it ends with code %d\" >&2\n"
+                  "hour, as when the node with the job's head is lost. The job begins again %d "
+                  "times at most, so it ends with code %d\" >&2\n"
                   "    end %d\n",
                   LONG_RUN_S, most, most, RG_EXIT_HOST_LOST, RG_EXIT_HOST_LOST);
     rg_buf_printf(script,
