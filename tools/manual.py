@@ -14,21 +14,11 @@ DATE = '2026-11-21'
 LINE_LENGTH = 79
 
 #: Of commands whose page is no other table's: more sentences, options, examples, and other pages.
-#: What a command does, and the options that it shares with others, its row in the table says.
+#: What a command does, and the options of those that people use most, its row in the table says.
 COMMANDS: Dict[str, Dict[str, Any]] = {
     'doctor': {
         'about': 'Each finding has a remedy. The exit code is 0 when nothing failed, 1 when '
                  'something did; other codes are those of reigen run.',
-        'options': {
-            '--planes': 'Run the runtime on the hosts, too, and print which data plane serves '
-                        'which operation.',
-            '--require WHAT,...': 'Fail unless every host has this, as in reigen run.',
-            '--clean': 'Also remove the containers that killed jobs of yours have left on their '
-                       'hosts.',
-            '--json': 'Print one JSON document with all that was found.',
-            '-v, --verbose': 'On a terminal, list the checks that are well, too.',
-            'any other': 'As in reigen run: -H, --hostfile, --on, --image, --config and so on say '
-                         'which hosts, and in which containers.'},
         'examples': 'reigen doctor\n'
                     'reigen doctor -H node1,node2 --require gpu,shm=8g\n'
                     'reigen doctor -H node1,node2 --image pytorch --planes',
@@ -41,9 +31,6 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                  'and 75 when it would have to wait. Otherwise it is the code that reigen run '
                  'would end with: 2 or 69 when something must change first, 77 when you lack a '
                  'right.',
-        'options': {
-            '--json': 'Print one JSON document.',
-            'any other': 'As in reigen run.'},
         'examples': 'reigen plan --on kubernetes -np 8 --gpus 1 --image pytorch -- python train.py',
         'see': ('reigen-run', 'reigen-doctor')},
     'head': {
@@ -64,13 +51,10 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'see': ('reigen-run',)},
     'jobs': {
         'about': 'JOB is the name that reigen stop takes; its beginning is enough.',
-        'options': {'--all': 'List those that ended last, too.',
-                    '--json': 'Print one JSON array, with an object for each job.'},
         'examples': 'reigen jobs\nreigen jobs --all --json',
         'see': ('reigen-status', 'reigen-logs', 'reigen-stop')},
     'stop': {
         'about': 'The ranks get SIGTERM and, after the grace time, SIGKILL, on all hosts.',
-        'options': {'--all': 'End all your jobs.'},
         'examples': 'reigen stop r-20260131\nreigen stop --all\n'
                     'reigen stop --namespace train night',
         'see': ('reigen-jobs',)},
@@ -92,21 +76,17 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'examples': 'reigen drain r-20260131 node7\nreigen drain --deadline 100 r-20260131 node7',
         'see': ('reigen-status', 'reigen-stop')},
     'logs': {
-        'options': {'-f': 'Show what follows, too, until the job has ended.',
-                    '--rank R': 'Show only what this rank wrote.'},
         'examples': 'reigen logs -f 1234\nreigen logs --rank 3 r-20260131',
         'see': ('reigen-jobs', 'reigen-status', 'reigen-stop')},
     'attach': {
         'about': 'On Kubernetes it shows how the pods start, takes cut connections up again, and '
                  'needs no note of the job on this computer when --namespace or --context says '
                  'where it is. Of other jobs it shows what reigen logs -f shows.',
-        'options': {'--tail LINES': 'Of what was written before, show only so many lines.'},
         'examples': 'reigen attach night\nreigen attach --namespace train --tail 100 night',
         'see': ('reigen-jobs', 'reigen-logs', 'reigen-status', 'reigen-stop')},
     'status': {
         'about': 'A job that has ended is known for as long as reigen jobs --all lists it. The '
                  'command itself ends with 0 wherever the job is known.',
-        'options': {'--json': 'Print one JSON object.'},
         'examples': 'reigen status 1234\nreigen status --namespace train night',
         'see': ('reigen-jobs', 'reigen-logs', 'reigen-explain')},
     'render': {
@@ -466,7 +446,7 @@ def page_command(tables: Tables, command: Dict[str, Any]) -> str:
     page.section('DESCRIPTION', command['summary'])
     if 'about' in words:
         page.paragraph(words['about'])
-    options = {**words.get('options', {}), **command['shared']}
+    options = {**words.get('options', {}), **command['options'], **command['shared']}
     if options:
         page.section('OPTIONS')
     for left, right in options.items():

@@ -32,6 +32,51 @@ static const struct rg_command_option place_options[] = {
     { NULL, NULL },
 };
 
+static const struct rg_command_option doctor_options[] = {
+    { "--planes", "Run the runtime on the hosts, too, and print which data plane serves which "
+                  "operation." },
+    { "--require WHAT,...", "Fail unless every host has this, as in reigen run." },
+    { "--clean", "Also remove the containers that killed jobs of yours have left on their hosts." },
+    { "--json", "Print one JSON document with all that was found." },
+    { "-v, --verbose", "On a terminal, list the checks that are well, too." },
+    { "any other", "As in reigen run: -H, --hostfile, --on, --image, --config and so on say which "
+                   "hosts, and in which containers." },
+    { NULL, NULL },
+};
+
+static const struct rg_command_option plan_options[] = {
+    { "--json", "Print one JSON document." },
+    { "any other", "As in reigen run." },
+    { NULL, NULL },
+};
+
+static const struct rg_command_option jobs_options[] = {
+    { "--all", "List those that ended last, too." },
+    { "--json", "Print one JSON array, with an object for each job." },
+    { NULL, NULL },
+};
+
+static const struct rg_command_option stop_options[] = {
+    { "--all", "End all your jobs." },
+    { NULL, NULL },
+};
+
+static const struct rg_command_option logs_options[] = {
+    { "-f", "Show what follows, too, until the job has ended." },
+    { "--rank R", "Show only what this rank wrote." },
+    { NULL, NULL },
+};
+
+static const struct rg_command_option attach_options[] = {
+    { "--tail LINES", "Of what was written before, show only so many lines." },
+    { NULL, NULL },
+};
+
+static const struct rg_command_option status_options[] = {
+    { "--json", "Print one JSON object." },
+    { NULL, NULL },
+};
+
 static int cmd_help(int argc, char **argv)
 {
     return rg_help(rg_commands, argc, argv);
@@ -56,7 +101,7 @@ const struct rg_command rg_commands[] = {
       "and what stands in its way. On this computer: whether it would start. Elsewhere: what "
       "--dry-run prints. Exit code 75: it would have to wait.",
       rg_cmd_plan, NULL, .brief = "say what would become of a job", .common = true,
-      .run_options = true },
+      .run_options = true, .options = plan_options },
     { "head", "--plan FILE", "--plan @file",
       "Run the job that `reigen run --write-plan FILE` has written, without a terminal. "
       "`reigen-agent head` does the same with nothing else of Reigen's; it starts no ranks by ssh.",
@@ -83,7 +128,7 @@ const struct rg_command rg_commands[] = {
       "which data plane serves which operation. With --clean it also removes the containers that "
       "killed jobs of yours have left on their hosts.",
       rg_cmd_doctor, NULL, .brief = "look at the hosts of a job, and say what is wrong",
-      .common = true, .run_options = true },
+      .common = true, .run_options = true, .options = doctor_options },
     { "bench", "[OPTION...]", NULL,
       "Measure how long the runtime's operations take, by size, operation, type and plane, under "
       "any launcher, beside MPI or gloo if asked; `reigen bench --help` lists its options.",
@@ -95,11 +140,12 @@ const struct rg_command rg_commands[] = {
       rg_cmd_simulate, .script = &rg_script_simulate },
     { "jobs", "[--all] [--json]", "--all --json",
       "List your jobs, wherever they were started. --all: and those that ended last.",
-      rg_cmd_jobs, NULL, .brief = "list your jobs", .common = true },
+      rg_cmd_jobs, NULL, .brief = "list your jobs", .common = true, .options = jobs_options },
     { "stop", PLACE " JOB|--all", "--all " PLACE_WORDS " @job",
       "End a job, by the beginning of its id, by its number with Slurm or by its name on "
       "Kubernetes or OpenPAI, and remove containers that it has left.",
-      rg_cmd_stop, NULL, .brief = "end a job", .common = true, .shared = place_options },
+      rg_cmd_stop, NULL, .brief = "end a job", .common = true, .options = stop_options,
+      .shared = place_options },
     { "drain", "[--deadline TIME] [--force] JOB HOST", "--deadline --force @job",
       "Let a host go from an elastic job, which goes on without it. Its ranks leave at their next "
       "commit, and it is not used again; the command ends when it is free. --deadline: ranks that "
@@ -111,19 +157,20 @@ const struct rg_command rg_commands[] = {
       "Show what a job has written to --output-dir, to a file or, with Slurm, Kubernetes or "
       "OpenPAI, to its log. -f: and what follows, until its end. --rank: only this rank's.",
       rg_cmd_logs, NULL, .brief = "show the output of a job", .common = true,
-      .shared = place_options },
+      .options = logs_options, .shared = place_options },
     { "attach", "[--tail LINES] " PLACE " JOB",
       "--tail " PLACE_WORDS " @job",
       "Stay with a job until its end, as the reigen run that started it: show what it has written "
       "and what follows, and end with its exit code. Ctrl-C leaves it alone. --tail: of what was "
       "written before, only so many lines.",
-      rg_cmd_attach, NULL, .brief = "stay with a job", .common = true, .shared = place_options },
+      rg_cmd_attach, NULL, .brief = "stay with a job", .common = true,
+      .options = attach_options, .shared = place_options },
     { "status", "[--json] " PLACE " JOB",
       "--json " PLACE_WORDS " @job",
       "Say what is known of a job: its state, hosts, start, output and exit code; of an elastic "
       "job, which ranks there are and which hosts are not used.",
       rg_cmd_status, NULL, .brief = "say what has become of a job", .common = true,
-      .shared = place_options },
+      .options = status_options, .shared = place_options },
     { "render", "[FORMAT NAME [--PARAMETER VALUE]... [-- COMMAND]] [-o FILE]", "@render",
       "Print a manifest for Kubernetes, which kubectl apply -f - takes. Without arguments it lists "
       "the formats; `reigen render FORMAT --describe` lists the parameters of one.",

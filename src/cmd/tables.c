@@ -109,7 +109,7 @@ static json_t *script(const struct rg_script *s)
 }
 
 /* By what stands on the left of each. */
-static json_t *shared(const struct rg_command_option *o)
+static json_t *lines(const struct rg_command_option *o)
 {
     json_t *map = json_object();
 
@@ -123,10 +123,11 @@ static json_t *commands(void)
     json_t *list = json_array();
 
     for (const struct rg_command *c = rg_commands; c->name; c++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:s, s:s, s:o, s:o}", "name",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:s, s:s, s:o, s:o, s:o}", "name",
                                               c->name, "args", c->args, "completes", c->completes,
                                               "summary", c->summary, "brief", rg_command_brief(c),
-                                              "shared", shared(c->shared), "script",
+                                              "options", lines(c->options), "shared",
+                                              lines(c->shared), "script",
                                               c->script ? script(c->script) : json_null()));
     return list;
 }

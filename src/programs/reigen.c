@@ -67,9 +67,16 @@ static const char *find_topic(int argc, char **argv)
     return argc > 2 && *last != '-' && rg_str_has_word(help_words, argv[argc - 2]) ? last : NULL;
 }
 
+/* A word behind --help that has nothing of a topic is another one, as of a command line's end. */
+static const char *judge_topic(const char *topic, const char *last)
+{
+    return topic && (topic != last || rg_help_topic_is_near(topic)) ? topic : NULL;
+}
+
 static int run(const struct rg_command *command, int argc, char **argv)
 {
-    const char *topic = command->run_options ? find_topic(argc, argv) : NULL;
+    const char *topic = command->run_options
+                            ? judge_topic(find_topic(argc, argv), argv[argc - 1]) : NULL;
     int code = command->run(argc, argv);
 
     return code == RG_COMMAND_HELP ? print_help(command->name, topic) : code;
@@ -109,6 +116,7 @@ int main(int argc, char **argv)
     bool small = strcmp(command->name, "run") != 0 && strcmp(command->name, "horovodrun") != 0 &&
                  !command->script;
     if (small && argc > 2 && rg_str_has_word(help_words, argv[2]))
-        return print_help(command->name, command->run_options ? argv[3] : NULL);
+        return print_help(command->name,
+                          command->run_options ? judge_topic(argv[3], argv[3]) : NULL);
     return run(command, argc - 1, argv + 1);
 }

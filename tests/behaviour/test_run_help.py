@@ -70,7 +70,20 @@ def test_a_topic_is_asked_for_in_any_way(reigen):
     # The command's own --help, and what follows ours, are no topics.
     done = reigen('run', '-np', '1', '--', 'echo', '--help', 'slurm')
     assert done.stdout == '--help slurm\n', done
-    assert reigen('run', '--help', '-np', '2').stdout == reigen('run', '--help').stdout
+    short = reigen('run', '--help').stdout
+    for words in ('run --help -np 2', 'run -np 2 --help train.py', 'run -h ./train'):
+        assert reigen(*words.split()).stdout == short, words
+    assert reigen('plan', '-h', './train').stdout == reigen('plan', '--help').stdout
+
+
+def test_help_of_a_command_lists_its_options(reigen):
+    for command, options in (('doctor', '--planes --clean -v,'), ('logs', '-f --rank --context'),
+                             ('attach', '--tail'), ('status', '--json'), ('stop', '--all'),
+                             ('jobs', '--json'), ('plan', '--json')):
+        told = reigen(command, '--help').stdout
+        assert '\n\n\n' not in told, told
+        assert {*options.split()} <= {*re.findall(r'^  (-\S+)', told, re.M)}, told
+    assert '\n\n\n' not in reigen('explain', '--help').stdout
 
 
 def test_what_a_command_does_not_know_is_refused_with_what_is_near(reigen):
@@ -102,6 +115,7 @@ def test_what_a_command_does_not_know_is_refused_with_what_is_near(reigen):
             ('help stop x', 'help: x is one argument too many'),
             ('help run x', 'run --help x: no such topic; give all, ranks, network, slurm, '),
             ('run --help slrum', 'mpirun; did you mean slurm?'),
+            ('run --help=x', 'run --help x: no such topic'),
             ('doctor --help slrum', 'mpirun; did you mean slurm?')):
         done = reigen(*words.split())
         assert (done.returncode, done.stdout) == (2, ''), (words, done)

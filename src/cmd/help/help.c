@@ -89,7 +89,7 @@ void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *c
 
 static void put_options(struct rg_buf *text, const struct rg_command_option *o, int columns)
 {
-    for (; o->left; o++)
+    for (; o && o->left; o++)
         rg_put_row(text, o->left, o->help, LEFT, columns);
 }
 
@@ -307,18 +307,36 @@ static const struct rg_command *find(const struct rg_command *commands, const ch
     return NULL;
 }
 
-static int no_topic(const char *command, const char *topic)
+/* How many; a NULL stands behind them. */
+static size_t list_topics(const char *ret_words[RG_TOPICS_MAX + 2])
 {
     struct rg_option_topic topics[RG_TOPICS_MAX];
-    const char *words[RG_TOPICS_MAX + 1] = { "all" };
+    size_t n = rg_option_topics(topics);
+
+    ret_words[0] = "all";
+    for (size_t i = 0; i < n; i++)
+        ret_words[i + 1] = topics[i].name;
+    ret_words[n + 1] = NULL;
+    return n + 1;
+}
+
+bool rg_help_topic_is_near(const char *word)
+{
+    const char *words[RG_TOPICS_MAX + 2];
+    struct rg_option_topic topic;
+
+    list_topics(words);
+    return rg_option_topic_find(word, &topic) || rg_str_nearest(word, words);
+}
+
+static int no_topic(const char *command, const char *topic)
+{
+    const char *words[RG_TOPICS_MAX + 2];
     rg_autobuf struct rg_buf names = RG_BUF_INIT;
     char guess[96];
 
-    for (size_t i = 0, n = rg_option_topics(topics); i < n; i++) {
-        words[i + 1] = topics[i].name;
-        words[i + 2] = NULL;
-        rg_buf_printf(&names, "%s%s", i + 1 < n ? ", " : " or ", topics[i].name);
-    }
+    for (size_t i = 1, n = list_topics(words); i < n; i++)
+        rg_buf_printf(&names, "%s%s", i + 1 < n ? ", " : " or ", words[i]);
     return rg_fail_usage(command, "%s --help %.80s: no such topic; give all%s%s", command, topic,
                          rg_buf_text(&names), rg_args_guess(topic, words, guess));
 }
@@ -328,10 +346,10 @@ static void help_command(struct rg_buf *text, const struct rg_command *c, int co
     rg_autofree char *usage = rg_strf("reigen %s %s", c->name, c->args);
 
     print_usage(text, usage ? usage : c->args, columns);
-    rg_buf_printf(text, "\n");
     rg_wrap(text, c->summary, 0, columns);
-    if (c->shared) {
+    if (c->options || c->shared) {
         rg_buf_printf(text, "\nOptions\n");
+        put_options(text, c->options, columns);
         put_options(text, c->shared, columns);
     }
     if (c->run_options) {

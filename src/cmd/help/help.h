@@ -29,6 +29,8 @@ const char *rg_command_brief(const struct rg_command *command);
 /* reigen run --help [TOPIC]. topic: a name, "all", or NULL for what people use most. -ENOENT: there
  * is no such topic, and text is untouched; else 0. */
 int rg_help_run(struct rg_buf *text, int columns, const char *topic);
+/* Whether the word is such a topic, or nearly one. */
+bool rg_help_topic_is_near(const char *word);
 /* --help of a command that has a script. */
 void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *command);
 

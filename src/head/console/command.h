@@ -48,6 +48,7 @@ struct rg_command {
     const char *brief; /* a few words, without a full stop; NULL: its script's summary */
     bool common;       /* the first screen of help has them */
     bool run_options;  /* it takes those of reigen run, too, by topics */
+    const struct rg_command_option *options; /* of its own, or NULL */
     const struct rg_command_option *shared; /* that other commands have, too, or NULL */
 };
 
