@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -148,3 +149,85 @@ def test_commands_that_stand_in_for_others_do_not_read_it(usual):
     for words in (('horovodrun', '-np', '1'), ('torchrun', '--no-python')):
         done = usual.run(*words, '--profile', 'p', *line)
         assert done.returncode == 2 and 'read the configuration' in done.stderr, done
+
+
+def test_a_file_that_this_user_may_not_look_at_is_not_there(usual):
+    usual('[defaults]\nwrong\n')
+    other = ()
+    if os.geteuid() == 0:
+        other = ('setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups')
+        works = shutil.which('setpriv') and subprocess.run(
+            [*other, PROGRAMS.reigen, 'version'], check=False, cwd='/').returncode == 0
+        if not works:
+            pytest.skip('needs setpriv, and programs that others may run')
+    words = (*other, PROGRAMS.reigen, 'config')
+    usual.path.parent.chmod(0)
+    done = usual.run(*words[1:], program=words[0])
+    named = usual.run(*words[1:], program=words[0], REIGEN_CONFIG=str(usual.path))
+    usual.path.parent.chmod(0o700)
+    assert done.returncode == 0 and 'is not for you to read' in done.stdout, done
+    assert named.returncode == 2 and 'Permission denied' in named.stderr, named
+
+
+def test_hosts_give_way_to_a_platform_that_is_named_later(usual):
+    usual('[defaults]\nhosts = localhost:2\n[profile k]\non = kubernetes\nimage = a\n')
+    done = usual.run('run', '--dry-run', '-np', '1', '--profile', 'k', '--', 'true')
+    assert done.returncode == 0, done
+    assert 'localhost:2' not in usual.run('config', '--profile', 'k').stdout
+    assert 'localhost:2' in usual.run('config').stdout
+
+
+def test_what_names_hosts_is_looked_at_only_where_it_counts(usual, tmp_path):
+    lost = tmp_path / 'not-mounted/hosts'
+    for key in ('hostfile', 'host-discovery-script'):
+        usual(f'[defaults]\n{key} = {lost}\n')
+        done = usual.run('run', '-H', 'localhost', '-np', '1', '--', 'echo', 'well')
+        assert (done.returncode, done.stdout, done.stderr) == (0, 'well\n', ''), done
+        for words in (('run', '-np', '1', '--', 'true'), ('config',)):
+            done = usual.run(*words)
+            assert done.returncode == 2 and f'{usual.path}:2: ' in done.stderr, done
+    # The variable wins over whatever the file says of hosts, and this is shown.
+    script = tmp_path / 'discover'
+    script.write_text('#!/bin/sh\necho found.host:4\n')
+    script.chmod(0o755)
+    (tmp_path / 'hf').write_text('listed.host:4\n')
+    for line in (f'host-discovery-script = {script}', 'hostfile = hf'):
+        usual(f'[defaults]\non = ssh\n{line}\n')
+        done = usual.run('run', '--dry-run', '-np', '1', '--', 'true')
+        assert done.returncode == 0 and re.search('(found|listed).host', done.stdout), done
+        done = usual.run('run', '--dry-run', '-np', '1', '--', 'true', REIGEN_HOSTS='other.host')
+        assert done.returncode == 0 and 'other.host' in done.stdout, done
+        shown = usual.run('config', REIGEN_HOSTS='other.host').stdout
+        assert 'other.host' in shown and line.split()[0] not in shown, shown
+
+
+def test_defaults_of_a_terminal_and_of_a_directory_give_way(usual, tmp_path):
+    usual('[defaults]\npty = true\nsync = true\n')
+    done = usual.run('run', '--dry-run', '--json', '-np', '1', '--', 'true')
+    assert done.returncode == 0, done
+    kubernetes = ('run', '--dry-run', '--on', 'kubernetes', '--image', 'a', '-np', '1')
+    done = usual.run(*kubernetes, '--', 'true')
+    assert done.returncode == 0, done
+    usual('[defaults]\nstdin = all\nsync = true\nchaos = kill:rank=0@100s\n')
+    done = usual.run(*kubernetes, '--', 'true')
+    assert done.returncode == 0, done
+    (tmp_path / 'mpirun').write_text('#!/bin/sh\necho well\n')
+    (tmp_path / 'mpirun').chmod(0o755)
+    done = usual.run('run', '-np', '1', '--', './mpirun')
+    assert done.returncode == 0 and 'well' in done.stdout, done
+    done = usual.run('run', '--sync', '-np', '1', '--', './mpirun')
+    assert done.returncode == 2 and done.stderr.startswith('reigen: --sync: mpirun'), done
+
+
+def test_an_error_by_the_configuration_says_so(usual):
+    usual('[defaults]\ntimeout = 1h\nmax-restarts = 3\nmin-np = 4\n')
+    done = usual.run('run', '-np', '2', '--', 'true')
+    assert done.returncode == 2
+    assert done.stderr.startswith(f'reigen: {usual.path}:4: --min-np 4: more than -np 2'), done
+    done = usual.run('run', '-np', '2', '--min-np', '3', '--', 'true')
+    assert done.returncode == 2 and done.stderr.startswith('reigen: --min-np 3: more'), done
+    # Also one that is seen only with the platform.
+    usual('[defaults]\nmax-restarts = 3\n')
+    done = usual.run('run', '--dry-run', '--on', 'kubernetes', '--image', 'a', '-np', '1', '--',
+                     'true')
+    assert done.returncode == 2 and f'{usual.path}:2: --max-restarts: not on' in done.stderr, done

@@ -59,7 +59,7 @@ static int add_option(struct asked *asked, const struct rg_option *option,
 
     for (size_t i = 0; rc == 0 && !variable && i < asked->config.count; i++) {
         const struct rg_config_entry *e = &asked->config.entries[i];
-        if (e->option == option && rg_config_counts(&asked->config, e, asked->profile))
+        if (e->option == option && rg_config_counts(&asked->config, e, asked->profile, request))
             rc = add_row(&asked->rows, option, e->value, e);
     }
     if (rc == 0 && asked->all && asked->rows.count == before)
@@ -160,7 +160,10 @@ static void print_screen(const struct asked *asked, struct rg_buf *text)
     const struct rg_strv *profiles = &config->profiles;
 
     if (config->path)
-        rg_shown_printf(text, "%s%s\n", config->path, config->found ? "" : " is not there");
+        rg_shown_printf(text, "%s%s\n", config->path,
+                        config->found    ? ""
+                        : config->denied ? " is not for you to read"
+                                         : " is not there");
     else
         rg_shown_printf(text, "There is no configuration.\n");
     put_rows(asked, text);
@@ -183,6 +186,7 @@ static int judge_all(const struct rg_config *config, struct rg_error *err)
         rg_cleanup(rg_request_fini) struct rg_request request;
         rg_request_init(&request);
         rc = rg_config_apply(config, i, &request, err);
+        rc = rc < 0 ? rc : rg_config_take_hosts(&request, err);
     }
     return rc;
 }

@@ -15,6 +15,7 @@
 #include "head/console/exit.h"
 #include "head/show/events.h"
 #include "head/show/status.h"
+#include "job/request/blame.h"
 #include "launch/plan/sizes.h"
 
 static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
@@ -33,8 +34,8 @@ struct away {
     int exit_code;
 };
 
-int rg_away_plan(const struct rg_driver_ops *driver, struct rg_planned *planned,
-                 struct rg_error *err)
+static int make_plan(const struct rg_driver_ops *driver, struct rg_planned *planned,
+                     struct rg_error *err)
 {
     struct rg_job *job = &planned->job, sized;
     int r = rg_sizes_check(job, err);
@@ -53,6 +54,14 @@ int rg_away_plan(const struct rg_driver_ops *driver, struct rg_planned *planned,
     if (r < 0)
         err->exit_code = RG_EXIT_USAGE;
     return r;
+}
+
+int rg_away_plan(const struct rg_driver_ops *driver, const struct rg_request *request,
+                 struct rg_planned *planned, struct rg_error *err)
+{
+    int r = make_plan(driver, planned, err);
+
+    return r < 0 ? rg_request_blame(request, r, err) : r;
 }
 
 void rg_away_say_notes(const struct rg_planned *planned)
@@ -99,12 +108,12 @@ int rg_away_submit(const struct rg_driver_ops *driver, const struct rg_planned *
                                 job->id, strerror(-r)) : 0;
 }
 
-int rg_away_describe(const struct rg_driver_ops *driver, struct rg_planned *planned,
-                     const char *command)
+int rg_away_describe(const struct rg_driver_ops *driver, const struct rg_request *request,
+                     struct rg_planned *planned, const char *command)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     struct rg_error err = RG_ERROR_INIT;
-    int r = rg_away_plan(driver, planned, &err);
+    int r = rg_away_plan(driver, request, planned, &err);
 
     if (r == 0 && planned->job.json)
         rg_event_plan(&text, "plan", &planned->job, &planned->plan);
@@ -303,13 +312,13 @@ static int start(struct away *away, struct rg_error *err)
     return begin(away, err);
 }
 
-int rg_away_run(const struct rg_driver_ops *driver, struct rg_planned *planned,
-                const char *command)
+int rg_away_run(const struct rg_driver_ops *driver, const struct rg_request *request,
+                struct rg_planned *planned, const char *command)
 {
     struct away away = { .driver = driver, .planned = planned,
                          .submitted = { .platform = &driver->platform, .exit_code = -1 } };
     struct rg_error err = RG_ERROR_INIT;
-    int r = rg_away_plan(driver, planned, &err);
+    int r = rg_away_plan(driver, request, planned, &err);
 
     if (r == 0) {
         rg_away_say_notes(planned);

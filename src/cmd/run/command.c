@@ -123,7 +123,7 @@ static int submit(struct rg_request *request)
     struct rg_error err = RG_ERROR_INIT;
 
     rg_run_take(request, &planned);
-    int r = rg_away_plan(driver, &planned, &err);
+    int r = rg_away_plan(driver, request, &planned, &err);
     if (r == 0 && driver->platform.away) /* else the head says them */
         rg_away_say_notes(&planned);
     hold_signals(&held, &before);
@@ -155,9 +155,9 @@ int rg_run_request(struct rg_request *take_request, const char *command, bool ho
         head.instead = write_plan;
     rg_run_take(&request, &planned);
     if (driver->platform.away && head.instead == print_dry_run)
-        return rg_away_describe(driver, &planned, command);
+        return rg_away_describe(driver, &request, &planned, command);
     if (driver->platform.away && !head.instead)
-        return rg_away_run(driver, &planned, command);
+        return rg_away_run(driver, &request, &planned, command);
     /* What is not known before there are hosts is found out where it runs. */
     if (head.instead == write_plan && driver->acquire)
         return rg_planned_write(&planned, request.write_plan, &err) < 0

@@ -190,7 +190,7 @@ static int look_ahead(struct rg_request *request, const struct rg_driver_ops *dr
 
     rg_run_take(request, &planned);
     planned.job.json = false;
-    int r = rg_away_plan(driver, &planned, &err);
+    int r = rg_away_plan(driver, request, &planned, &err);
     if (r == 0)
         r = driver->away->outlook(&planned, &outlook, &err);
     if (r < 0)

@@ -232,7 +232,8 @@ int rg_config_read(struct rg_config *config, struct rg_error *err)
     int rc = rg_read_trusted("the configuration", config->path, RG_TRUST_UNCHANGED,
                              RG_CONFIG_NBYTES_MAX, &text, &nbytes, &cause);
 
-    if (!named && (rc == -ENOENT || rc == -ENOTDIR))
+    config->denied = !named && rc == -EACCES;
+    if (!named && (rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES))
         return 0;
     if (rc == -EPERM)
         return rg_error_set_exit(err, EPERM, RG_EXIT_NO_PERMISSION, "%s; it says what reigen runs, "

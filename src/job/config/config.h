@@ -20,8 +20,8 @@
  * has (struct rg_option's variable). Only commands that ask for it have it (struct rg_request's
  * configured): those that stand in for other programs mean what these programs mean.
  *
- * Thread rule: an object belongs to one thread. rg_config_read blocks on a file, rg_config_apply on
- * those that the options name.
+ * Thread rule: an object belongs to one thread. rg_config_read blocks on a file, rg_config_apply
+ * and rg_config_take_hosts on those that the options name.
  */
 #ifndef RG_JOB_CONFIG_CONFIG_H
 #define RG_JOB_CONFIG_CONFIG_H
@@ -50,12 +50,13 @@ struct rg_config_entry {
 struct rg_config {
     char *path; /* where the file is, or would be; NULL: nowhere */
     bool found; /* it is there */
+    bool denied; /* it may be there, but this user must not look */
     struct rg_config_entry *entries; /* in the order of the file */
     size_t count;
     struct rg_strv profiles; /* their names */
 };
 
-#define RG_CONFIG_INIT { NULL, false, NULL, 0, RG_STRV_INIT }
+#define RG_CONFIG_INIT { .path = NULL }
 
 void rg_config_fini(struct rg_config *config);
 #define RG_AUTO_CONFIG rg_cleanup(rg_config_fini)
@@ -66,8 +67,9 @@ int rg_config_parse(struct rg_config *config, const char *path, const char *text
                     struct rg_error *err);
 
 /* Find the file, and read it. One that others can write, or that belongs to somebody else, is
- * refused, since it says what is run (-EPERM, exit_code 77). 0, also where there is none; else as
- * rg_config_parse, or -errno where it cannot be read. */
+ * refused, since it says what is run (-EPERM, exit_code 77). 0, also where there is none, or where
+ * REIGEN_CONFIG does not name it and this user has no right to look: HOME may be somebody else's.
+ * Else as rg_config_parse, or -errno where it cannot be read. */
 int rg_config_read(struct rg_config *config, struct rg_error *err);
 
 /* The number of the profile of this name, or that of REIGEN_PROFILE where name is NULL;
@@ -76,14 +78,23 @@ int rg_config_choose(const struct rg_config *config, const char *name, int *ret_
                      struct rg_error *err);
 
 /* Put the defaults into the request, and then the profile. An entry whose option has a variable
- * that is set is left out. 0 or -errno with err, which names file and line. */
+ * that is set is left out. Hosts, and the files and scripts that name them, are kept for
+ * rg_config_take_hosts. 0 or -errno with err, which names file and line. */
 int rg_config_apply(const struct rg_config *config, int profile, struct rg_request *request,
                     struct rg_error *err);
 
-/* Whether the entry's value counts with this profile: it is the profile's, or one of the defaults
- * that the profile does not replace. */
+/* Look at what rg_config_apply has kept of hosts, unless others have replaced it. The same. */
+int rg_config_take_hosts(struct rg_request *request, struct rg_error *err);
+
+/* Whether hosts of the configuration would count: not where a later word than theirs names a
+ * platform that has hosts of its own. */
+bool rg_config_hosts_count(const struct rg_request *request);
+
+/* Whether the entry's value counts with this profile, which the request has: it is the profile's,
+ * or one of the defaults that the profile does not replace; and it is not of hosts that do not
+ * count, or that a variable replaces. */
 bool rg_config_counts(const struct rg_config *config, const struct rg_config_entry *entry,
-                      int profile);
+                      int profile, const struct rg_request *request);
 
 /* The option's value by its environment variable, which wins over the file's; or NULL. That of the
  * hosts counts on platforms that reach any host. */

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/exitcode.h"
+#include "job/options/apply.h"
 #include "job/platform.h"
 
 #define PATH_SHOWN 300
@@ -66,29 +67,76 @@ static char *expand(const struct rg_config_entry *entry)
                ? rg_strf("%s%s", home, entry->value + 1) : strdup(entry->value);
 }
 
-static int apply_entry(const struct rg_config *config, const struct rg_config_entry *entry,
+static bool names_hosts(const struct rg_option *option)
+{
+    return rg_str_has_word("hosts hostfile host-discovery-script", rg_option_key(option));
+}
+
+static int apply_value(const struct rg_option *option, const char *value, const char *place,
                        struct rg_request *request, struct rg_error *err)
 {
     struct rg_error cause = RG_ERROR_INIT;
-    rg_autofree char *value = expand(entry);
 
-    if (!value)
-        return rg_error_memory(err);
-    int rc = rg_option_apply(entry->option, request, rg_option_key(entry->option), value, &cause);
+    request->place = place;
+    int rc = rg_option_apply(option, request, rg_option_key(option), value, &cause);
 
+    request->place = NULL;
     return rc >= 0 ? 0 : rg_error_set_exit(err, cause.errnum ? cause.errnum : EINVAL, RG_EXIT_USAGE,
-                                           "%.*s:%d: %s", PATH_SHOWN, config->path, entry->line,
-                                           cause.text);
+                                           "%s: %s", place, cause.text);
+}
+
+/* A host file on a share that is not mounted is to end no job that has other hosts. */
+static int keep_hosts(const struct rg_option *option, const char *value, const char *place,
+                      struct rg_request *request)
+{
+    struct rg_strv *kept = &request->usual_hosts;
+
+    rg_request_begin_hosts(request);
+    return rg_strv_add(kept, place) < 0 || rg_strv_add(kept, option->name) < 0 ||
+           rg_strv_add(kept, value) < 0 ? -ENOMEM : 0;
+}
+
+static int apply_entry(const struct rg_config *config, const struct rg_config_entry *entry,
+                       struct rg_request *request, struct rg_error *err)
+{
+    rg_autofree char *value = expand(entry);
+    rg_autofree char *place = rg_strf("%.*s:%d", PATH_SHOWN, config->path, entry->line);
+
+    if (!value || !place)
+        return rg_error_memory(err);
+    if (!names_hosts(entry->option))
+        return apply_value(entry->option, value, place, request, err);
+    return keep_hosts(entry->option, value, place, request) < 0 ? rg_error_memory(err) : 0;
+}
+
+int rg_config_take_hosts(struct rg_request *request, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv kept = request->usual_hosts;
+    int rc = 0;
+
+    request->usual_hosts = (struct rg_strv) RG_STRV_INIT;
+    request->source = request->hosts_source;
+    for (size_t i = 0; rc == 0 && i + 2 < kept.count; i += 3)
+        rc = apply_value(rg_option_find(kept.v[i + 1]), kept.v[i + 2], kept.v[i], request, err);
+    request->source = RG_FROM_LINE;
+    return rc;
+}
+
+bool rg_config_hosts_count(const struct rg_request *request)
+{
+    bool line = request->on_source == RG_FROM_LINE;
+
+    return !request->job.on || rg_platform_of(&request->job)->any_host ||
+           !(line || request->on_source > request->hosts_source);
 }
 
 /* Both are in the place of each other. */
 static bool replaces(const struct rg_config_entry *other, const struct rg_config_entry *entry)
 {
-    static const char hosts[] = "hosts hostfile host-discovery-script";
     const struct rg_option *a = other->option, *b = entry->option;
     size_t n = strcspn(entry->value, "=");
 
-    if (rg_str_has_word(hosts, rg_option_key(a)) && rg_str_has_word(hosts, rg_option_key(b)))
+    if (names_hosts(a) && names_hosts(b))
         return true;
     if (a == b && a->file == RG_FILE_MAP)
         return n == strcspn(other->value, "=") && strncmp(other->value, entry->value, n) == 0;
@@ -96,8 +144,11 @@ static bool replaces(const struct rg_config_entry *other, const struct rg_config
 }
 
 bool rg_config_counts(const struct rg_config *config, const struct rg_config_entry *entry,
-                      int profile)
+                      int profile, const struct rg_request *request)
 {
+    if (names_hosts(entry->option) && (!rg_config_hosts_count(request) ||
+                                       rg_config_variable(rg_option_find("H"), request)))
+        return false;
     if (entry->profile != RG_CONFIG_DEFAULTS)
         return entry->profile == profile;
     for (size_t i = 0; i < config->count; i++) {

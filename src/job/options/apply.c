@@ -86,14 +86,18 @@ static int keep(struct rg_request *request, const struct rg_option *option, cons
 /* What is usual, and what is said now. 0 or -ENOMEM. */
 static int note_source(struct rg_request *request, const char *name)
 {
-    struct rg_strv *usual = &request->usual;
+    struct rg_strv *usual = &request->usual, *places = &request->usual_places;
 
-    if (request->source == RG_FROM_DEFAULTS || request->source == RG_FROM_PROFILE)
-        return rg_strv_has(usual, name) ? 0 : rg_strv_add(usual, name);
-    for (size_t i = usual->count; i-- > 0;)
-        if (strcmp(usual->v[i], name) == 0)
-            rg_strv_remove(usual, i);
-    return 0;
+    for (size_t i = usual->count; i-- > 0;) {
+        if (strcmp(usual->v[i], name) != 0)
+            continue;
+        rg_strv_remove(usual, i);
+        rg_strv_remove(places, i);
+    }
+    if (request->source != RG_FROM_DEFAULTS && request->source != RG_FROM_PROFILE)
+        return 0;
+    int r = rg_strv_add(places, request->place ? request->place : "");
+    return r < 0 ? r : rg_strv_add(usual, name);
 }
 
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
@@ -175,11 +179,11 @@ void rg_request_drop_hosts(struct rg_request *request)
     for (size_t i = 0; i < job->nhosts; i++)
         free(job->hosts[i].name), free(job->hosts[i].user);
     job->nhosts = 0;
+    rg_strv_fini(&request->usual_hosts);
     free(rg_steal_ptr(&request->discovery));
 }
 
-/* The command line's hosts replace a file's, and so on; several options add up. */
-static void begin_hosts(struct rg_request *request)
+void rg_request_begin_hosts(struct rg_request *request)
 {
     if (request->source != request->hosts_source)
         rg_request_drop_hosts(request);
@@ -188,7 +192,7 @@ static void begin_hosts(struct rg_request *request)
 
 APPLY(hosts)
 {
-    begin_hosts(request);
+    rg_request_begin_hosts(request);
     return rg_hostlist_parse(&request->job, what, value, err);
 }
 
@@ -196,7 +200,7 @@ APPLY(hostfile)
 {
     if (!*value)
         return rg_error_set(err, EINVAL, "%s: the value is empty; give a file's name", what);
-    begin_hosts(request);
+    rg_request_begin_hosts(request);
     return rg_hostfile_read(&request->job, value, err);
 }
 
@@ -216,7 +220,7 @@ APPLY(host_discovery_script)
     if (program && access(program, X_OK) < 0)
         return rg_error_set(err, errno, "%s %s: not executable; chmod +x %s", what, program,
                             program);
-    begin_hosts(request);
+    rg_request_begin_hosts(request);
     return rg_parse_text(what, value, &request->discovery, err);
 }
 
@@ -407,7 +411,10 @@ APPLY(on)
         words[n] = rg_platforms()[n]->name;
     int i = rg_apply_choice(what, value, words, err);
 
-    return i < 0 ? i : rg_parse_text(what, words[i], &request->job.on, err);
+    if (i < 0)
+        return i;
+    request->on_source = request->source;
+    return rg_parse_text(what, words[i], &request->job.on, err);
 }
 
 APPLY(ssh_option)

@@ -35,6 +35,10 @@ int rg_apply_choice(const char *what, const char *value, const char *const *word
 /* Forget the hosts, and the command that names them. */
 void rg_request_drop_hosts(struct rg_request *request);
 
+/* Hosts come from the request's source: those of another source are forgotten, as the command
+ * line's replace a file's, and so on. Of one source, several options add up. */
+void rg_request_begin_hosts(struct rg_request *request);
+
 /* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
 int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);
 

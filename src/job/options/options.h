@@ -75,11 +75,15 @@ struct rg_request {
     const char *unknown;  /* the argument at which parsing failed, as no option has it; or NULL */
     struct rg_strv notes; /* remarks for the user: what was accepted and does nothing */
     /* Where hosts and output filters came from, so that options replace what the file said. */
-    enum rg_request_source source, hosts_source;
+    enum rg_request_source source, hosts_source, on_source;
     bool configured;      /* the user's configuration counts; and one of its profiles, or NULL */
     char *profile;
     struct rg_strv usual; /* names of options whose value only the configuration says: they give
                            * way where they have no place */
+    struct rg_strv usual_places; /* "FILE:LINE" of each of these */
+    const char *place;           /* of the line that is being applied, or NULL */
+    struct rg_strv usual_hosts;  /* what it says of hosts, not looked at yet: FILE:LINE, name of the
+                                  * option, value, and so on */
     bool stand_in;        /* the command line's command is none of the user's: the file's wins */
     /* Other launchers' flags whose meaning depends on the rest (job/request/launchers.h); 0:
      * not given */

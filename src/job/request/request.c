@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "job/config/config.h"
 #include "job/hostlist.h"
 #include "job/options/apply.h"
 #include "job/platform.h"
+#include "job/request/blame.h"
 #include "job/request/discovery.h"
 #include "job/request/jobfile.h"
 #include "job/request/launchers.h"
@@ -35,6 +37,8 @@ void rg_request_fini(struct rg_request *request)
     free(request->config);
     free(request->profile);
     rg_strv_fini(&request->usual);
+    rg_strv_fini(&request->usual_places);
+    rg_strv_fini(&request->usual_hosts);
     free(request->write_plan);
     free(request->discovery);
     free(request->programs);
@@ -89,19 +93,19 @@ static int walk_options(struct rg_request *request, bool files_only, struct rg_w
     return rc;
 }
 
-/* Hosts that the user has named once, for --on ssh: as for -H, or a host file's path. */
+/* Hosts that the user has named once: for --on ssh by the variable, as for -H, or a host file's
+ * path; else by the configuration. */
 static int take_usual_hosts(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
     static const char name[] = "REIGEN_HOSTS";
     const char *hosts = getenv(name);
 
-    bool usual = job->nhosts && rg_request_is_usual_host(request);
-
-    if ((job->nhosts && !usual) || !rg_platform_of(job)->any_host || !hosts || !*hosts)
+    if (job->nhosts || request->discovery)
         return 0;
-    if (usual)
-        rg_request_drop_hosts(request);
+    if (!rg_platform_of(job)->any_host || !hosts || !*hosts)
+        return rg_config_take_hosts(request, err);
+    rg_request_drop_hosts(request);
     if (!strchr(hosts, '/'))
         return rg_hostlist_parse(job, name, hosts, err);
     int rc = rg_hostfile_read(job, hosts, err);
@@ -116,7 +120,6 @@ static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_er
 
     if (request->stand_in && job->nroles && nwords == 1)
         nwords = 0;
-    rg_request_settle_usual(request);
     int rc = job->nroles ? rg_roles_settle(request, nwords, err) : 0;
 
     if (rc < 0)
@@ -126,15 +129,16 @@ static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_er
         if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
             return rg_error_memory(err);
     }
+    rg_request_settle_usual(request);
     rc = rg_request_settle_programs(request, nwords, walk->exact, err);
     if (rc < 0)
         return rc;
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
     bool others = rg_platform_of(job)->finds_hosts;
-    rc = rg_discovery_settle(request, rg_mpijob_slots(request), false, err);
 
     /* The user's own, before those of a pod. */
-    rc = rc < 0 ? rc : take_usual_hosts(request, err);
+    rc = take_usual_hosts(request, err);
+    rc = rc < 0 ? rc : rg_discovery_settle(request, rg_mpijob_slots(request), false, err);
     rc = rc < 0 ? rc : rg_mpijob_settle(request, err);
     rc = rc < 0 ? rc : rg_foreign_settle(request, err);
     if (rc < 0)
@@ -167,7 +171,10 @@ static int parse(struct rg_request *request, int argc, char *const *argv, struct
                              : rg_request_configure(request, err);
     if (rc >= 0)
         rc = walk_options(request, false, &walk, err);
-    return rc < 0 ? rc : finish(request, &walk, err);
+    if (rc < 0)
+        return rc;
+    rc = finish(request, &walk, err);
+    return rc < 0 ? rg_request_blame(request, rc, err) : rc;
 }
 
 int rg_request_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err)

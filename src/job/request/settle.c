@@ -40,11 +40,6 @@ int rg_request_check_caller_env(struct rg_request *request, struct rg_error *err
 
 /* --- the user's configuration ----------------------------------------------------------------- */
 
-bool rg_request_is_usual_host(const struct rg_request *request)
-{
-    return request->hosts_source == RG_FROM_DEFAULTS || request->hosts_source == RG_FROM_PROFILE;
-}
-
 int rg_request_configure(struct rg_request *request, struct rg_error *err)
 {
     RG_AUTO_CONFIG struct rg_config config = RG_CONFIG_INIT;
@@ -76,19 +71,57 @@ static bool ends_elsewhere(const struct rg_request *request, const struct rg_pla
     return own->away || request->job.submit || request->write_plan;
 }
 
+static bool is_usual(const struct rg_request *request, const char *name)
+{
+    return rg_strv_has(&request->usual, name);
+}
+
+/* There is no terminal, or somebody else has it now. */
+static void drop_streams(struct rg_request *request, const struct rg_platform *own)
+{
+    struct rg_job *job = &request->job;
+    bool reads = job->stdin_mode != RG_STDIN_RANK || job->stdin_rank;
+    bool elastic = job->elastic.min_np || job->elastic.max_np || job->elastic.spares;
+
+    if (is_usual(request, "json") && !is_usual(request, "pty"))
+        job->json = job->json && !job->pty;
+    if (is_usual(request, "stdin") && (own->away || (job->pty && !is_usual(request, "pty")))) {
+        job->stdin_mode = RG_STDIN_RANK;
+        job->stdin_rank = 0;
+    }
+    if (is_usual(request, "pty") &&
+        (ends_elsewhere(request, own) || elastic || (job->json && !is_usual(request, "json")) ||
+         (reads && !is_usual(request, "stdin"))))
+        job->pty = false;
+}
+
+/* What Reigen's own agents do, as long as the launcher is there. */
+static void drop_agents(struct rg_request *request, const struct rg_platform *own)
+{
+    struct rg_job *job = &request->job;
+
+    if (!ends_elsewhere(request, own) && !rg_job_has_engine(job))
+        return;
+    if (is_usual(request, "sync"))
+        free(rg_steal_ptr(&job->sync));
+    if (is_usual(request, "chaos"))
+        free(rg_steal_ptr(&job->chaos));
+}
+
 void rg_request_settle_usual(struct rg_request *request)
 {
     struct rg_job *job = &request->job;
     const struct rg_platform *own = rg_platform_of(job);
-    bool named = job->on && !rg_strv_has(&request->usual, "on");
 
     drop_settings(request);
     if (rg_strv_has(&request->usual, "submit"))
         job->submit = job->submit && own->queues;
     if (rg_strv_has(&request->usual, "notify") && ends_elsewhere(request, own))
         free(rg_steal_ptr(&job->notify));
+    drop_streams(request, own);
+    drop_agents(request, own);
     /* The platform that is named now has hosts of its own. */
-    if (named && !own->any_host && rg_request_is_usual_host(request))
+    if (request->usual_hosts.count && !rg_config_hosts_count(request))
         rg_request_drop_hosts(request);
 }
 

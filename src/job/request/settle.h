@@ -13,11 +13,8 @@
 /* Put the user's configuration into the request, if that is configured. 0 or -errno. */
 int rg_request_configure(struct rg_request *request, struct rg_error *err);
 
-/* Whether the hosts are those of the user's configuration. */
-bool rg_request_is_usual_host(const struct rg_request *request);
-
-/* Before all others: what only the configuration says, and has no place on the platform that the
- * job is on, is dropped. */
+/* Before all others, but with the command known: what only the configuration says, and has no place
+ * on the platform that the job is on or together with what else is asked for, is dropped. */
 void rg_request_settle_usual(struct rg_request *request);
 
 /* Whether the platform takes the options of platforms that were given. 0 or -EINVAL. */

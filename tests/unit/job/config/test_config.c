@@ -86,6 +86,8 @@ static void a_profile_wins_over_the_defaults(void **state)
     rg_request_init(&request);
     assert_int_equal(rg_config_choose(&config, "p", &profile, &err), 0);
     assert_int_equal(rg_config_apply(&config, profile, &request, &err), 0);
+    assert_int_equal(request.job.nhosts, 0);
+    assert_int_equal(rg_config_take_hosts(&request, &err), 0);
     assert_int_equal(request.job.nhosts, 1);
     assert_string_equal(request.job.hosts[0].name, "c");
     assert_int_equal(request.job.np, 2);
@@ -93,12 +95,13 @@ static void a_profile_wins_over_the_defaults(void **state)
     assert_string_equal(rg_env_get(&request.job.env, "B"), "1");
     assert_int_equal(request.job.ssh_options.count, 2);
     assert_int_equal(request.source, RG_FROM_LINE);
-    rg_request_fini(&request);
     /* Both are in one order: what is listed is what is applied. */
     static const bool counts[] = { false, false, true, false, true, true, true, true, true, false };
     assert_int_equal(config.count, rg_array_len(counts));
     for (size_t i = 0; i < config.count; i++)
-        assert_int_equal(rg_config_counts(&config, &config.entries[i], profile), counts[i]);
+        assert_int_equal(rg_config_counts(&config, &config.entries[i], profile, &request),
+                         counts[i]);
+    rg_request_fini(&request);
 
     rg_request_init(&request);
     assert_int_equal(rg_config_choose(&config, "bda", &profile, &err), -EINVAL);
