@@ -164,7 +164,12 @@ def test_a_file_that_this_user_may_not_look_at_is_not_there(usual):
     usual.path.parent.chmod(0)
     done = usual.run(*words[1:], program=words[0])
     named = usual.run(*words[1:], program=words[0], REIGEN_CONFIG=str(usual.path))
+    run = (*words[1:-1], 'run', '--dry-run', '-np', '1')
+    told = usual.run(*run, '-v', '--', 'true', program=words[0])
+    quiet = usual.run(*run, '--', 'true', program=words[0])
     usual.path.parent.chmod(0o700)
+    assert told.returncode == 0 and f'{usual.path}: not for you to read' in told.stderr, told
+    assert quiet.returncode == 0 and 'not for you' not in quiet.stderr, quiet
     assert done.returncode == 0 and 'is not for you to read' in done.stdout, done
     assert named.returncode == 2 and 'Permission denied' in named.stderr, named
 

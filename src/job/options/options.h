@@ -78,6 +78,7 @@ struct rg_request {
     enum rg_request_source source, hosts_source, on_source;
     bool configured;      /* the user's configuration counts; and one of its profiles, or NULL */
     char *profile;
+    char *denied;         /* the configuration that this user must not look at, or NULL */
     struct rg_strv usual; /* names of options whose value only the configuration says: they give
                            * way where they have no place */
     struct rg_strv usual_places; /* "FILE:LINE" of each of these */

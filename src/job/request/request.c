@@ -36,6 +36,7 @@ void rg_request_fini(struct rg_request *request)
     free(request->share.only_there);
     free(request->config);
     free(request->profile);
+    free(request->denied);
     rg_strv_fini(&request->usual);
     rg_strv_fini(&request->usual_places);
     rg_strv_fini(&request->usual_hosts);
@@ -173,6 +174,9 @@ static int parse(struct rg_request *request, int argc, char *const *argv, struct
         rc = walk_options(request, false, &walk, err);
     if (rc < 0)
         return rc;
+    if (request->denied && request->job.verbose &&
+        rg_request_note(request, "%s: not for you to read, and left out", request->denied) < 0)
+        return rg_error_memory(err);
     rc = finish(request, &walk, err);
     return rc < 0 ? rg_request_blame(request, rc, err) : rc;
 }

@@ -49,6 +49,8 @@ int rg_request_configure(struct rg_request *request, struct rg_error *err)
         rc = rg_config_choose(&config, request->profile, &profile, err);
     if (rc == 0)
         rc = rg_config_apply(&config, profile, request, err);
+    if (config.denied)
+        request->denied = rg_steal_ptr(&config.path);
     return rc < 0 ? rc : 0;
 }
 
