@@ -369,7 +369,7 @@ def page_job(tables: Tables) -> str:
     for option in tables['options']:
         kind = kinds[option['file']]
         if kind is not None:
-            value = option['arg'] or (f'true or {option["may"]}' if option['may'] else '')
+            value = option['arg'] or ''
             page.entry(f'{option["key"]}: ' + (f'{value} ({kind})' if value and kind
                                                else value + kind), option['help'])
     page.examples('command: [python, train.py, --epochs, "4"]\nnp: 4\nenv:\n  OMP_NUM_THREADS: 1\n'

@@ -29,14 +29,10 @@ static json_t *option(const struct rg_option *o, const char *group)
 {
     rg_autobuf struct rg_buf left = RG_BUF_INIT;
 
-    /* For a shell it is a flag: a next word would be the command's. */
-    bool flag = o->optional && o->file != RG_FILE_NONE;
-
     rg_option_print(&left, o);
-    return json_pack("{s:o, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s, s:s?, s:i}", "names", names(o),
-                     "left", rg_buf_text(&left), "group", group, "arg", flag ? NULL : o->arg, "may",
-                     flag ? o->arg : NULL, "arg2", o->arg2, "completes", o->completes, "help",
-                     o->help, "key", rg_option_key(o), "file",
+    return json_pack("{s:o, s:s, s:s, s:s?, s:s?, s:s?, s:s, s:s?, s:i}", "names", names(o),
+                     "left", rg_buf_text(&left), "group", group, "arg", o->arg, "arg2", o->arg2,
+                     "completes", o->completes, "help", o->help, "key", rg_option_key(o), "file",
                      (int) o->file);
 }
 

@@ -19,7 +19,6 @@
 #include "head/restart.h"
 #include "head/show/presenter.h"
 #include "head/signals.h"
-#include "head/sync.h"
 #include "head/console/terminal.h"
 #include "head/show/verdict.h"
 #include "platform/drivers.h"
@@ -59,7 +58,6 @@ struct run {
     bool again;                /* the job has failed and is to be started again */
     struct rg_chaos *chaos;    /* NULL: no faults */
     struct rg_notify notify;
-    struct rg_snapshot *sync;  /* NULL: no directory goes with the job */
 };
 
 /* --- what the session reports ---------------------------------------------------------------- */
@@ -269,7 +267,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         .note = rg_buf_nbytes(&note) ? rg_buf_text(&note) : NULL,
         .colour = rg_terminal_colour(2), .verbose = planned->job.verbose > 0,
         .quiet = planned->quiet, .nshown = count_shown(run, verdict), .again = run->again,
-        .exit_code = run->exit_code, .synced = run->sync,
+        .exit_code = run->exit_code,
     };
 
     rg_output_tell_same(run->shown.output, &run->last_words);
@@ -546,7 +544,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
         .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,
 #ifndef RG_AGENT
-        .chaos = run->chaos, .sync = run->sync,
+        .chaos = run->chaos,
 #endif
     };
 
@@ -591,7 +589,6 @@ static void finish(struct run *run)
     rg_buf_fini(&run->last_words);
     rg_loop_destroy(run->loop);
     rg_head_chaos_free(run->chaos);
-    rg_head_sync_free(run->sync);
     rg_planned_fini(&run->planned);
 }
 
@@ -646,10 +643,6 @@ static int run_job(struct run *run)
         return fail(run, &err);
     }
     say_notes(run);
-    /* Before there are hosts, which somebody may pay for. */
-    if (!run->as->instead &&
-        rg_head_sync_prepare(&run->planned, driver->platform.here, &run->sync, &err) < 0)
-        return fail(run, &err);
     if (prepare(run, driver, &err) < 0 ||
         rg_head_chaos_prepare(&run->planned, &run->chaos, &err) < 0)
         return fail(run, &err);

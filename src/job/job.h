@@ -159,9 +159,6 @@ struct rg_job {
 #ifndef RG_AGENT             /* no plan's file has them */
     char *chaos;             /* the faults that it is to have (job/chaos/chaos.h), or NULL */
     char *notify;            /* the command that gets the verdict (head/notify.h), or NULL */
-    char *sync;              /* the directory that goes to the hosts; "": that in which the ranks
-                                are to run; NULL: none */
-    uint64_t sync_nbytes;    /* of it, at most; 0: not said */
 #endif
 };
 

@@ -29,8 +29,7 @@ static const struct rg_field setup_fields[] = {
     FIELD(setup, STR, interface),  FIELD(setup, U8, resident),    FIELD(setup, U8, bind),
     FIELD(setup, U8, oversubscribe), FIELD(setup, STR, bundle), FIELD(setup, U64, bundle_nbytes),
     FIELD(setup, STR, bundle_error), FIELD(setup, U8, bundle_first),
-    FIELD(setup, U8, elastic), FIELD(setup, STR, sync), FIELD(setup, U64, sync_nbytes),
-    FIELD(setup, STR, sync_cwd), FIELD(setup, STRV, files), END,
+    FIELD(setup, U8, elastic), END,
 };
 
 static const struct rg_field rank_fields[] = {
@@ -45,8 +44,7 @@ static const struct rg_field started_fields[] = {
 
 static const struct rg_field not_started_fields[] = {
     FIELD(not_started, U32, rank), FIELD(not_started, U32, errnum),
-    FIELD(not_started, U32, exit_code), FIELD(not_started, STR, text),
-    FIELD(not_started, STR, lacks), END,
+    FIELD(not_started, U32, exit_code), FIELD(not_started, STR, text), END,
 };
 
 static const struct rg_field output_fields[] = {
@@ -54,17 +52,12 @@ static const struct rg_field output_fields[] = {
 };
 
 static const struct rg_field bytes_fields[] = { FIELD(bytes, U64, nbytes), END };
-static const struct rg_field sync_wanted_fields[] = {
-    FIELD(sync_wanted, U64, nbytes), FIELD(sync_wanted, SPAN, missing),
-    FIELD(sync_wanted, STR, error), END,
-};
 static const struct rg_field data_fields[] = { FIELD(data, SPAN, data), END };
 
 static const struct rg_field exited_fields[] = {
     FIELD(exited, U32, rank), FIELD(exited, I32, status), FIELD(exited, U8, oom),
     FIELD(exited, U32, signalled), FIELD(exited, U8, in_runtime), FIELD(exited, U32, cut_by),
-    FIELD(exited, STR, memory), FIELD(exited, STR, sshd_host), FIELD(exited, U32, sshd_port),
-    FIELD(exited, STR, lacks), END,
+    FIELD(exited, STR, memory), FIELD(exited, STR, sshd_host), FIELD(exited, U32, sshd_port), END,
 };
 
 static const struct rg_field fence_fields[] = {
@@ -170,7 +163,6 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_MEET, true, "MEET", meet_fields },
     { RG_MSG_ELASTIC, true, "ELASTIC", rank_id_fields },
     { RG_MSG_NUMBERS, true, "NUMBERS", rg_rankmsg_numbers_fields },
-    { RG_MSG_SYNC_WANTED, true, "SYNC_WANTED", sync_wanted_fields },
     { RG_MSG_REMOTE_OPEN, true, "REMOTE_OPEN", remote_open_fields },
     { RG_MSG_REMOTE_DATA, true, "REMOTE_DATA", remote_data_fields },
     { RG_MSG_REMOTE_CREDIT, true, "REMOTE_CREDIT", remote_credit_fields },
@@ -195,7 +187,6 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_INSPECT, false, "INSPECT", inspect_fields },
     { RG_MSG_LISTEN, false, "LISTEN", listen_fields },
     { RG_MSG_BUNDLE, false, "BUNDLE", data_fields },
-    { RG_MSG_SYNC, false, "SYNC", data_fields },
     { RG_MSG_VERDICT, false, "VERDICT", verdict_fields },
     { RG_MSG_EPOCH, false, "EPOCH", epoch_fields },
     { RG_MSG_UPDATE, false, "UPDATE", rg_rankmsg_update_fields },

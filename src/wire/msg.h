@@ -13,8 +13,6 @@
  *                         <------------------  RANK       one per rank of this host
  *        BUNDLE_WANTED    ------------------>             SETUP spoke of a bundle: what lacks
  *                         <------------------  BUNDLE     where it was wanted
- *        SYNC_WANTED      ------------------>             SETUP spoke of a directory: what lacks
- *                         <------------------  SYNC       where it was wanted
  *                         <------------------  START      when every agent of the job is ready
  *        STARTED, OUTPUT  ------------------>             per rank; or NOT_STARTED
  *                         <------------------  CREDIT     so many bytes of output were consumed
@@ -93,7 +91,6 @@ enum rg_msg_type {
     RG_MSG_MEET = 29,
     RG_MSG_ELASTIC = 30,
     RG_MSG_NUMBERS = 31,
-    RG_MSG_SYNC_WANTED = 18,
     RG_MSG_REMOTE_OPEN = 13,   /* as the client's side: run this on that host */
     RG_MSG_REMOTE_DATA = 14,   /* either side */
     RG_MSG_REMOTE_CREDIT = 15, /* either side */
@@ -119,7 +116,6 @@ enum rg_msg_type {
     RG_MSG_INSPECT = 57,
     RG_MSG_LISTEN = 58,
     RG_MSG_BUNDLE = 59,
-    RG_MSG_SYNC = 53,
     RG_MSG_VERDICT = 60,
     RG_MSG_EPOCH = 61,
     RG_MSG_UPDATE = 62,
@@ -175,12 +171,6 @@ struct rg_msg_setup {
     uint8_t bundle_first;      /* 1: before the host's own packages; 0: where it has none */
     uint8_t elastic;           /* 1: ranks are places, whose numbers come with EPOCH; size is how
                                 * many there can ever be */
-    char *sync;                /* the directory that goes with the job, where it is at the
-                                * launcher's; "": none */
-    uint64_t sync_nbytes;      /* of its list (wire/filelist.h) */
-    char *sync_cwd;            /* where in it ranks start; "": at its top */
-    struct rg_strv files;      /* what of the command's words is a file at the launcher's, from the
-                                * ranks' directory, or that itself: see NOT_STARTED's lacks */
 };
 
 /* One rank of this host; in order of local rank. */
@@ -201,7 +191,6 @@ struct rg_msg_not_started {
     uint32_t rank, errnum;
     uint32_t exit_code; /* 126, 127, ... */
     char *text;
-    char *lacks;        /* the first of SETUP's files that is not here; "": all are */
 };
 
 struct rg_msg_output {
@@ -214,15 +203,7 @@ struct rg_msg_bytes { /* INPUT_CREDIT, CREDIT: so many more */
     uint64_t nbytes;  /* BUNDLE_WANTED: so many in all, 0: done */
 };
 
-/* What a host wants of the directory that goes with the job. First comes its list, then the
- * contents of the files that are missing here, one after the other. */
-struct rg_msg_sync_wanted {
-    uint64_t nbytes;        /* so many in all of what is coming now; 0: no more, it is there */
-    struct rg_span missing; /* after the list, once: a bit for each file of it, lowest first */
-    char *error;            /* why it cannot be had here; else "" */
-};
-
-struct rg_msg_data { /* INPUT: to all ranks that take input. BUNDLE, SYNC: the next bytes */
+struct rg_msg_data { /* INPUT: to all ranks that take input. BUNDLE: the archive's next bytes */
     struct rg_span data;
 };
 
@@ -236,7 +217,6 @@ struct rg_msg_exited {
     char *memory;      /* with oom: what the limit is; else "" */
     char *sshd_host;   /* a script says: it could not begin for want of its sshd there; else "" */
     uint32_t sshd_port;
-    char *lacks;       /* as NOT_STARTED's, of one that has failed */
 };
 
 struct rg_msg_fence { /* as in rankmsg.h, relayed */
@@ -380,7 +360,6 @@ union rg_msg {
     struct rg_msg_output output;
     struct rg_msg_bytes bytes;
     struct rg_msg_data data;
-    struct rg_msg_sync_wanted sync_wanted;
     struct rg_msg_exited exited;
     struct rg_msg_fence fence;
     struct rg_rankmsg_fence_done fence_done;

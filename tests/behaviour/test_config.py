@@ -206,22 +206,20 @@ def test_what_names_hosts_is_looked_at_only_where_it_counts(usual, tmp_path):
         assert 'other.host' in shown and line.split()[0] not in shown, shown
 
 
-def test_defaults_of_a_terminal_and_of_a_directory_give_way(usual, tmp_path):
-    usual('[defaults]\npty = true\nsync = true\n')
+def test_defaults_of_a_terminal_give_way(usual, tmp_path):
+    usual('[defaults]\npty = true\n')
     done = usual.run('run', '--dry-run', '--json', '-np', '1', '--', 'true')
     assert done.returncode == 0, done
     kubernetes = ('run', '--dry-run', '--on', 'kubernetes', '--image', 'a', '-np', '1')
     done = usual.run(*kubernetes, '--', 'true')
     assert done.returncode == 0, done
-    usual('[defaults]\nstdin = all\nsync = true\nchaos = kill:rank=0@100s\n')
+    usual('[defaults]\nstdin = all\nchaos = kill:rank=0@100s\n')
     done = usual.run(*kubernetes, '--', 'true')
     assert done.returncode == 0, done
     (tmp_path / 'mpirun').write_text('#!/bin/sh\necho well\n')
     (tmp_path / 'mpirun').chmod(0o755)
     done = usual.run('run', '-np', '1', '--', './mpirun')
     assert done.returncode == 0 and 'well' in done.stdout, done
-    done = usual.run('run', '--sync', '-np', '1', '--', './mpirun')
-    assert done.returncode == 2 and done.stderr.startswith('reigen: --sync: mpirun'), done
 
 
 def test_an_error_by_the_configuration_says_so(usual):

@@ -92,27 +92,6 @@ def test_ranks_run_on_every_host_as_the_user_where_the_user_is(hosts):
         assert done.stderr.count('there is no directory') == 1
 
 
-def test_the_directory_goes_to_hosts_that_lack_it(hosts):
-    one, other = hosts[1], hosts[2]
-    one.run(['mkdir', '-p', 'project'], check=True)
-    one.write('project/train.py', 'import os, sys, data; print(data.N, os.getcwd())')
-    one.write('project/data.py', 'N = 7')
-    job = ('-H', 'node1:1,node2:1,node3:1', '--', 'python3', 'train.py')
-    done = reigen(one, *job, cwd=f'{HOME}/project')
-    assert done.returncode == 2
-    assert re.search('train.py is here, but not on node[23]: --sync, or a shared directory',
-                     done.stderr), done.stderr
-    done = reigen(one, '--no-tag-output', '--sync', *job, cwd=f'{HOME}/project')
-    assert done.returncode == 0, done.stderr
-    places = sorted(line.split()[1] for line in done.stdout.splitlines())
-    assert places[0] == f'{HOME}/project'
-    assert all(p.startswith('/var/tmp/reigen-2001/job-') for p in places[1:]) and len(places) == 3
-    assert 'there is no directory' not in done.stderr
-    left = [p.name for node in (one, other, hosts[3])
-            for p in node.path('/var/tmp/reigen-2001').glob('*')]
-    assert left == ['files', 'files'], left
-
-
 def test_environment_is_the_hosts_own_plus_what_is_named(hosts):
     hosts[2].write('.bashrc', 'export FROM_LOGIN=yes\n')
     done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', '-x', 'NAMED', '-x', 'SET=a b',

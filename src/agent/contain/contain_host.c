@@ -156,7 +156,7 @@ static void find_directories(struct rg_contain *contain)
     if (!contain->container.user && host->uid != 0 && *contain->home && may_mount(contain->home) &&
         is_directory(contain->home))
         host->home = contain->home;
-    if (!cwd || *cwd != '/' || (contain->container.place.synced && !is_directory(cwd)))
+    if (!cwd || *cwd != '/')
         return;
     if (!is_directory(cwd))
         rg_contain_say("note there is no directory %s here: ranks start in the image's working "

@@ -41,7 +41,6 @@ struct rg_rankserver;
 struct rg_rankconn;
 struct rg_remote;
 struct rg_remote_clients;
-struct rg_worktree;
 
 /* Those that come by several ways: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2. */
 #define RG_AGENT_SIGNALS 5
@@ -125,14 +124,6 @@ struct rg_remotes {
     struct rg_timer timer; /* of that time */
 };
 
-/* The directory that goes with the job; sync.c's. */
-struct rg_sync {
-    struct rg_worktree *tree; /* NULL: none */
-    struct rg_timer timer;    /* until all is known that is here */
-    uint64_t have, wanted;    /* bytes of what is coming now; that the launcher may have sent */
-    bool over;                /* it is there, or never will be */
-};
-
 /* The Python packages of ours that ranks here get; packages.c's. */
 struct rg_packages {
     char *bundle;       /* owned: the cache's directory with the packages; NULL: none */
@@ -140,7 +131,6 @@ struct rg_packages {
     uint8_t *data;   /* owned: of the archive, what has come; NULL: none is under way */
     size_t have;
     uint64_t wanted; /* bytes in all that the launcher may have sent by now */
-    struct rg_sync sync; /* what comes beside them */
 };
 
 /* What only elastic jobs have. */
@@ -286,21 +276,6 @@ int rg_inspect_start(struct rg_agent *agent, uint32_t limit_ms);
 #define RG_INSPECT_TEXT_MAX (64u << 10)
 /* Kill it; nothing more is sent. Nothing to do when none runs. */
 void rg_inspect_stop(struct rg_agent *agent);
-
-/* --- sync.c: the directory that goes with the job -------------------------------------------- */
-
-/* SETUP came, and the job's directory is there: ask for the list, if there is one. From then on it
- * is got bit by bit, and is the ranks' working directory (store/worktree.h). What is made for it is
- * removed with the job's end, and before BYE. */
-void rg_sync_setup(struct rg_agent *agent);
-/* The next bytes of what was asked for. 0; -EBADMSG: more than that. */
-int rg_sync_data(struct rg_agent *agent, const struct rg_span *data);
-/* Ranks cannot start yet. */
-bool rg_sync_is_due(const struct rg_agent *agent);
-/* The first of SETUP's files that ranks would not find here; "": all are there. Borrowed. */
-const char *rg_sync_lacks(const struct rg_agent *agent);
-/* Remove what was made. Twice is fine. */
-void rg_sync_fini(struct rg_sync *sync);
 
 /* --- reap.c: signals and ends ----------------------------------------------------------------- */
 

@@ -164,7 +164,6 @@ static void task_ended(struct rg_task *task, int status)
         .oom = was_oom(task, status),
         .signalled = task->signalled,
         .memory = limit,
-        .lacks = status ? (char *) rg_sync_lacks(agent) : NULL,
     };
 
     if (msg.oom)

@@ -26,7 +26,6 @@ static void advance(struct rg_agent *agent)
     if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || agent->remotes.first)
         return;
     agent->state = RG_AGENT_DONE;
-    rg_sync_fini(&agent->packages.sync); /* before nobody waits any more */
     if (agent->boot.waits)
         rg_timer_stop(&agent->lease.timer); /* others may have long to go */
     rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->reaper.nleft });
@@ -98,7 +97,6 @@ static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
     rg_prober_hush(agent->prober);
     make_jobdir(agent);
     rg_packages_setup(agent);
-    rg_sync_setup(agent);
 }
 
 static void on_resize(struct rg_agent *agent, const struct rg_msg_resize *msg)
@@ -145,7 +143,7 @@ static int on_rank(struct rg_agent *agent, struct rg_msg_rank *take_spec)
 
 static int on_start(struct rg_agent *agent)
 {
-    if (!takes_ranks(agent) || !agent->setup.command.count || rg_sync_is_due(agent))
+    if (!takes_ranks(agent) || !agent->setup.command.count)
         return -EBADMSG;
     rg_inspect_stop(agent);
     rg_prober_destroy(rg_steal_ptr(&agent->prober));
@@ -265,7 +263,6 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
     case RG_MSG_START: return on_start(agent);
     case RG_MSG_LISTEN: return on_listen(agent, &msg->listen);
     case RG_MSG_BUNDLE: return rg_packages_data(agent, &msg->data.data);
-    case RG_MSG_SYNC: return rg_sync_data(agent, &msg->data.data);
     case RG_MSG_PROBE:
     case RG_MSG_INSPECT: return on_question(agent, type, msg);
     case RG_MSG_FENCE_DONE: rg_rankserver_fence_done(agent->server, &msg->fence_done); return 0;
@@ -536,7 +533,6 @@ static void finish(struct rg_agent *agent)
     rg_rankserver_destroy(agent->server);
     rg_remote_clients_destroy(agent);
     rg_jobdir_remove(&agent->jobdir);
-    rg_sync_fini(&agent->packages.sync);
     rg_packages_fini(&agent->packages);
     rg_channel_destroy(agent->channel);
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)

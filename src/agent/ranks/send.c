@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "agent/ranks/agent.h"
-#include "agent/store/worktree.h"
 #include "base/process/proctree.h"
 #include "base/time.h"
 
@@ -62,7 +61,6 @@ void rg_agent_abandon(struct rg_agent *agent)
             break;
         rg_sleep_ms(2);
     } while (rg_now_ns() < deadline_ns);
-    rg_worktree_destroy(agent->packages.sync.tree);
     rg_jobdir_remove(&agent->jobdir);
     _exit(agent->exit_code);
 }

@@ -355,7 +355,6 @@ static void tell_not_started(struct rg_task *task, const struct rg_error *err)
         .errnum = (uint32_t) err->errnum,
         .exit_code = (uint32_t) err->exit_code,
         .text = (char *) err->text,
-        .lacks = (char *) rg_sync_lacks(task->agent),
     };
 
     task->ended = true;

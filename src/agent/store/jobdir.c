@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 
 #include "agent/store/store.h"
@@ -231,42 +230,6 @@ int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_job
         return r;
     *ret_dir = dir;
     return 0;
-}
-
-/* How much there is; none where no program may run. */
-static uint64_t find_room(const struct rg_jobdir *dir)
-{
-    struct statvfs fs;
-
-    if (statvfs(dir->path, &fs) < 0)
-        return UINT64_MAX; /* a write will tell */
-    return fs.f_flag & ST_NOEXEC ? 0 : (uint64_t) fs.f_bavail * fs.f_frsize;
-}
-
-int rg_jobdir_make_room(uint64_t nbytes, const char *last, struct rg_jobdir *ret_dir,
-                        struct rg_error *err)
-{
-    const char *roots[] = { getenv("TMPDIR"), "/var/tmp", "/tmp", getenv("XDG_RUNTIME_DIR"),
-                            "/dev/shm", last };
-    struct rg_jobdir dir = RG_JOBDIR_INIT;
-    char need[32], room[32];
-    uint64_t most = 0;
-
-    for (size_t i = 0; i < rg_array_len(roots); i++) {
-        if (!make_in(roots[i], &dir))
-            continue;
-        uint64_t n = find_room(&dir);
-        if (n >= nbytes) {
-            *ret_dir = dir;
-            return 0;
-        }
-        most = n > most ? n : most;
-        rg_jobdir_remove(&dir);
-    }
-    return rg_error_set(err, ENOSPC, "none of TMPDIR, /var/tmp, /tmp, XDG_RUNTIME_DIR and /dev/shm "
-                        "has room for files of %s and lets programs run; %s is the most",
-                        rg_size_text(nbytes, need, sizeof(need)),
-                        rg_size_text(most, room, sizeof(room)));
 }
 
 unsigned rg_jobdir_sshd_failed(const struct rg_jobdir *dir, char ret_host[RG_JOBDIR_HOST_MAX + 1])

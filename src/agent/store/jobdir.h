@@ -21,7 +21,6 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "base/str.h"
 
@@ -39,12 +38,6 @@ struct rg_jobdir {
  * 0 or -errno, then there is none and err says where it was tried. */
 int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_jobdir *ret_dir,
                    struct rg_error *err);
-
-/* A directory of the same kind, with nothing in it, for files of so many bytes: where programs may
- * run and there is room, on a disk rather than in memory, last (or NULL) at the end. 0; -ENOSPC
- * with err. */
-int rg_jobdir_make_room(uint64_t nbytes, const char *last, struct rg_jobdir *ret_dir,
-                        struct rg_error *err);
 
 /* Remove it and all that is in it. Nothing happens when there is none. */
 void rg_jobdir_remove(struct rg_jobdir *dir);

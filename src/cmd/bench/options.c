@@ -242,7 +242,7 @@ static int take_run_option(char **argv, int *i, struct rg_strv *run_words, struc
 
     if (!option)
         return 0;
-    int nvalues = strchr(word, '=') || !option->arg || option->optional ? 0 : option->arg2 ? 2 : 1;
+    int nvalues = strchr(word, '=') || !option->arg ? 0 : option->arg2 ? 2 : 1;
     rg_strv_add(run_words, word);
     for (; nvalues > 0 && argv[*i + 1]; nvalues--)
         rg_strv_add(run_words, argv[++*i]);

@@ -31,8 +31,7 @@ void rg_option_print(struct rg_buf *text, const struct rg_option *o)
     for (size_t i = 0; i < names.count; i++)
         rg_buf_printf(text, "%s%s%s", i ? ", " : "", rg_option_dashes(names.v[i]), names.v[i]);
     if (o->arg)
-        rg_buf_printf(text, !o->optional ? " %s" : o->file == RG_FILE_NONE ? " [%s]" : "[=%s]",
-                      o->arg);
+        rg_buf_printf(text, o->optional ? " [%s]" : " %s", o->arg);
     if (o->arg2)
         rg_buf_printf(text, " %s", o->arg2);
 }

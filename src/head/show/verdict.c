@@ -150,17 +150,6 @@ static void put_same(const struct rg_verdict *v, const struct rg_plan *plan, str
     rg_shown_printf(text, " failed with the same error: ");
 }
 
-/* Whether that is why it has failed nobody knows, but it is so. */
-static void print_lack(const struct rg_rank_end *first, const struct rg_verdict_style *style,
-                       struct rg_buf *text)
-{
-    if (!first->lacks || first->oom)
-        return;
-    rg_shown_printf(text, "  %s is here, but not on %s: ", first->lacks, first->host);
-    rg_shown_printf(text, style->synced ? "does .gitignore keep it out of --sync?\n"
-                                        : "--sync, or a shared directory\n");
-}
-
 static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
                         const struct rg_verdict_style *style, struct rg_buf *text)
 {
@@ -169,7 +158,6 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
     /* Why a rank could not be started is said best by who tried. */
     if (first->end == RG_END_NOT_STARTED && *v->cause) {
         print_cause(v, style, text);
-        print_lack(first, style, text);
         return;
     }
     rg_shown_printf(text, "reigen: ");
@@ -208,7 +196,6 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
         rg_shown_printf(text, "\n");
     }
     print_missing_packages(v, text);
-    print_lack(first, style, text);
 }
 
 static bool same_end(const struct rg_rank_end *a, const struct rg_rank_end *b)

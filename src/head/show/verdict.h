@@ -20,7 +20,6 @@ struct rg_verdict_style {
     const char *note; /* what is to be told of the first one's note; NULL: all of it */
     size_t nshown;  /* so many of the first one's last lines need not be told */
     bool again;     /* the job is started again: reigen does not end with a code of its own yet */
-    bool synced;    /* the job's directory went to the hosts */
     int exit_code;  /* what reigen really ends with: more than the session may have gone wrong */
 };
 

@@ -255,27 +255,6 @@ APPLY(chaos)
     return rc < 0 ? rc : rg_parse_text(what, value, &request->job.chaos, err);
 }
 
-/* Without a value it is that in which the ranks are to run, which is known later. */
-APPLY(sync)
-{
-    struct rg_job *job = &request->job;
-    rg_autofree char *dir = NULL;
-
-    if (strcmp(value, "false") == 0) {
-        free(rg_steal_ptr(&job->sync));
-        return 0;
-    }
-    int rc = rg_parse_text(what, value, &dir, err);
-
-    if (rc < 0)
-        return rc;
-    if (is_true(value))
-        *dir = '\0';
-    free(job->sync);
-    job->sync = rg_steal_ptr(&dir);
-    return 0;
-}
-
 /* What may stand behind the object, and what of it has no meaning here. */
 static int apply_modifier(struct rg_request *request, const char *what, const char *value,
                           const char *word, const char *object, struct rg_error *err)

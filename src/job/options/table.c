@@ -178,13 +178,6 @@ static const struct rg_option options[] = {
      "and is never printed. May be repeated.", BY(share_env)},
     {"cwd", "wdir wd", NULL, RG_GROUP_ENV, RG_FILE_SCALAR, "DIR", NULL, "@dir",
      "Run in DIR. The default is the current directory.", TEXT(job.cwd)},
-    {"sync", NULL, NULL, RG_GROUP_ENV, RG_FILE_SCALAR, "DIR", NULL, "@dir",
-     "Send the directory, or DIR, to hosts and containers that lack it, as it is now, without what "
-     ".gitignore names. Ranks run in a copy that is removed with the job.", BY(sync),
-     .optional = true},
-    {"sync-limit", NULL, NULL, RG_GROUP_ENV, RG_FILE_SCALAR, "SIZE", NULL, NULL,
-     "Let --sync send SIZE at most, such as 2g. The default is 256m, in 20,000 files; of more than "
-     "that, one for every 16k.", SIZE(job.sync_nbytes)},
     {"tf-config", NULL, NULL, RG_GROUP_ENV, RG_FILE_BOOL, NULL, NULL, NULL,
      "Set TF_CONFIG, for TensorFlow's own distribution strategies.", FLAG(job.tf_config)},
 

@@ -104,8 +104,6 @@ static void drop_agents(struct rg_request *request, const struct rg_platform *ow
 
     if (!ends_elsewhere(request, own) && !rg_job_has_engine(job))
         return;
-    if (is_usual(request, "sync"))
-        free(rg_steal_ptr(&job->sync));
     if (is_usual(request, "chaos"))
         free(rg_steal_ptr(&job->chaos));
 }
@@ -196,29 +194,6 @@ static int check_notify(const struct rg_request *request, const struct rg_platfo
                                       : "--write-plan");
 }
 
-/* The directory goes from where the user is, by the agents that start the ranks. */
-static int check_sync(const struct rg_request *request, const struct rg_platform *own,
-                      struct rg_error *err)
-{
-    const struct rg_job *job = &request->job;
-
-    if (!job->sync)
-        return 0;
-    if (rg_job_has_engine(job))
-        return rg_error_set(err, EINVAL, "--sync: %s starts the ranks, and knows one directory for "
-                            "all hosts; put it on a shared file system, or take --engine native",
-                            rg_job_engine_program(job));
-    if (own->away)
-        return rg_error_set(err, EINVAL, "--sync: on %s the job goes on without this computer, and "
-                            "nobody there has the directory; put it into the image or a volume",
-                            own->title);
-    if (job->submit || request->write_plan)
-        return rg_error_set(err, EINVAL, "--sync: not together with %s, as the job goes on without "
-                            "this computer; put the directory on a shared file system",
-                            job->submit ? "--submit" : "--write-plan");
-    return 0;
-}
-
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
 {
     const struct rg_platform *own = rg_platform_of(&request->job);
@@ -230,8 +205,6 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
     }
     if (r == 0 && request->job.submit && !own->queues)
         r = refuse_submit(err);
-    if (r == 0)
-        r = check_sync(request, own, err);
     r = r == 0 ? check_chaos(request, own, err) : r;
     return r == 0 ? check_notify(request, own, err) : r;
 }

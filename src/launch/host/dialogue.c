@@ -80,17 +80,6 @@ void rg_dialogue_put_machines(const struct rg_dialogue_shared *shared, struct rg
     rg_buf_printf(text, "\"; exit 69;; esac; ");
 }
 
-/* The agent hears of the directory by SETUP, and should not complain before that it is missing. */
-static bool goes_along(const struct rg_job *job)
-{
-#ifdef RG_AGENT
-    (void) job;
-    return false;
-#else
-    return job->sync;
-#endif
-}
-
 int rg_dialogue_put_boot(const struct rg_driver_options *options,
                          const struct rg_dialogue_boot *boot, struct rg_buf *out)
 {
@@ -99,8 +88,8 @@ int rg_dialogue_put_boot(const struct rg_driver_options *options,
 
     rg_buf_printf(out, "reigen-agent %d\njob %s\n%s", RG_PROTOCOL_VERSION, options->plan->job_id,
                   boot->lines);
-    if (!goes_along(options->job) && boot->cwd && *boot->cwd == '/' &&
-        strlen(boot->cwd) <= CWD_MAX && !strpbrk(boot->cwd, "\r\n"))
+    if (boot->cwd && *boot->cwd == '/' && strlen(boot->cwd) <= CWD_MAX &&
+        !strpbrk(boot->cwd, "\r\n"))
         rg_buf_printf(out, "cwd %s\n", boot->cwd);
     container.place.host_index = boot->host;
     container.place.one_host = options->plan->nhosts == 1;

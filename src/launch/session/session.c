@@ -19,7 +19,6 @@
 #include "launch/session/meet/meet.h"
 #include "launch/session/session_internal.h"
 #include "launch/session/start/start.h"
-#include "launch/session/start/sync.h"
 
 #define NAMED_HOSTS_MAX 8
 #define LATE_SAID_MAX 200 /* bytes that a host said last, in a message */
@@ -53,8 +52,7 @@ static void start_due(void *arg)
         struct session_host *host = &session->hosts[i];
         bool late = session->state == STATE_RUNNING
                         ? !session_all_started_on(host)
-                        : host->state != HOST_READY || session_bundle_is_wanted(host) ||
-                              session_sync_is_wanted(host);
+                        : host->state != HOST_READY || session_bundle_is_wanted(host);
         char said[LATE_SAID_MAX] = "";
         if (!late || nlate++ >= NAMED_HOSTS_MAX)
             continue;

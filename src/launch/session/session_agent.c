@@ -16,7 +16,6 @@
 #include "launch/session/meet/meet.h"
 #include "launch/session/session_internal.h"
 #include "launch/session/start/start.h"
-#include "launch/session/start/sync.h"
 #include "launch/net/network.h"
 
 #define PATIENCE_MS 1000 /* between one half of an agent's end and the other */
@@ -43,7 +42,6 @@ static void finish(struct session_host *host)
     if (host->state != HOST_DONE || !unseen || session_is_open(host->session))
         rg_channel_destroy(rg_steal_ptr(&host->channel));
     session_remote_host_gone(host);
-    session_sync_host_gone(host);
     session_end_streams(host);
     if (host->state == HOST_DONE)
         session_host_set_phase(host, RG_PHASE_ENDED, "");
@@ -213,8 +211,7 @@ static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
 /* Of an elastic job: it goes by itself. */
 static void set_up(struct session_host *host)
 {
-    if (host->state == HOST_READY && !session_bundle_is_wanted(host) &&
-        !session_sync_is_wanted(host))
+    if (host->state == HOST_READY && !session_bundle_is_wanted(host))
         session_elastic_ready(host);
 }
 
@@ -277,36 +274,15 @@ static void on_stopping(struct session_host *host, const struct rg_msg_signal *m
     session_let_go(session);
 }
 
-/* A host may have all that it has to have before ranks start. */
-static void go_on(struct session_host *host)
-{
-    if (session_is_open(host->session))
-        set_up(host);
-    else
-        session_set_up(host->session);
-}
-
 static int on_bundle_wanted(struct session_host *host, uint64_t nbytes)
 {
     int r = session_on_bundle_wanted(host, nbytes);
 
-    if (r == 0)
-        go_on(host);
+    if (r == 0 && session_is_open(host->session))
+        set_up(host);
+    else if (r == 0)
+        session_set_up(host->session);
     return r;
-}
-
-static int on_sync_wanted(struct session_host *host, const struct rg_msg_sync_wanted *msg)
-{
-    char how[RG_ERROR_TEXT_MAX];
-    int r = session_on_sync_wanted(host, msg);
-
-    if (r == 0)
-        go_on(host);
-    if (r != -ECANCELED)
-        return r;
-    snprintf(how, sizeof(how), "the directory of --sync cannot be there: %s", msg->error);
-    set_lost(host, how);
-    return 0;
 }
 
 /* One that comes when the job is ending has missed nothing. */
@@ -358,7 +334,6 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
     case RG_MSG_INPUT_CREDIT: return session_on_input_credit(host, msg->bytes.nbytes);
     case RG_MSG_INPUT_CLOSED: session_on_input_closed(host); return 0;
     case RG_MSG_BUNDLE_WANTED: return on_bundle_wanted(host, msg->bytes.nbytes);
-    case RG_MSG_SYNC_WANTED: return on_sync_wanted(host, &msg->sync_wanted);
     case RG_MSG_NOTE:
         if (msg->note.rank != RG_MSG_NO_RANK && !session_host_has_rank(host, msg->note.rank))
             return -EBADMSG;
@@ -514,7 +489,6 @@ void session_host_fini(struct session_host *host)
 {
     rg_codec_clear(rg_msg_find(RG_MSG_HELLO)->fields, &host->hello);
     free(host->unstarted);
-    session_sync_host_gone(host);
     rg_timer_stop(&host->patience);
     rg_channel_destroy(rg_steal_ptr(&host->channel));
 }

@@ -127,12 +127,6 @@ static void check_forwarded(struct rg_session *session, const struct rg_fact *fa
         session_cause_is_signal(session);
 }
 
-static void keep_lack(struct rg_fact *fact, const char *file)
-{
-    if (file && *file)
-        fact->end.lacks = strndup(file, RG_MSG_TEXT_MAX);
-}
-
 void session_on_exited(struct session_host *host, const struct rg_msg_exited *msg)
 {
     struct rg_session *session = host->session;
@@ -149,7 +143,6 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
     if (msg->sshd_host && *msg->sshd_host)
         fact->end.sshd_host = strndup(msg->sshd_host, RG_HOST_NAME_MAX);
     fact->end.sshd_port = (int) msg->sshd_port;
-    keep_lack(fact, msg->lacks);
     fact->end.in_runtime = msg->in_runtime;
     fact->cut_by = 1 + session_place_of(session, msg->cut_by);
     fact->signalled = msg->signalled;
@@ -170,7 +163,6 @@ void session_on_not_started(struct session_host *host, const struct rg_msg_not_s
     fact->end.end = RG_END_NOT_STARTED;
     fact->end.value = (int) msg->errnum;
     fact->exit_code = (int) msg->exit_code;
-    keep_lack(fact, msg->lacks);
     rank_ended(host, rank, true);
 }
 

@@ -48,8 +48,6 @@ struct rg_rank_end {
     char *memory;         /* ... and which limit that was; "" or NULL: not known */
     char *sshd_host;      /* a script that could not begin, as its sshd failed there; NULL: none */
     int sshd_port;
-    char *lacks;          /* a file of its command, or its directory, which is here and was not
-                           * there; NULL: none is known */
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
     bool borne;           /* it failed by itself, which the rules of its role allow */
     bool same;            /* in a verdict: it had the first's error by itself, or is that first */

@@ -7,8 +7,7 @@
  *                 ranks' ends)
  *     meet/       where ranks meet
  *     elastic/    who belongs to the job, and as which rank
- *     start/      from the first HELLO to START: network, set-up, bundle, files, a look at the
- * hosts;
+ *     start/      from the first HELLO to START: network, set-up, bundle, a look at the hosts;
  *                 hosts that cannot be started
  *     chaos/      faults that the user asked for
  *     remote/     remote commands, and the engines that use them
@@ -74,7 +73,6 @@ struct session_host {
     bool silent_told;             /* the user knows */
     char *unstarted;              /* why it could not be started; else NULL */
     struct rg_msg_hello hello;    /* zeroed before it came */
-    struct session_sync *sync;    /* owned by start/session_sync.c; NULL: nothing is sent to it */
 };
 
 struct rg_session {

@@ -34,7 +34,6 @@ static void clear(struct rg_session *session, int rank)
     free(rg_steal_ptr(&fact->text));
     free(rg_steal_ptr(&fact->end.memory));
     free(rg_steal_ptr(&fact->end.sshd_host));
-    free(rg_steal_ptr(&fact->end.lacks));
 }
 
 static void fini(struct rg_session *session)

@@ -19,7 +19,6 @@
 
 struct rg_doctor_input;
 struct rg_session;
-struct rg_snapshot;
 
 struct rg_session_ops {
     /* A host changed phase; reason may be "". */
@@ -66,8 +65,6 @@ struct rg_session_options {
 #ifndef RG_AGENT
     struct rg_chaos *chaos;            /* faults to make, of which those that have happened are
                                         * noted; NULL: none. Borrowed */
-    const struct rg_snapshot *sync;    /* the directory that goes to the hosts; NULL: none.
-                                        * Borrowed */
 #endif
 };
 

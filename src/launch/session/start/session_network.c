@@ -6,7 +6,6 @@
 #include "base/exitcode.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/start/start.h"
-#include "launch/session/start/sync.h"
 #include "launch/net/network.h"
 
 #define PROBE_LIMIT_MS 8000    /* SYN is sent again after 1, 3 and 7 s */
@@ -131,7 +130,6 @@ void session_set_up(struct rg_session *session)
     const struct session_network *net = session->network;
 
     if (session->state == STATE_STARTING && net->done && session_bundle_is_done(session) &&
-        session_sync_is_done(session) &&
         all_linked(session))
         session_examine(session, net->network, &net->err);
 }

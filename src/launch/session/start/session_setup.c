@@ -5,13 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/exitcode.h"
 #include "base/process/spawn.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/start/start.h"
-#include "launch/session/start/sync.h"
 #include "launch/net/network.h"
 #include "launch/plan/place.h"
 #include "job/engine.h"
@@ -28,7 +26,6 @@ struct session_setup {
                                      * OMP_NUM_THREADS */
     struct rg_strv hosts;           /* NAME:RANKS of each */
     struct rg_strv tasks;           /* NAME:1 of each, where the job has roles */
-    struct rg_strv files;           /* of the command, that are here */
     int rows, columns;              /* of rank 0's terminal */
     struct rg_buf archive;          /* the bundle; empty before the first host wanted it */
     int nwanted;                    /* hosts that it is not known of whether they need more */
@@ -88,38 +85,6 @@ static int add_tasks_key(struct rg_session *session)
     return r;
 }
 
-#ifdef RG_AGENT /* a head that is no user's is where ranks are */
-static int list_files(struct rg_session *session, struct rg_strv *files)
-{
-    (void) session;
-    (void) files;
-    return 0;
-}
-#else
-/* Where ranks will run, is what they begin with there, too? The script is the first word that
- * names a file of the directory; what follows may be files that it is to write. */
-static int list_files(struct rg_session *session, struct rg_strv *files)
-{
-    const struct rg_job *job = session->o.job;
-    const char *cwd = job->cwd ? job->cwd : ".";
-    struct stat st;
-
-    if (session->o.driver->platform.here || job->nroles)
-        return 0;
-    if (job->cwd && *job->cwd == '/' && stat(cwd, &st) == 0 && rg_strv_add(files, cwd) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < job->command.count; i++) {
-        const char *word = job->command.v[i];
-        bool below = *word && *word != '/' && *word != '-' && !rg_str_starts(word, "../") &&
-                     (i > 0 || strchr(word, '/'));
-        rg_autofree char *path = below ? rg_strf("%s/%s", cwd, word) : NULL;
-        if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
-            return rg_strv_add(files, word);
-    }
-    return 0;
-}
-#endif
-
 /* Once for all hosts: it would take a sixth of a second longer for a thousand of them. */
 static int init(struct rg_session *session)
 {
@@ -131,7 +96,7 @@ static int init(struct rg_session *session)
                          plan->hosts[i].nplanned);
     for (int i = 0; r == 0 && session->o.job->nroles && i < plan->nranks; i++)
         r = rg_strv_addf(&session->setup->tasks, "%s:1", plan->ranks[i].task);
-    return r < 0 ? r : list_files(session, &session->setup->files);
+    return r;
 }
 
 static void fini(struct rg_session *session)
@@ -144,7 +109,6 @@ static void fini(struct rg_session *session)
     rg_strv_fini(&setup->secret_env);
     rg_strv_fini(&setup->hosts);
     rg_strv_fini(&setup->tasks);
-    rg_strv_fini(&setup->files);
     rg_buf_fini(&setup->archive);
 }
 
@@ -201,7 +165,6 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
         .host_index = (uint32_t) host->index,
         .hosts = setup->hosts,
         .tasks = setup->tasks,
-        .files = setup->files,
         .engine = (char *) rg_job_engine_name(job),
         .engine_options = options,
         .np = (uint32_t) session->o.plan->np,
@@ -217,9 +180,7 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
         .bundle_first = job->container.inject == RG_INJECT_YES,
     };
 
-    r = session_sync_setup(host, &msg);
-    if (r == 0)
-        r = session_send(host, RG_MSG_SETUP, &msg);
+    r = session_send(host, RG_MSG_SETUP, &msg);
     if (r == 0 && session->paused) /* its agent came when the others had been told already */
         r = session_send(host, RG_MSG_PAUSE, NULL);
     return r;
