@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "wire/conn.h"
+#include "wire/numbers.h"
 
 #define READS_PER_TURN 4 /* then others get their turn */
 #define LAST_READS 256
@@ -338,6 +339,14 @@ static void on_client_frame(struct rg_rankconn *conn, uint16_t type, const uint8
     }
 }
 
+static void on_numbers(struct rg_rankconn *conn, struct rg_rankmsg_numbers *msg)
+{
+    if (msg->ranks.nbytes > RG_NUMBERS_RANKS_MAX * RG_NUMBERS_NBYTES)
+        refuse(conn, "too many numbers");
+    else
+        rg_agent_send(conn->server->agent, RG_MSG_NUMBERS, msg);
+}
+
 static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes)
 {
     struct rg_rankconn *conn = arg;
@@ -377,7 +386,7 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
         else if (type == RG_RANKMSG_CUT_OFF)
             conn->task->cut_by = msg.cut_off.rank;
         else if (type == RG_RANKMSG_NUMBERS)
-            rg_agent_send(conn->server->agent, RG_MSG_NUMBERS, &msg.numbers);
+            on_numbers(conn, &msg.numbers);
         else
             on_note(conn, &msg.note);
         rg_codec_clear(fields, &msg);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An elastic job's file says with what it began; what it is now its launcher says. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,9 +10,15 @@
 
 json_t *rg_jobs_ask(const char *id, const struct rg_control_request *request)
 {
+    static char silent[256]; /* the job that has not answered, as those do that are paused */
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
-    if (rg_control_ask(id, request, RG_JOBS_ASK_MS, &text) < 0)
+    if (strcmp(id, silent) == 0)
+        return NULL;
+    int r = rg_control_ask(id, request, RG_JOBS_ASK_MS, &text);
+    if (r == -ETIMEDOUT)
+        snprintf(silent, sizeof(silent), "%s", id);
+    if (r < 0)
         return NULL;
     return json_loadb((const char *) rg_buf_bytes(&text), rg_buf_nbytes(&text), 0, NULL);
 }

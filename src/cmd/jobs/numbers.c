@@ -33,6 +33,10 @@ json_t *rg_jobs_ask_numbers(const struct rg_registry_job *job)
         page = rg_jobs_ask(job->id, &request);
         if (!list && json_is_array(json_object_get(page, "rows")))
             list = json_array();
+        if (next && !page) { /* a part of the ranks would look like all of them */
+            json_decref(list);
+            list = NULL;
+        }
         next = take_page(page, list);
         json_decref(page);
     } while (next > request.from);

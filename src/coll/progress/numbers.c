@@ -48,13 +48,25 @@ static bool is_posted(const struct rg_op *op)
     return (state == RG_OP_POSTED || state == RG_OP_CLAIMED) && op->record;
 }
 
-static int find_missing(const struct rg_view *view, uint32_t id, uint64_t epoch)
+/* The first one from there on. */
+static int find_missing(const struct rg_view *view, int from, uint32_t id, uint64_t epoch)
 {
-    for (int r = 0; r < view->n; r++) {
+    for (int r = from; r < view->n; r++) {
         if (rg_view_owes(view, r, id, epoch))
             return r;
     }
     return -1;
+}
+
+/* Who sleeps does not see each of them come; a stream's last one leaves its name, and then says that
+ * all have arrived. */
+static void name_last(const struct rg_view *view, const struct rg_op *op, int *missing)
+{
+    const struct rg_entry *entry = op->record->entry;
+
+    if (atomic_load(&entry->ready_epoch) >= op->epoch)
+        *missing = (int) (atomic_load_explicit(&entry->last, memory_order_relaxed) %
+                          (uint32_t) view->n);
 }
 
 void rg_blame_look(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns)
@@ -65,19 +77,18 @@ void rg_blame_look(struct rg_progress *progress, struct rg_blame *blame, uint64_
 
     if (blame->until_ns || now_ns < blame->since_ns + RG_BLAME_MIN_NS || !is_posted(op))
         return;
+    /* Those before it had come when it was found. */
     if (missing < 0 || !rg_view_owes(view, missing, op->record->id, op->epoch))
-        missing = find_missing(view, op->record->id, op->epoch);
+        missing = find_missing(view, missing + 1, op->record->id, op->epoch);
     if (missing < 0) {
         blame->until_ns = now_ns;
-        /* Who sleeps does not see each of them come; a stream's last one has left its name. */
         if (blame->missing >= 0 && op->mode != RG_ENTRY_INLINE)
-            blame->missing = (int) (atomic_load_explicit(&op->record->entry->last,
-                                                         memory_order_relaxed) %
-                                    (uint32_t) view->n);
+            name_last(view, op, &blame->missing);
         return;
     }
     blame->missing = missing;
-    if (now_ns >= blame->since_ns + TELL_NS)
+    if (now_ns >= blame->since_ns + TELL_NS &&
+        find_missing(view, missing + 1, op->record->id, op->epoch) < 0)
         charge(progress, blame, now_ns);
 }
 

@@ -45,7 +45,9 @@ void rg_numbers_store_destroy(struct rg_numbers_store *store)
 static bool begins_anew(const struct rg_numbers *before, const struct rg_numbers *now)
 {
     return now->operations < before->operations || now->cpu_ns < before->cpu_ns ||
-           now->steps < before->steps;
+           now->steps < before->steps || now->nbytes < before->nbytes ||
+           now->blocked_ns < before->blocked_ns || now->waited_ns < before->waited_ns ||
+           now->caused_ns < before->caused_ns;
 }
 
 int rg_numbers_store_add(struct rg_numbers_store *store, uint32_t epoch, uint64_t now_ns,

@@ -43,6 +43,7 @@ void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch,
             !atomic_load(&view->rows[r].joined))
             return;
     }
+    atomic_store_explicit(&entry->last, (uint32_t) view->me, memory_order_relaxed);
     if (!atomic_compare_exchange_strong(&entry->ready_epoch, &before, epoch))
         return;
     atomic_store(&entry->arrived, 0);
@@ -77,10 +78,8 @@ static void stream_post(struct rg_progress *progress, struct rg_op *op)
 
     atomic_store(&progress->by_entry[id], op); /* from here on op may end at any moment */
     arrived = atomic_fetch_add(&entry->arrived, 1) + 1;
-    if (arrived + atomic_load(&view->shared->joined_count) >= (uint32_t) view->n) {
-        atomic_store_explicit(&entry->last, (uint32_t) view->me, memory_order_relaxed);
+    if (arrived + atomic_load(&view->shared->joined_count) >= (uint32_t) view->n)
         rg_entry_arrived(progress, id, epoch, waits);
-    }
     if (!waits)
         rg_wake_ring(&progress->wake, view->me, true);
 }
