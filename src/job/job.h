@@ -27,7 +27,6 @@
 #define RG_JOB_RESTARTS_MAX 1000
 #define RG_JOB_DAY_MIN (24 * 60) /* minutes of a day */
 #define RG_START_TIMEOUT_MS 300000
-#define RG_DEADLOCK_MS 60000
 #define RG_GRACE_MS 5000
 #define RG_LEASE_MS 30000
 #define RG_ELASTIC_LEASE_MS 7000 /* others can go on, so a lost host is to cost little */
@@ -135,7 +134,7 @@ struct rg_job {
     /* its time */
     uint64_t timeout_ms;       /* of the whole job; 0: none */
     uint64_t start_timeout_ms; /* for all ranks to be started */
-    uint64_t deadlock_ms;      /* after which a deadlock that is certain ends the job; 0: never */
+    uint64_t deadlock_ms;      /* after which what looks like a deadlock ends the job; 0: never */
     uint64_t grace_ms;         /* between SIGTERM and SIGKILL */
     uint64_t notice_ms;        /* what the platform leaves ranks of the time between its own two,
                                   to an agent; 0: nobody knows */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A deadlock that is certain ends the job; whoever may still do something is waited for."""
+"""--deadlock-timeout ends a job at rest; whoever may still do something is waited for."""
 import errno
 
 import pytest
@@ -22,8 +22,8 @@ def test_a_deadlock_ends_the_job_with_its_own_code(reigen):
     assert 'exit code 79 (deadlock)' in verdict and 'error' not in done.stdout, done.stderr
 
 
-def test_off_it_waits(reigen):
-    done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 0, '--env',
+def test_by_default_it_waits(reigen):
+    done = reigen('run', '-np', 2, *QUICK, '--env',
                   'REIGEN_STALL_SHUTDOWN_SECONDS=4', '--', *program('late'), 'apart',
                   timeout=60 * SLOWER)
     assert done.returncode == 5 and 'deadlock-timeout' not in done.stderr, done.stderr

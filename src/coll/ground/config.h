@@ -40,7 +40,7 @@ struct rg_config {
     bool stall_learns;           /* nobody has set it: it is for jobs without a step so far */
     uint64_t stall_shutdown_ms;  /* 0: never */
     bool stall_shutdown_ignored; /* it was given, and less than stall_ms */
-    uint64_t deadlock_ms;        /* 0: a job that can never go on is not ended for that */
+    uint64_t deadlock_ms;        /* 0: ranks that wait for each other end no job */
     uint64_t silence_ms;         /* 30 s: a leader of another host that says nothing is dead */
     size_t fusion_nbytes;        /* 128 MiB */
     int cache_capacity;          /* 4096 ids kept when idle */

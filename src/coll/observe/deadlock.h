@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A deadlock that is certain: some ranks wait for each other (stall_facts.h), and all have been at
- * rest (ground/rest.h) for REIGEN_DEADLOCK_SECONDS. Such a job can never go on. Only the world is
- * looked at: a process set may wait for ranks that do something else.
+ * A deadlock that may end the job, for who asks for that: some ranks wait for each other
+ * (stall_facts.h), and all have been at rest (ground/rest.h) for REIGEN_DEADLOCK_SECONDS. Only the
+ * world is looked at: a process set may wait for ranks that do something else.
  *
  * Thread rule: rg_deadlock_note by the communication thread; the rest under the lock of stall.c.
  * rg_deadlock_note reads files of /proc; nothing else blocks.

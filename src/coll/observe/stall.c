@@ -33,7 +33,7 @@
 struct gathering {
     uint64_t deadline_ns; /* 0: there is none */
     uint64_t longest_ms;
-    bool quiet;           /* nothing is said, unless it is a deadlock that is certain */
+    bool quiet;           /* nothing is said, unless it is a deadlock at rest */
     char **answers; /* by node; owned */
     int nnodes, nanswers;
 };

@@ -6,8 +6,8 @@
  * configured time, or than steps of this job let expect, is reported to the launcher, or on
  * standard error where there is none: the ranks that are missing, what they owe, and where all are
  * (where.h). At doubling intervals there is one more line, or a new report where ranks are missing
- * otherwise; and one when the job goes on. A deadlock that is certain, as nothing runs in any rank,
- * ends the job after a time of its own (deadlock.h).
+ * otherwise; and one when the job goes on. A deadlock in which nothing runs in any rank ends the
+ * job after a time of its own, if the user gives one (deadlock.h).
  *
  * Thread rule: rg_stall_tick and rg_stall_glance by the communication thread; the rest under the
  * drive lock. All share one small lock inside. Reads a few files of /proc when it reports, else

@@ -368,11 +368,11 @@ static bool find_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t
     return some;
 }
 
-bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t than_ms, bool certain)
+bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t than_ms, bool at_rest)
 {
     rg_autofree bool *in = calloc((size_t) facts->nranks + 1, sizeof(bool));
 
-    for (int r = 0; certain && r < facts->nranks; r++) {
+    for (int r = 0; at_rest && r < facts->nranks; r++) {
         if (!facts->who[r].rests)
             return false;
     }

@@ -35,7 +35,7 @@ struct rg_stall_op {
 
 struct rg_stall_who {
     bool blocked;
-    bool rests;   /* blocked, and nothing in its process could do anything (ground/rest.h) */
+    bool rests;   /* blocked, and nothing else in its process is at work (ground/rest.h) */
     char *detail; /* where the rank is and what its process does; NULL: not known */
     char *place;  /* "train.py:41 in load_batch"; NULL: not known */
     char *call;   /* "read(/data/part-3)"; NULL: not known, or it waits for others */
@@ -73,9 +73,9 @@ bool rg_stall_op_is_over(const struct rg_stall_op *op, int here, int nmissing);
  * wait for each other; lines about the processes of missing ranks that do not wait; and where ranks
  * are, those of one place in one line. Nothing: nobody is missing. */
 void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
-/* Some wait for each other, as far as is known; certain: and all ranks rest, so that none can ever
- * go on. */
-bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t than_ms, bool certain);
+/* Some wait for each other, as far as is known; at_rest: and all ranks rest, as far as they
+ * can tell. */
+bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t than_ms, bool at_rest);
 /* The first of these lines, who is missing, and where the first of them is. */
 void rg_stall_facts_sum_up(const struct rg_stall_facts *facts, uint64_t than_ms,
                            struct rg_buf *out);

@@ -225,7 +225,7 @@ static const struct rg_option options[] = {
      TIME(job.grace_ms)},
     {"deadlock-timeout", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "End the job when all ranks have waited for each other, and nothing else has run in them, for "
-     "TIME. Its exit code is then 79. The default is 60 s; 0 is never.", TIME(job.deadlock_ms)},
+     "TIME. Its exit code is then 79. The default is 0, never.", TIME(job.deadlock_ms)},
     {"lease", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "A host that hears nothing from reigen for TIME ends its ranks, and counts as lost. The "
      "default is 30 s; of elastic jobs 7 s.",

@@ -85,7 +85,7 @@ static void a_deadlock_needs_ranks_that_wait_for_each_other(void **state)
                         "This is a deadlock: ranks 0-2 wait for each other, and none of them can "
                         "go on. All ranks must call the same operations: look for a branch that "
                         "differs between ranks.\n");
-    /* It is certain only when none of them can do anything else. */
+    /* It is at rest only when none of them can do anything else. */
     facts.who[0].rests = facts.who[1].rests = true;
     assert_true(rg_stall_facts_is_deadlock(&facts, 1000, false));
     assert_false(rg_stall_facts_is_deadlock(&facts, 1000, true));
