@@ -11,6 +11,7 @@ void rg_job_init(struct rg_job *job)
 {
     *job = (struct rg_job){
         .start_timeout_ms = RG_START_TIMEOUT_MS,
+        .deadlock_ms = RG_DEADLOCK_UNSET,
         .grace_ms = RG_GRACE_MS,
         .lease_ms = RG_LEASE_MS,
         .elastic = { .timeout_ms = RG_ELASTIC_TIMEOUT_MS, .reset_limit = RG_ELASTIC_NO_LIMIT },

@@ -27,6 +27,7 @@
 #define RG_JOB_RESTARTS_MAX 1000
 #define RG_JOB_DAY_MIN (24 * 60) /* minutes of a day */
 #define RG_START_TIMEOUT_MS 300000
+#define RG_DEADLOCK_UNSET UINT64_MAX /* ranks have it from elsewhere, or it is off */
 #define RG_GRACE_MS 5000
 #define RG_LEASE_MS 30000
 #define RG_ELASTIC_LEASE_MS 7000 /* others can go on, so a lost host is to cost little */

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """--deadlock-timeout ends a job at rest; whoever may still do something is waited for."""
 import errno
+import re
 
 import pytest
 
+from built import PROGRAMS
 from ranks import SLOWER, job, program, two_hosts
+from wait import until
 
 QUICK = ('--env', 'REIGEN_STALL_SECONDS=1')
 LINES = ['Rank 0 has not called allgather.acc; it waits in allreduce.loss.',
          'Rank 1 has not called allreduce.loss; it waits in allgather.acc.']
 
 
-def test_a_deadlock_ends_the_job_with_its_own_code(reigen):
+def test_a_deadlock_ends_the_launchedwith_its_own_code(reigen):
     done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 2, '--', *program('late'), 'apart',
                   timeout=60 * SLOWER)
     assert done.returncode == 79, done.stderr
@@ -33,6 +36,31 @@ def test_a_rank_that_is_late_is_waited_for(reigen):
     done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 1, '--', *program('late'), 4000,
                   timeout=60 * SLOWER)
     assert done.returncode == 0 and 'ranks have waited' in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('kind', ['called', 'polled'])
+def test_a_rank_that_waits_for_the_world_outside_is_waited_for(kind, start, tmp_path):
+    flag, said = tmp_path / 'flag', tmp_path / 'said'
+    with open(said, 'w') as err:
+        launched = start(PROGRAMS.reigen, 'run', '-np', 2, *QUICK, '--deadlock-timeout', 1,
+                         '--', *program('late'), kind, flag, stderr=err)
+    until(lambda: launched.poll() is not None or re.search(r'still, [4-9] s', said.read_text()),
+          'a report after more than the limit', 60, seen=said.read_text)
+    flag.touch()
+    until(lambda: launched.poll() is not None, 'the end', 60, seen=said.read_text)
+    assert launched.returncode == 0, said.read_text()
+
+
+def test_ranks_that_get_further_again_and_again_are_waited_for(reigen):
+    done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 3, '--', *program('late'),
+                  'crossed', 4, timeout=60 * SLOWER)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_deadlock_ends_the_launchedwithout_a_stall_check(reigen):
+    done = reigen('run', '-np', 2, '--env', 'HOROVOD_STALL_CHECK_DISABLE=1', '--deadlock-timeout',
+                  2, '--', *program('late'), 'apart', timeout=60 * SLOWER)
+    assert done.returncode == 79, done.stderr
 
 
 @pytest.mark.parametrize('hosts', [1, 2])

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage: late MILLISECONDS|stop|apart [RANK]
+ * usage: late MILLISECONDS|stop|apart|crossed|called FILE|polled FILE [RANK]
  * The last rank, or that one, comes to three allreduces late, by this time, or after it has stopped
  * itself and somebody has continued it; apart: the last one waits in an allgather, while the others
- * wait in an allreduce. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
+ * wait in an allreduce; crossed: the ranks wait for each other again and again, each time for
+ * some 1.5 s; called, polled: a function that is told of an end, or a thread that polls by timed
+ * waits, waits for this file before the first rank calls what the others wait for. Says "ready PID"
+ * before and "done" or "error NUMBER TEXT" afterwards.
  */
 #include "program.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 /* Each waits for what the others never call; how that ends. */
 static int apart(void)
@@ -23,6 +28,115 @@ static int apart(void)
     return r < 0 ? r : reigen_wait(handle, -1);
 }
 
+static int reduce(const char *name, reigen_handle *handle)
+{
+    static float in = 1, out[8]; /* patient: several are in flight */
+    static _Atomic unsigned n;
+
+    return reigen_allreduce_async(name, &in, &out[n++ % 8], REIGEN_FLOAT32, NULL, 0, NULL,
+                                  handle);
+}
+
+static void reduce_all(const char *first, const char *second)
+{
+    reigen_handle a, b;
+
+    expect(reduce(first, &a), 0, first);
+    expect(reigen_wait(a, -1), 0, first);
+    if (second) {
+        expect(reduce(second, &b), 0, second);
+        expect(reigen_wait(b, -1), 0, second);
+    }
+}
+
+/* Each waits for what the other one calls next; then it does. */
+static void cross(int times)
+{
+    bool odd = reigen_rank() % 2;
+
+    for (int i = 0; i < times; i++) {
+        reigen_handle a, b;
+
+        expect(reduce(odd ? "odd" : "even", &a), 0, "mine");
+        reigen_wait(a, 1500); /* patient: it is at rest, but for less than the limit */
+        expect(reduce(odd ? "even" : "odd", &b), 0, "theirs");
+        expect(reigen_wait(a, -1), 0, "mine");
+        expect(reigen_wait(b, -1), 0, "theirs");
+    }
+}
+
+static const char *awaited;
+
+static void told(void *arg, reigen_handle handle, int status)
+{
+    (void) handle;
+    (void) status;
+    while (access(awaited, F_OK) != 0)
+        sleep_ms(20); /* patient: until there is the file */
+    expect(reduce("saved", arg), 0, "saved");
+}
+
+static void *poll_by_timed_waits(void *arg)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+
+    (void) arg;
+    pthread_mutex_lock(&lock);
+    while (access(awaited, F_OK) != 0) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&never, &lock, &until);
+    }
+    pthread_mutex_unlock(&lock);
+    reduce_all("saved", NULL);
+    return NULL;
+}
+
+/* The first rank waits in "epoch", the others in "saved", which it calls when the file is there. */
+static void save(bool polled)
+{
+    reigen_handle first, saved;
+    pthread_t thread;
+
+    if (reigen_rank() > 0) {
+        if (!polled) {
+            sleep_ms(1500); /* patient: the first rank is to wait by now, and to be told */
+            reduce_all("first", NULL);
+        }
+        reduce_all("saved", "epoch");
+        return;
+    }
+    if (polled) {
+        pthread_create(&thread, NULL, poll_by_timed_waits, NULL);
+        reduce_all("epoch", NULL);
+        pthread_join(thread, NULL);
+        return;
+    }
+    expect(reduce("first", &first), 0, "first");
+    expect(reigen_on_done(first, told, &saved), 0, "on_done");
+    reduce_all("epoch", NULL);
+    expect(reigen_wait(saved, -1), 0, "saved");
+}
+
+/* Healthy, although ranks wait for each other. */
+static bool is_healthy_kind(int argc, char **argv)
+{
+    const char *kind = argc > 1 ? argv[1] : "";
+
+    awaited = argc > 2 ? argv[2] : "";
+    if (!strcmp(kind, "crossed"))
+        cross((int) argument(argc, argv, 2, 4));
+    else if (!strcmp(kind, "called") || !strcmp(kind, "polled"))
+        save(!strcmp(kind, "polled"));
+    else
+        return false;
+    say("done");
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     const char *names[] = { "grad.0", "grad.1", "grad.2" };
@@ -32,6 +146,10 @@ int main(int argc, char **argv)
     begin();
     goes_on();
     say("ready %d", (int) getpid());
+    if (is_healthy_kind(argc, argv)) {
+        reigen_shutdown();
+        return 0;
+    }
     if (argc > 1 && !strcmp(argv[1], "apart")) {
         int status = apart();
 

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /proc tells for each thread in which system call it is, with the arguments. */
+/* /proc tells for each thread in which system call it is, with the arguments, and how often it has
+ * given up a processor. */
 #include "coll/ground/rest.h"
 
 #include <dirent.h>
 #include <linux/futex.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -17,13 +20,70 @@
 
 #define BUSY_PART 20 /* of a processor: those who wait wake some times a second, and so do we */
 #define GAP_NS (3 * RG_NS_PER_S) /* without a look: it was stopped, or has no processor */
-#define DRIVERS 1 /* of the threads that wait in operations, one listens to the other ranks */
-#define WAKES 2                  /* of a thread that does so again and again */
-#define OUR_NAME "reigen\n"      /* of communication threads */
+#define EVERY_NS (4 * RG_NS_PER_S) /* so often each thread is looked at */
+#define KNOWN_MAX 64
 
-enum wait { WAIT_LOCK, WAIT_TIMED, WAIT_OTHER };
+/* Of the process. A forked child has the threads of its parent in here, by the parent's number. */
+static struct {
+    _Atomic uint64_t known[KNOWN_MAX]; /* process << 32 | thread; 0: free */
+    _Atomic uint64_t stirs;
+    _Atomic int ncalls;
+} all;
 
-/* A file of one thread's, or of all; "" where it cannot be read. Owned; NULL: no memory. */
+static uint64_t number_of_thread(pid_t tid)
+{
+    return (uint64_t) getpid() << 32 | (uint32_t) tid;
+}
+
+int rg_rest_enter(void)
+{
+    uint64_t number = number_of_thread((pid_t) syscall(SYS_gettid));
+
+    rg_rest_stir();
+    for (int i = 0; i < KNOWN_MAX; i++) {
+        uint64_t none = 0;
+
+        if (atomic_load_explicit(&all.known[i], memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_strong(&all.known[i], &none, number))
+            return i;
+    }
+    return -1;
+}
+
+void rg_rest_leave(int place)
+{
+    if (place < 0)
+        return;
+    rg_rest_stir();
+    atomic_store(&all.known[place], 0);
+}
+
+void rg_rest_call(void)
+{
+    atomic_fetch_add(&all.ncalls, 1);
+    rg_rest_stir();
+}
+
+void rg_rest_return(void)
+{
+    atomic_fetch_sub(&all.ncalls, 1);
+}
+
+void rg_rest_stir(void)
+{
+    atomic_fetch_add(&all.stirs, 1);
+}
+
+static bool is_known(pid_t tid)
+{
+    for (int i = 0; i < KNOWN_MAX; i++) {
+        if (atomic_load(&all.known[i]) == number_of_thread(tid))
+            return true;
+    }
+    return false;
+}
+
+/* A file of one thread's; "" where it cannot be read. Owned; NULL: no memory. */
 static char *read_of(pid_t tid, const char *file)
 {
     char path[64];
@@ -33,70 +93,54 @@ static char *read_of(pid_t tid, const char *file)
     return rg_read_file(path, 8192, &text, NULL) < 0 ? strdup("") : text;
 }
 
-static unsigned long number_of(const char *status, const char *field)
+static uint64_t number_of(const char *status, const char *field)
 {
     const char *at = strstr(status, field);
 
-    return at ? strtoul(at + strlen(field), NULL, 10) : 0;
+    return at ? strtoull(at + strlen(field), NULL, 10) : 0;
 }
 
 /* Only a futex of this process alone is a lock that nobody else can release. */
-static enum wait wait_of(pid_t tid)
+static bool waits_for_lock(pid_t tid)
 {
     rg_autofree char *text = read_of(tid, "syscall");
     unsigned long a[4];
     long number;
 
-    if (!text || sscanf(text, "%ld %lx %lx %lx %lx", &number, &a[0], &a[1], &a[2], &a[3]) != 5 ||
-        number != SYS_futex || !(a[1] & FUTEX_PRIVATE_FLAG))
-        return WAIT_OTHER;
-    return a[3] ? WAIT_TIMED : WAIT_LOCK;
+    return text &&
+           sscanf(text, "%ld %lx %lx %lx %lx", &number, &a[0], &a[1], &a[2], &a[3]) == 5 &&
+           number == SYS_futex && (a[1] & FUTEX_PRIVATE_FLAG) && a[3] == 0;
 }
 
-/* False: there is no room for one more. */
-static bool note_timed(struct rg_rest *rest, pid_t tid)
+/* Differs if the thread has run since, or is another one. */
+static uint64_t ran(pid_t tid)
 {
     rg_autofree char *status = read_of(tid, "status");
-    unsigned long switches = status ? number_of(status, "\nvoluntary_ctxt_switches:") : 0;
 
-    for (int i = 0; i < rest->ntimed; i++) {
-        if (rest->timed[i].tid == tid) {
-            rest->timed[i].seen_ns = rest->looked_ns;
-            rest->timed[i].again = switches >= rest->timed[i].switches + WAKES;
-            return true;
-        }
-    }
-    if (rest->ntimed == RG_REST_TIMED_MAX)
-        return false;
-    rest->timed[rest->ntimed++] = (struct rg_rest_timed){ tid, switches, rest->looked_ns,
-                                                              false };
-    return true;
+    return status ? number_of(status, "\nvoluntary_ctxt_switches:") +
+                        number_of(status, "\nnonvoluntary_ctxt_switches:") + ((uint64_t) tid << 32)
+                  : 0;
 }
 
-static bool is_ours(pid_t tid)
-{
-    rg_autofree char *name = read_of(tid, "comm");
-
-    return name && strcmp(name, OUR_NAME) == 0;
-}
-
-/* How many threads do not wait for a lock; -1: nobody knows. */
-static int count_others(struct rg_rest *rest)
+/* Each thread that is not known waits for a lock. What they have run, all together. */
+static bool all_wait(uint64_t *ret_ran)
 {
     DIR *dir = opendir("/proc/self/task");
     const struct dirent *entry;
-    int n = dir ? 0 : -1;
+    bool wait = dir != NULL;
 
-    while (dir && (entry = readdir(dir))) {
+    *ret_ran = 0;
+    while (wait && (entry = readdir(dir))) {
         pid_t tid = (pid_t) atoi(entry->d_name);
-        enum wait wait = tid > 0 && !is_ours(tid) ? wait_of(tid) : WAIT_LOCK;
 
-        if (wait == WAIT_OTHER || (wait == WAIT_TIMED && !note_timed(rest, tid)))
-            n++;
+        if (tid <= 0 || is_known(tid))
+            continue;
+        wait = waits_for_lock(tid);
+        *ret_ran += wait ? ran(tid) : 0;
     }
     if (dir)
         closedir(dir);
-    return n;
+    return wait;
 }
 
 /* Whether it has used more than a waiter does since the last look, or there was none for long. */
@@ -112,37 +156,36 @@ static bool was_busy(struct rg_rest *rest, uint64_t now)
     return passed > GAP_NS || rest->used_ns - before > passed / BUSY_PART;
 }
 
+/* Kernels without checkpoints do not list timers. */
 static bool is_watched_or_timed(void)
 {
-    rg_autofree char *status = NULL;
+    rg_autofree char *status = NULL, *timers = NULL;
     struct itimerval timer;
 
     if (rg_read_file("/proc/self/status", 8192, &status, NULL) < 0 ||
         !strstr(status, "\nTracerPid:") || number_of(status, "\nTracerPid:"))
         return true;
+    if (rg_read_file("/proc/self/timers", 8192, &timers, NULL) == 0 && *timers)
+        return true;
     return getitimer(ITIMER_REAL, &timer) < 0 || timer.it_value.tv_sec || timer.it_value.tv_usec;
 }
 
-static void forget(struct rg_rest *rest)
+uint64_t rg_rest_look(struct rg_rest *rest, uint64_t now, bool waits, uint64_t done, bool near)
 {
-    rest->since_ns = 0;
-    rest->ntimed = 0;
-}
+    uint64_t stirs = atomic_load(&all.stirs), threads = 0;
+    bool same = rest->since_ns && rest->done == done && rest->stirs == stirs;
 
-uint64_t rg_rest_look(struct rg_rest *rest, uint64_t now, bool waits)
-{
-    bool rests = !was_busy(rest, now) && waits && !is_watched_or_timed();
-    int n = rests ? count_others(rest) : -1;
-
-    if (n < 0 || n > DRIVERS) {
-        forget(rest);
-        return 0;
-    }
-    if (!rest->since_ns)
-        rest->since_ns = now;
-    for (int i = 0; i < rest->ntimed; i++) {
-        if (!rest->timed[i].again && rest->timed[i].seen_ns == now)
-            return 0;
+    if (was_busy(rest, now) || !waits || atomic_load(&all.ncalls)) {
+        rest->since_ns = 0;
+    } else if (!same || near || now - rest->threads_ns >= EVERY_NS) {
+        if (is_watched_or_timed() || !all_wait(&threads))
+            rest->since_ns = 0;
+        else if (!same || threads != rest->ran)
+            rest->since_ns = now;
+        rest->threads_ns = now;
+        rest->ran = threads;
+        rest->done = done;
+        rest->stirs = stirs;
     }
     return rest->since_ns;
 }

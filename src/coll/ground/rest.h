@@ -1,41 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether this process is at rest: nothing in it, and nothing outside that it listens to, could
- * make it call an operation. That is so when a thread has been waiting in an operation, no
- * processor is used, no debugger is attached, no timer is set, and every other thread waits for a
- * lock of this process: not for input, a child, a time, or what another process may release. A
- * thread that wakes by itself again and again for such a lock, as those of progress bars do, is at
- * rest, too.
+ * Whether this process is at rest: nothing in it, and nothing outside that it listens to, seems to
+ * be about to call an operation. That is so when a thread waits in an operation, no told function
+ * is under way, no processor is used, no debugger is attached, no timer is set, and every other
+ * thread waits for a lock of this process, without a time limit, and has not run at all. A thread
+ * that waits for input, a child, a time, or what another process may release is unrest. So is what
+ * the kernel does not tell.
  *
- * What the kernel does not tell counts as unrest.
+ * It is no proof: a signal may come, and its handler may do anything.
  *
- * Thread rule: the communication thread. Reads some files of /proc for each thread; never blocks
- * else.
+ * Thread rule: any thread; rg_rest_look by one, which reads some files of /proc for each thread.
+ * Nothing blocks else.
  */
 #ifndef RG_COLL_GROUND_REST_H
 #define RG_COLL_GROUND_REST_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
-
-#define RG_REST_TIMED_MAX 32
 
 /* Zeroed at first. */
 struct rg_rest {
     uint64_t since_ns;           /* 0: it is not at rest */
     uint64_t looked_ns, used_ns; /* when, and what of processors had been used by then */
-    struct rg_rest_timed {       /* threads that wake by themselves */
-        pid_t tid;
-        unsigned long switches;  /* when it was seen first */
-        uint64_t seen_ns;        /* last */
-        bool again;              /* it has woken several times since */
-    } timed[RG_REST_TIMED_MAX];
-    int ntimed;
+    uint64_t threads_ns;         /* when each thread was looked at */
+    uint64_t done, stirs;        /* what had been done by then, and how often others had run */
+    uint64_t ran;
 };
 
-/* Once a second. waits: a thread waits in an operation; else the process is not at rest. Since when
- * it has been, or 0. */
-uint64_t rg_rest_look(struct rg_rest *rest, uint64_t now_ns, bool waits);
+/* From now on the calling thread is the runtime's own, or waits in an operation of all ranks: its
+ * rest is known otherwise. What rg_rest_leave takes; -1, which it ignores: there is no room, and
+ * the thread counts as any other does. Each of both begins the rest anew. */
+int rg_rest_enter(void);
+void rg_rest_leave(int place);
+/* A function of the user's is called, and has returned. */
+void rg_rest_call(void);
+void rg_rest_return(void);
+/* Something goes on that rg_rest_look is not told of: the rest begins anew. */
+void rg_rest_stir(void);
+
+/* Once a second. waits: a thread waits in an operation, and none is carried out; else the process
+ * is not at rest. done: the rest begins anew when it changes. near: each thread is to be looked at
+ * now; else every few seconds. Since when it has been at rest, or 0. */
+uint64_t rg_rest_look(struct rg_rest *rest, uint64_t now_ns, bool waits, uint64_t done,
+                      bool near);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A deadlock that may end the job, for who asks for that: some ranks wait for each other
- * (stall_facts.h), and all have been at rest (ground/rest.h) for REIGEN_DEADLOCK_SECONDS. Only the
- * world is looked at: a process set may wait for ranks that do something else.
+ * (stall_facts.h), for REIGEN_DEADLOCK_SECONDS, and all have been at rest (ground/rest.h) so long.
+ * Only the world is looked at: a process set may wait for ranks that do something else. A rank that
+ * a set has work for is not at rest.
  *
  * Thread rule: rg_deadlock_note by the communication thread; the rest under the lock of stall.c.
  * rg_deadlock_note reads files of /proc; nothing else blocks.
@@ -27,7 +28,8 @@ struct rg_deadlock {
     bool found;                /* by the last report */
 };
 
-/* Once a second, at each rank: whether it is at rest, for all of the node to see. */
+/* Once a second, at each rank, and for each process set: whether it is at rest, for all of the node
+ * to see. */
 void rg_deadlock_note(struct rg_progress *progress, struct rg_deadlock *deadlock, uint64_t now_ns);
 /* The r-th rank of this node has been at rest for so long that it will stay so. */
 bool rg_deadlock_rests(const struct rg_progress *progress, int r, uint64_t now_ns);
@@ -35,10 +37,10 @@ bool rg_deadlock_rests(const struct rg_progress *progress, int r, uint64_t now_n
  * each time that the wait has become longer by an eighth. */
 bool rg_deadlock_is_due(const struct rg_progress *progress, struct rg_deadlock *deadlock,
                         uint64_t now_ns, uint64_t longest_ms);
-/* If what is known of all ranks is such a deadlock, append what is to be said of it; found says
- * whether it is. */
+/* If what is known of all ranks is a deadlock that has lasted so long, append what is to be said of
+ * it; found says whether it is. */
 void rg_deadlock_find(const struct rg_progress *progress, struct rg_deadlock *deadlock,
-                      const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+                      const struct rg_stall_facts *facts, struct rg_buf *out);
 /* Some wait for each other, but may not be at rest for long enough: say how that ends. False: it is
  * not so, or it does not end. */
 bool rg_deadlock_warn(const struct rg_progress *progress, const struct rg_stall_facts *facts,

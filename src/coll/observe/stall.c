@@ -439,7 +439,7 @@ static bool put_report(struct rg_progress *progress, struct rg_stall *stall, str
     }
     rg_stall_facts_name(&facts, least_ms(progress->config) / 2, &names);
     some = rg_buf_nbytes(&names) > 0;
-    rg_deadlock_find(progress, &stall->deadlock, &facts, least_ms(progress->config) / 2, out);
+    rg_deadlock_find(progress, &stall->deadlock, &facts, out);
     if (stall->deadlock.found || quiet)
         ;
     else if (ends_job(progress, longest_ms))
@@ -547,10 +547,14 @@ static void act(struct rg_progress *progress, struct rg_stall *stall, uint64_t n
         stall->next_ms *= 2;
 }
 
-/* Nothing waits for long. */
-static void rest(struct rg_progress *progress, struct rg_stall *stall, uint64_t now)
+/* Nothing waits for so long that it is reported; a deadlock may be, without a stall check. */
+static void rest(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
+                 uint64_t longest_ms)
 {
-    stall->due_ms = stall->deadlock.looked_ms = 0;
+    if (rg_deadlock_is_due(progress, &stall->deadlock, now, longest_ms))
+        look_for_deadlock(progress, stall, longest_ms);
+    else if (longest_ms < stall->deadlock.looked_ms || !stall->due_quiet)
+        stall->due_ms = stall->deadlock.looked_ms = 0;
     if (!progress->multi)
         tell_end(progress, stall, now);
     else if (atomic_exchange(&stall->due_since_ns, 0))
@@ -567,7 +571,7 @@ void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_
     if (limit == 0 || longest_ms < limit || !reporter) {
         stall->next_ms = limit;
         if (reporter)
-            rest(progress, stall, now);
+            rest(progress, stall, now, longest_ms);
     } else {
         act(progress, stall, now, longest_ms);
     }

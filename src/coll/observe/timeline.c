@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/time.h"
 #include "coll/ground/report.h"
+#include "coll/ground/rest.h"
 #include "coll/node/shared.h"
 #include "coll/observe/timeline_json.h"
 
@@ -238,6 +239,7 @@ static void *writer(void *arg)
 {
     uint32_t generation = (uint32_t) (uintptr_t) arg;
     bool ending = false, told = false;
+    int place = rg_rest_enter();
 
     while (!ending) {
         int r;
@@ -250,6 +252,7 @@ static void *writer(void *arg)
                       the.path, strerror(-r));
         }
     }
+    rg_rest_leave(place);
     return NULL;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "coll/ground/rest.h"
 #include "coll/ops/op.h"
 #include "coll/ops/polled.h"
 
@@ -73,7 +74,9 @@ static struct rg_watcher *take(struct rg_notify *notify)
 void rg_notify_call(const struct rg_watcher *watcher)
 {
     calling++;
+    rg_rest_call();
     watcher->fn(watcher->arg, watcher->handle, watcher->status);
+    rg_rest_return();
     calling--;
 }
 

@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "coll/ground/config.h"
 #include "coll/ground/report.h"
+#include "coll/ground/rest.h"
 #include "coll/net/listener.h"
 #include "coll/progress/life/inline.h"
 #include "coll/progress/multi.h"
@@ -304,11 +305,18 @@ static bool look_for_a_while(struct rg_progress *progress, struct rg_op *op, uin
     return false;
 }
 
+/* What rg_rest_leave takes. */
+static int begin_wait(struct rg_progress *progress)
+{
+    atomic_fetch_add(&progress->wake.nwaiters, 1);
+    return progress->config->deadlock_ms && !progress->world ? rg_rest_enter() : -1;
+}
+
 int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
 {
     struct rg_blame blame;
     uint64_t started, ended;
-    int r = 0;
+    int r = 0, place;
 
     if (rg_op_try(progress, op)) {
         rg_notify_flush(&progress->notify);
@@ -321,7 +329,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
     started = rg_now_ns();
     blame = rg_blame_begin(op, started);
     if (!look_for_a_while(progress, op, deadline_ns, &blame)) {
-        atomic_fetch_add(&progress->wake.nwaiters, 1);
+        place = begin_wait(progress);
         while (!rg_op_try(progress, op)) {
             if (slice_us(deadline_ns) == 0) {
                 r = -EAGAIN;
@@ -342,6 +350,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
         }
         if (r != 1)
             atomic_fetch_sub(&progress->wake.nwaiters, 1);
+        rg_rest_leave(place);
     }
     ended = rg_now_ns();
     rg_count(&progress->counters.wait_ns, ended - started);
@@ -398,6 +407,7 @@ static void *serve_all(void *arg)
 {
     struct rg_progress *progress = arg;
     uint64_t tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS, asked = 0;
+    int place = rg_rest_enter();
 
     rg_watch_begin(progress);
     while (!atomic_load(&progress->stopping)) {
@@ -435,6 +445,7 @@ static void *serve_all(void *arg)
             rg_bell_commit(&progress->wake.thread_bells, seen, slice_us(tick_ns));
         atomic_store(&progress->waiting->thread_sleeps, false);
     }
+    rg_rest_leave(place);
     return NULL;
 }
 

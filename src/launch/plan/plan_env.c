@@ -105,7 +105,8 @@ static int add_defaults(const struct rg_plan *plan, const struct rg_job *job,
     if (rc == 0 && ncores && !user_sets(job, "OMP_NUM_THREADS") &&
         !(base && rg_env_get(base, "OMP_NUM_THREADS")))
         rc = rg_strv_addf(env, "OMP_NUM_THREADS=%d", threads > 0 ? threads : 1);
-    if (rc == 0 && job->deadlock_ms && !user_sets(job, "REIGEN_DEADLOCK_SECONDS"))
+    if (rc == 0 && job->deadlock_ms != RG_DEADLOCK_UNSET &&
+        !user_sets(job, "REIGEN_DEADLOCK_SECONDS"))
         rc = rg_strv_addf(env, "REIGEN_DEADLOCK_SECONDS=%llums",
                           (unsigned long long) job->deadlock_ms);
     if (rc == 0 && plan->tf_ports && !user_sets(job, "TF_CONFIG"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The test's own thread stands for the one that waits in an operation: it waits for no lock. */
+/* The test's own thread stands for the one that waits in an operation. */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -70,11 +70,11 @@ static uint64_t rest_beside(void *(*fn)(void *), void *arg, bool waits)
     atomic_store(&over, false);
     assert_int_equal(pipe(pipe_fds), 0);
     assert_int_equal(pthread_create(&thread, NULL, fn, arg), 0);
-    assert_int_equal(rg_rest_look(&rest, now, waits), 0); /* nothing to compare with */
+    assert_int_equal(rg_rest_look(&rest, now, waits, 0, true), 0); /* nothing to compare with */
     /* It comes to its wait, and wakes some times if it does so at all. */
     for (int i = 0; i < 200 && !since; i++) {
         rg_sleep_ms(2); /* patient: what is to be seen is that nothing happens */
-        since = rg_rest_look(&rest, now += RG_NS_PER_S, waits);
+        since = rg_rest_look(&rest, now += RG_NS_PER_S, waits, 0, true);
     }
     pthread_mutex_lock(&lock);
     atomic_store(&over, true);
@@ -96,7 +96,7 @@ static void locks_are_rest_and_what_may_end_by_itself_is_not(void **state)
     (void) state;
     assert_int_not_equal(rest_beside(wait_for_lock, NULL, true), 0);
     assert_int_equal(rest_beside(wait_for_lock, NULL, false), 0);
-    assert_int_not_equal(rest_beside(wait_for_time, &often, true), 0);
+    assert_int_equal(rest_beside(wait_for_time, &often, true), 0);
     assert_int_equal(rest_beside(wait_for_time, &long_ms, true), 0);
     assert_int_equal(rest_beside(wait_for_input, NULL, true), 0);
     assert_int_equal(rest_beside(wait_for_another_process, NULL, true), 0);
@@ -109,14 +109,51 @@ static void who_computes_or_was_stopped_begins_anew(void **state)
     clock_t began;
 
     (void) state;
-    assert_int_equal(rg_rest_look(&rest, 1 * s, true), 0);
-    assert_int_equal(rg_rest_look(&rest, 2 * s, true), 2 * s);
-    assert_int_equal(rg_rest_look(&rest, 3 * s, true), 2 * s);
-    assert_int_equal(rg_rest_look(&rest, 9 * s, true), 0);
-    assert_int_equal(rg_rest_look(&rest, 10 * s, true), 10 * s);
+    assert_int_equal(rg_rest_look(&rest, 1 * s, true, 0, true), 0);
+    assert_int_equal(rg_rest_look(&rest, 2 * s, true, 0, true), 2 * s);
+    assert_int_equal(rg_rest_look(&rest, 3 * s, true, 0, true), 2 * s);
+    assert_int_equal(rg_rest_look(&rest, 9 * s, true, 0, true), 0);
+    assert_int_equal(rg_rest_look(&rest, 10 * s, true, 0, true), 10 * s);
     for (began = clock(); clock() < began + CLOCKS_PER_SEC / 10;)
         ; /* it uses a tenth of the second that passes */
-    assert_int_equal(rg_rest_look(&rest, 11 * s, true), 0);
+    assert_int_equal(rg_rest_look(&rest, 11 * s, true, 0, true), 0);
+}
+
+static void what_happens_begins_it_anew(void **state)
+{
+    struct rg_rest rest = { 0 };
+    const uint64_t s = RG_NS_PER_S;
+    int place;
+
+    (void) state;
+    assert_int_equal(rg_rest_look(&rest, 1 * s, true, 0, true), 0);
+    assert_int_equal(rg_rest_look(&rest, 2 * s, true, 0, true), 2 * s);
+    assert_int_equal(rg_rest_look(&rest, 3 * s, true, 1, true), 3 * s);
+    assert_int_equal(rg_rest_look(&rest, 4 * s, true, 1, true), 3 * s);
+    rg_rest_stir();
+    assert_int_equal(rg_rest_look(&rest, 5 * s, true, 1, true), 5 * s);
+    rg_rest_call();
+    assert_int_equal(rg_rest_look(&rest, 6 * s, true, 1, true), 0);
+    rg_rest_return();
+    assert_int_equal(rg_rest_look(&rest, 7 * s, true, 1, true), 7 * s);
+    place = rg_rest_enter();
+    rg_rest_leave(place);
+    assert_int_equal(rg_rest_look(&rest, 8 * s, true, 1, true), 8 * s);
+}
+
+static int enter(void **state)
+{
+    static int place;
+
+    place = rg_rest_enter();
+    *state = &place;
+    return place < 0;
+}
+
+static int leave(void **state)
+{
+    rg_rest_leave(*(int *) *state);
+    return 0;
 }
 
 int main(void)
@@ -124,7 +161,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(locks_are_rest_and_what_may_end_by_itself_is_not),
         cmocka_unit_test(who_computes_or_was_stopped_begins_anew),
+        cmocka_unit_test(what_happens_begins_it_anew),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, enter, leave);
 }

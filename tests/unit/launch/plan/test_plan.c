@@ -201,6 +201,28 @@ static void threads_are_shared_out_unless_someone_decided(void **state)
     rg_job_fini(&job);
 }
 
+static void a_limit_that_is_given_hides_an_inherited_one(void **state)
+{
+    struct rg_job job;
+    struct rg_plan plan;
+    rg_autostrv struct rg_strv base = RG_STRV_INIT;
+    rg_autostrv struct rg_strv kept = RG_STRV_INIT, off = RG_STRV_INIT, set = RG_STRV_INIT;
+
+    (void) state;
+    make("localhost:3", 0, RG_MAP_SLOT, false, &job, &plan);
+    assert_int_equal(rg_env_set(&base, "REIGEN_DEADLOCK_SECONDS", "9"), 0);
+    rank_env(&plan, &job, 0, &base, &kept);
+    assert_null(rg_env_get(&kept, "REIGEN_DEADLOCK_SECONDS"));
+    job.deadlock_ms = 0;
+    rank_env(&plan, &job, 0, &base, &off);
+    check_env(&off, "REIGEN_DEADLOCK_SECONDS", "0ms");
+    assert_int_equal(rg_strv_add(&job.env, "REIGEN_DEADLOCK_SECONDS=2"), 0);
+    rank_env(&plan, &job, 0, &base, &set);
+    assert_null(rg_env_get(&set, "REIGEN_DEADLOCK_SECONDS"));
+    rg_plan_fini(&plan);
+    rg_job_fini(&job);
+}
+
 static void tf_config_names_every_worker_with_a_port_of_its_own(void **state)
 {
     RG_AUTO_JOB struct rg_job job;
@@ -295,6 +317,7 @@ int main(void)
         cmocka_unit_test(more_ranks_than_slots_are_refused_with_both_numbers),
         cmocka_unit_test(ranks_find_every_variable_of_the_contract),
         cmocka_unit_test(threads_are_shared_out_unless_someone_decided),
+        cmocka_unit_test(a_limit_that_is_given_hides_an_inherited_one),
         cmocka_unit_test(tf_config_names_every_worker_with_a_port_of_its_own),
         cmocka_unit_test(job_ids_differ_and_have_plain_letters),
         cmocka_unit_test(the_map_shows_hosts_slots_and_ranks),
