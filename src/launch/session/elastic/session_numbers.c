@@ -4,6 +4,7 @@
 #include "launch/numbers/numbers.h"
 #include "launch/session/elastic/elastic_state.h"
 #include "launch/session/elastic/session_numbers.h"
+#include "launch/session/meet/meet.h"
 
 /* The rank that reports does so of all that share memory with it, and two hosts of the plan may be
  * one computer: so a host is believed about each rank. What is of another epoch is of no use. */
@@ -11,8 +12,9 @@ static bool is_known(const struct rg_session *session, uint32_t epoch, uint32_t 
 {
     bool elastic = session->o.job->elastic.on;
     int nranks = elastic ? session->o.plan->room_ranks : session->o.plan->nranks;
+    uint32_t now = elastic ? session_epoch(session) : 0;
 
-    return rank < (uint32_t) nranks && epoch == (elastic ? session_epoch(session) : 0);
+    return rank < (uint32_t) nranks && epoch == now;
 }
 
 /* Numbers are for people: whatever is wrong with them is left out, and costs no host. */
