@@ -63,7 +63,7 @@ struct rg_entry {
      * is this one needs no look at the rest. */
     _Alignas(64) _Atomic uint32_t version;
     _Atomic uint32_t arrived;      /* stream: announcements of the epoch after ready_epoch */
-    _Atomic uint32_t last;         /* stream: the node rank by which one has arrived, before ready_epoch */
+    _Atomic uint32_t last;         /* stream: the rank by which one arrived; before ready_epoch */
     _Atomic uint64_t ready_epoch;  /* stream: the last epoch that has arrived on this node */
     /* by parity of the epoch: this one failed, see rg_view.errors */
     _Atomic uint64_t error_epoch[2];

@@ -58,8 +58,8 @@ static int find_missing(const struct rg_view *view, int from, uint32_t id, uint6
     return -1;
 }
 
-/* Who sleeps does not see each of them come; a stream's last one leaves its name, and then says that
- * all have arrived. */
+/* Who sleeps does not see each of them come; a stream's last one leaves its name, and then says
+ * that all have arrived. */
 static void name_last(const struct rg_view *view, const struct rg_op *op, int *missing)
 {
     const struct rg_entry *entry = op->record->entry;
