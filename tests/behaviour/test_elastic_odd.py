@@ -86,7 +86,8 @@ def test_hosts_that_are_all_lost_at_once_are_named(job):  # noqa: F811
 def test_a_rank_that_ends_well_and_early_ends_nobody(job):  # noqa: F811
     it = job('-np 3 --min-np 1 -H a:1,b:1,c:1', fail=True)
     it.wait('step 3 size 3')
-    (it.folder / 'fail-2').write_text('0')
+    (it.folder / 'fails').write_text('0')
+    (it.folder / 'fails').rename(it.folder / 'fail-2')  # it is read as soon as it is there
     it.wait('step .* size 2', count=3)
     it.stop()
     assert it.end() == 0, it.text()

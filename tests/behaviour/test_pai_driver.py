@@ -673,7 +673,8 @@ def test_an_elastic_job_loses_a_task_and_protocol_v2_begins_it_again(real, versi
         read_until(' size 3')
     else:
         read_until(' size 2')
-        assert 'task worker-1 is lost' in run.stderr.readline()
+        # On a busy machine a line of the start's comes first.
+        assert any('task worker-1 is lost' in run.stderr.readline() for _ in range(9))
     stop.touch()
     out, err = run.communicate(timeout=LIMIT)
     assert run.returncode == 0, (out, err)

@@ -134,7 +134,9 @@ def test_an_ordinary_end_while_daemon_threads_are_in_calls(start):
         assert ranks.wait() == [0, 0], ranks.output()
         for number in range(2):
             told = [line for line in ranks.text(number).splitlines() if line.startswith('told')]
-            assert set(told) <= {'told HorovodInternalError', 'told InvalidOperationError'}, told
+            # A thread may come to its call when the runtime is left already.
+            assert set(told) <= {'told HorovodInternalError', 'told InvalidOperationError',
+                                 'told ValueError'}, told
 
 
 def test_a_dead_rank_is_an_error_on_every_other_within_seconds(start):
