@@ -4,6 +4,7 @@
 #include "job/config/config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/exitcode.h"
@@ -187,10 +188,12 @@ int rg_config_parse(struct rg_config *config, const char *path, const char *text
                     struct rg_error *err)
 {
     struct parser p = { .config = config, .path = path, .line = 1, .err = err };
-    rg_autofree char *copy = strndup(text, nbytes);
+    rg_autofree char *copy = calloc(1, nbytes + 1);
     char *rest = copy, *line;
     int rc = copy ? 0 : rg_error_memory(err);
 
+    if (rc == 0)
+        memcpy(copy, text, nbytes);
     for (size_t i = 0; i < nbytes && !rc; i++) {
         if (text[i] == '\0')
             return fail(&p, "a NUL byte stands here");

@@ -120,10 +120,11 @@ static int steps(struct member *member)
         bad = reduce(progress, &x, 1) < 0;
         rg_numbers_step(progress);
     }
-    unit_until(atomic_load(&row->steps) == 10 && atomic_load(&row->operations) >= 10,
+    unit_until(atomic_load(&row->steps) == 10 && atomic_load(&row->operations) >= 10 &&
+                   atomic_load(&row->resident_nbytes) > 0 && atomic_load(&row->cpu_ns) > 0,
                "the communication thread to count");
-    bad = bad || atomic_load(&row->nbytes) != 10 * sizeof(float) ||
-          atomic_load(&row->resident_nbytes) == 0 || atomic_load(&row->cpu_ns) == 0;
+    bad = bad || atomic_load(&row->nbytes) != 10 * sizeof(float);
+    bad = reduce(progress, &x, 1) < 0 || bad; /* nobody leaves before all have looked */
     rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
