@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from built import PROGRAMS, environment
+from test_hosts import FAKE
 from wait import until
 
 LIMIT = 60
@@ -14,7 +15,10 @@ LIMIT = 60
 @pytest.fixture
 def job(tmp_path):
     """Start a job of 3 ranks of `uneven`; the function that gives its numbers, by rank."""
-    env = environment(XDG_STATE_HOME=tmp_path / 'state')
+    ssh = tmp_path / 'fake-ssh'
+    ssh.write_text(FAKE.format(folder=tmp_path, before=':'))
+    ssh.chmod(0o755)
+    env = environment(XDG_STATE_HOME=tmp_path / 'state', HOME=tmp_path, REIGEN_SSH=ssh)
     jobs = []
 
     def ask(*words):
@@ -23,9 +27,10 @@ def job(tmp_path):
         assert done.returncode == 0, done
         return json.loads(done.stdout)
 
-    def start(slow_ms, all_ms):
+    def start(slow_ms, all_ms, *options):
         jobs.append(subprocess.Popen(
-            [PROGRAMS.reigen, 'run', '-np', '3', '--', PROGRAMS.build / 'tests/programs/uneven',
+            [PROGRAMS.reigen, 'run', '-np', '3', *options, '--',
+             PROGRAMS.build / 'tests/programs/uneven',
              str(slow_ms), str(all_ms)], env=env, stdin=subprocess.DEVNULL))
         until(lambda: jobs[0].poll() is not None or ask('jobs', '--json'), 'the job', LIMIT)
         ident = ask('jobs', '--json')[0]['id']
@@ -50,8 +55,10 @@ def numbers_after(numbers, steps):
     return until(there, f'{steps} steps', LIMIT)
 
 
-def test_a_slow_rank_is_who_is_waited_for(job):
-    now = numbers_after(job(100, 5), 30)
+@pytest.mark.parametrize('options', [(), ('-H', 'a:2,b:1'), ('-H', 'a:2,b:1', '--min-np', '2')])
+def test_a_slow_rank_is_who_is_waited_for(job, options):
+    """Also where two names are one computer, so that one rank tells the numbers of both."""
+    now = numbers_after(job(100, 5, *options), 30)
     causing = {rank: one['causing'] for rank, one in now.items()}
     assert causing[1] > 1, now  # of the two others, who can wait 2 s in a second together
     assert causing[0] + causing[2] < causing[1] / 4, now

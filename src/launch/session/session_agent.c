@@ -339,7 +339,7 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
             return -EBADMSG;
         session_on_note(host, &msg->note);
         return 0;
-    case RG_MSG_NUMBERS: return session_on_numbers(host, &msg->numbers);
+    case RG_MSG_NUMBERS: session_on_numbers(host, &msg->numbers); return 0;
     case RG_MSG_STOPPING: on_stopping(host, &msg->signal); return 0;
     case RG_MSG_BYE: on_bye(host, &msg->bye); return 0;
     case RG_MSG_REMOTE_OPEN:

@@ -17,8 +17,7 @@ static bool is_known(const struct rg_session *session, uint32_t epoch, uint32_t 
     return rank < (uint32_t) nranks && epoch == now;
 }
 
-/* Numbers are for people: whatever is wrong with them is left out, and costs no host. */
-int session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbers *msg)
+void session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbers *msg)
 {
     struct rg_reader reader = rg_reader_make(msg->ranks.data, msg->ranks.nbytes);
     const struct rg_session *session = host->session;
@@ -33,7 +32,6 @@ int session_on_numbers(struct session_host *host, const struct rg_rankmsg_number
         if (is_known(session, msg->epoch, numbers.rank))
             rg_numbers_store_add(store, msg->epoch, rg_now_ns(), &numbers);
     }
-    return 0;
 }
 
 void session_numbers_put(const struct rg_session *session, uint32_t from, struct rg_buf *json)

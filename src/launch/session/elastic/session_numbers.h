@@ -12,17 +12,18 @@
 #include "launch/session/core/session_core.h"
 
 #ifndef RG_AGENT
-/* A host's ranks tell theirs. 0; -EBADMSG: they are none, or of ranks that it has not; -ENOMEM. */
-int session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbers *msg);
+/* A rank of a host tells its own and those of all that share memory with it. They are for people:
+ * what is torn, of a rank or an epoch that there is not, or has no room, is left out, and costs
+ * neither the host nor the job anything. */
+void session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbers *msg);
 /* Append the page that begins with this rank, as JSON (launch/numbers/numbers.h). */
 void session_numbers_put(const struct rg_session *session, uint32_t from, struct rg_buf *json);
 #else
-static inline int session_on_numbers(struct session_host *host,
-                                     const struct rg_rankmsg_numbers *msg)
+static inline void session_on_numbers(struct session_host *host,
+                                      const struct rg_rankmsg_numbers *msg)
 {
     (void) host;
     (void) msg;
-    return 0;
 }
 #endif
 
