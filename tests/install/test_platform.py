@@ -75,7 +75,7 @@ def test_a_command_of_the_users_starts_its_agents(toys):
 
 
 def test_help_completion_and_rules_have_its_options(toys):
-    said = run(toys.reigen, 'run', '--help').stdout
+    said = run(toys.reigen, 'run', '--help', 'all').stdout
     assert 'or toy-calls, toys that call' in ' '.join(said.split()) and '--toy-hosts FILE' in said
     assert 'toy-calls' in run(toys.reigen, 'completion', 'bash').stdout
     done = toys.run('--on', 'local', '--toy-hosts', 'hosts', '--', 'true')
