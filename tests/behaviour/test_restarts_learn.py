@@ -7,7 +7,6 @@ import re
 import pytest
 
 from built import PROGRAMS
-from test_elastic import Job
 from test_hosts import ssh  # noqa: F401  a fixture
 
 RAISES = '''
@@ -33,6 +32,7 @@ def program(text, rank='"1"'):
 
 def failures(text):
     """The two lines beneath the one that says so."""
+    assert TWICE in text, text
     return re.findall(r'^  [12]\. (.*)$', text.split(TWICE)[1], re.M)[:2]
 
 
@@ -97,16 +97,33 @@ def test_an_exception_of_the_program_follows_it_to_any_host(reigen, ssh, rank): 
     assert two.startswith('rank 1 on b:') and one.endswith('ZeroDivisionError: division by zero')
 
 
-def test_who_was_cut_off_is_not_compared(start, tmp_path):
-    """Rank 0 fails as well each time, since its runtime hears of the other's end. Its host may tell
-    of that first, and then this attempt is not compared."""
-    it = Job(start, tmp_path, ['--nnodes=1:2', '--nproc-per-node=1', '--max-restarts=9', '-H',
-                               'a,b', '--no-python', '--env', 'PLAIN=1'], command='torchrun',
-             fail=True)
-    it.wait('step 3 size 2')
-    (tmp_path / 'fail-1').touch()
-    assert it.end() == 3, it.text()
-    assert [said[:27] for said in failures(it.text())] == ['rank 1 on b: exit code 3, a'] * 2
+# Rank 1 leaves rank 0 in the lurch. Who is heard last ends when the launcher has heard of the other
+# one, and ends all.
+LINGERS = '''
+import os, reigen, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+reigen.init()
+reigen.barrier()
+try:
+    if reigen.rank() == 0:
+        reigen.broadcast_object(None, 1)
+    reigen.shutdown()
+finally:
+    if os.environ["RANK"] == {rank}:
+        signal.sigwait([signal.SIGTERM])
+sys.exit(3)
+'''
+
+
+@pytest.mark.parametrize('last', [0, 1])
+def test_who_left_the_others_is_compared_whoever_is_heard_first(reigen, ssh, last):  # noqa: F811
+    done = reigen('torchrun', '--nnodes=1:2', '--nproc-per-node=1', '--max-restarts=9', '-H',
+                  'a,b', '--no-python', *program(LINGERS, f'"{last}"'), env=ssh())
+    first = 'rank 0 on a: exit code 1' if last else 'rank 1 on b: exit code 3'
+    assert f'restart 1, after {first}' in done.stderr and done.returncode == 3, done.stderr
+    assert 'restart 3' not in done.stderr, done.stderr
+    assert [said[:27] for said in failures(done.stderr)] == ['rank 1 on b: exit code 3, a'] * 2
+    assert 'rank 1 on b failed first: exit code 3' in done.stderr, done.stderr
 
 
 # The agent of host b dies when its rank is told to end, so rank 0 is heard first. The rank on c

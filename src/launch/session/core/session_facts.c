@@ -97,6 +97,15 @@ void session_end_streams(struct session_host *host)
     session_each_started(host, session_output_end);
 }
 
+void session_accuse(struct rg_session *session, int place)
+{
+    for (int i = 0; i < session->o.plan->nranks; i++) {
+        struct rg_fact *fact = &session->facts[i];
+        if (fact->ended && (i == place || fact->end.at_ns >= session->began_ns))
+            fact->excused = fact->end.borne = false;
+    }
+}
+
 bool session_all_started(const struct rg_session *session)
 {
     return session->ranks->nstarted == session->o.plan->nranks;

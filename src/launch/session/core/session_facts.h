@@ -26,6 +26,8 @@ void session_end_streams(struct session_host *host);
 /* Of all ranks, of this host's, it is known how they started. */
 bool session_all_started(const struct rg_session *session);
 bool session_all_started_on(const struct session_host *host);
+/* What failed in the last epoch, and in that place, is the job's failure: nobody made up for it. */
+void session_accuse(struct rg_session *session, int place);
 /* All ranks have ended: of an elastic job, those that were started. */
 bool session_none_runs(const struct rg_session *session);
 

@@ -73,7 +73,7 @@ void session_again_lost(struct rg_session *session)
     session_failure_came_from_outside(session, &session->elastic->failures[0]);
 }
 
-bool session_again_is_vain(struct rg_session *session, int place)
+static bool compare(struct rg_session *session, int place)
 {
     struct session_elastic *elastic = session->elastic;
 
@@ -86,4 +86,28 @@ bool session_again_is_vain(struct rg_session *session, int place)
     }
     elastic->failures[0] = elastic->failures[1];
     return false;
+}
+
+bool session_again_is_vain(struct rg_session *session, int place)
+{
+    struct session_elastic *elastic = session->elastic;
+
+    elastic->victim = place >= 0 && blamed_by(session, place) < 0 ? 1 + place : 0;
+    return !elastic->victim && compare(session, place);
+}
+
+bool session_again_explains(struct rg_session *session, int rank)
+{
+    struct session_elastic *elastic = session->elastic;
+
+    if (!elastic->victim || blamed_by(session, elastic->victim - 1) != rank)
+        return false;
+    elastic->victim = 0;
+    const struct rg_fact *fact = &session->facts[rank];
+    if (fact->end.end == RG_END_SIGNAL && (uint32_t) fact->end.value == fact->signalled)
+        return false; /* what it would have ended with, it could not show */
+    if (!compare(session, rank))
+        return false;
+    session->facts[rank].signalled = 0; /* it had left its victim before it was told to end */
+    return true;
 }

@@ -325,16 +325,6 @@ static void fail(struct rg_session *session, int rank)
     session_end_after_failure(session, session_have_met(session));
 }
 
-/* What failed in the last epoch is the job's failure, as nobody made up for it. */
-static void accuse(struct rg_session *session, int place)
-{
-    for (int i = 0; i < session->o.plan->nranks; i++) {
-        struct rg_fact *fact = &session->facts[i];
-        if (fact->ended && (i == place || fact->end.at_ns >= session->began_ns))
-            fact->excused = fact->end.borne = false;
-    }
-}
-
 static void end_short(struct rg_session *session, const struct rg_membership_action *action)
 {
     const struct rg_elastic *asked = &session->o.job->elastic;
@@ -384,7 +374,7 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
     if (action->place >= 0) {
         int rank = rank_at(session, action->place);
         if (!is_fixed(session))
-            accuse(session, rank);
+            session_accuse(session, rank);
         fail(session, rank);
     } else if (is_fixed(session)) {
         session_begin_end(session); /* the cause was kept when the host was lost */
@@ -399,14 +389,18 @@ static void end(struct rg_session *session, const struct rg_membership_action *a
     let_go(session);
 }
 
+static void end_in_vain(struct rg_session *session, int place)
+{
+    end(session, &(struct rg_membership_action){ .cause = RG_MEMBERSHIP_ONE_FAILED,
+                                                 .place = place, .host = -1 });
+}
+
 static void tell_restart(struct rg_session *session, const struct rg_membership_action *action)
 {
     char who[RG_CAUSE_MAX], text[RG_CAUSE_MAX + 128];
 
     if (session_again_is_vain(session, action->place)) {
-        end(session, &(struct rg_membership_action){ .cause = RG_MEMBERSHIP_ONE_FAILED,
-                                                     .place = action->place,
-                                                     .host = action->host });
+        end_in_vain(session, action->place);
         return;
     }
     if (action->place < 0 && action->host < 0) {
@@ -596,6 +590,10 @@ void session_elastic_rank_ended(struct rg_session *session, int rank, bool faile
     if (!decides(session)) { /* another one has failed while the job ends */
         if (failed)
             fail(session, rank);
+        return;
+    }
+    if (session_again_explains(session, rank)) {
+        end_in_vain(session, place_of(session, rank));
         return;
     }
     if (!is_fixed(session)) /* others may make up for it */
