@@ -510,25 +510,38 @@ def part_slurm(part):
     return simulated(part, 'loadfile')
 
 
-#: Parts with something to be made beforehand, and what makes it: Helm takes some seconds, and a
-#: Kubernetes that no cache has some minutes of two cores, with images for its clusters.
-BUILDS = {'behaviour': ['tests/bed/kube_build.py', 'tools'],
-          'kubernetes': ['tests/kubernetes/prepare.py']}
-
-
-def begin_build(names):
-    """Let that run beside the parts that begin before these, which mostly wait; who needs it waits
-    for the rest. None where nothing is needed, or by the only part; only root can start a
-    Kubernetes."""
-    words = [BUILDS[name] for name in names if name in BUILDS]
-    if not words or len(names) == 1 or ('kubernetes' in names and os.geteuid() != 0):
+def begin_fetching(names):
+    """Fetch Helm, some seconds, beside the parts that begin before `behaviour` comes to it; None
+    where it does not, or is the only part."""
+    if 'behaviour' not in names or len(names) == 1:
         return None
-    with open(LOGS / 'build-kubernetes.log', 'wb') as log:
-        child = subprocess.Popen(['nice', sys.executable, *words[0]],
+    with open(LOGS / 'fetch.log', 'wb') as log:
+        child = subprocess.Popen(['nice', sys.executable, 'tests/bed/kube_build.py', 'tools'],
                                  cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                  start_new_session=True)
     CHILDREN.add(child.pid)
     return child
+
+
+def prepared(part, *words):
+    result = Result()
+    # Only root can start a Kubernetes, which the tests say.
+    if os.geteuid() == 0 and (status := run(part, [sys.executable, 'tests/kubernetes/prepare.py',
+                                                   *words])):
+        result.failures.append(f'{part}: prepare.py ended with status {status}')
+    else:
+        result.passed = 1
+    return result
+
+
+def part_prepare(part):
+    """A Kubernetes that no cache has takes some minutes of two cores, with the images for its
+    clusters: so it is made while other parts wait, and `kubernetes` begins after it."""
+    return prepared(part)
+
+
+def part_operator(part):
+    return prepared(part, 'operator')
 
 
 def part_kubernetes(part):
@@ -567,13 +580,16 @@ class Part(NamedTuple):
     run: Callable
     cores: float
     seconds: float
+    after: str = ''  # another part of the stage, which is to be over when this one begins
 
 
 #: By stage: the parts, and those that run alone afterwards.
 PARTS = {
     'check': [Part('lint', part_lint, 1.0, 10), Part('asan', part_asan, 1.3, 190),
               Part('behaviour', part_behaviour, 1.6, 300), Part('unit', part_unit, 1.0, 5)],
-    'check-all': [Part('kubernetes', part_kubernetes, 0.8, 700),
+    'check-all': [Part('prepare', part_prepare, 1.3, 900),
+                  Part('kubernetes', part_kubernetes, 0.8, 700, after='prepare'),
+                  Part('operator', part_operator, 1.0, 300, after='prepare'),
                   Part('hosts', part_hosts, 0.7, 700), Part('slurm', part_slurm, 0.65, 350),
                   Part('torch2', part_torch2, 1.3, 330), Part('fresh', part_fresh, 0.9, 250),
                   Part('tensorflow', part_tensorflow, 1.4, 250),
@@ -707,7 +723,9 @@ def next_part(waiting, running, cores):
     """The part that begins now, or None: the longest one of those that find enough cores idle
     beside the running ones (Graham 1969, "longest processing time first")."""
     idle = cores - sum(part.cores for part in running)
-    fit = [part for part in waiting if part.cores <= idle or not running]
+    left = {part.name for part in (*waiting, *running)}
+    fit = [part for part in waiting if (part.cores <= idle or not running) and
+           part.after not in left]
     return max(fit, key=lambda part: part.seconds, default=None)
 
 
@@ -765,7 +783,7 @@ def main(argv):
         global SOAK  # pylint: disable=global-statement
         SOAK = begin_soak(asked, since)
     start = time.monotonic()
-    early = begin_build(names)
+    early = begin_fetching(names)
     cores = len(os.sched_getaffinity(0)) + SPARE_CORES
     try:
         results = run_parts([part for part in together if part.name in names], cores)

@@ -2,10 +2,11 @@
 """What the tests of this folder need and keep from one time to the next: Kubernetes itself, and the
 images of their clusters.
 
-    python3 tests/kubernetes/prepare.py     makes what is missing
+    python3 tests/kubernetes/prepare.py             makes what is missing of them
+    python3 tests/kubernetes/prepare.py operator    Kubeflow's mpi-operator, for one test alone
 
-`make check-all` runs this beside its first parts; a test that needs something sooner waits for it,
-or makes it.
+`make check-all` runs the first before this folder's tests and the second beside them; a test that
+needs something sooner waits for it, or makes it.
 """
 import os
 import sys
@@ -31,11 +32,13 @@ def main():
     if os.geteuid() != 0:
         sys.exit('prepare: only root can make images')
     try:
+        if sys.argv[1:] == ['operator']:
+            kube_build.operator()
+            return
         kube_build.programs()
         kube_store.prepare(IMAGES)
         with tempfile.TemporaryDirectory(dir=images.folder(), prefix='context-') as temporary:
             kube_store.prepare(original(Path(temporary)))
-        kube_build.operator()  # for one test alone, so the others do not need it
     except (kube_build.BuildError, node.BedError) as error:
         sys.exit(f'prepare: {error}')
 

@@ -33,6 +33,12 @@ def test_the_longest_that_fits_begins_and_none_waits_for_ever():
     assert end == 150
 
 
+def test_a_part_waits_for_another():
+    begun, end = laid([part('long', 1, 100)._replace(after='first'), part('first', 1, 10),
+                       part('other', 1, 50)], 2)
+    assert begun == [('other', 0.0), ('first', 0.0), ('long', 10.0)] and end == 110
+
+
 def test_parts_keep_no_more_cores_busy_than_there_are_but_for_one_that_is_alone():
     for stage in check.PARTS.values():
         for cores in (1, 2.5, 16.5):
