@@ -295,8 +295,8 @@ def one_kill(job):
 
 #: (measurement, key, what it is, at most, unit)
 ROWS = [
-    ('changes', 'loss', 'from SIGKILL of one of 4 ranks on 2 hosts to the next step of the other '
-     'host', 1.0, 's'),
+    ('changes', 'loss', 'from SIGKILL of one of 4 ranks on 2 hosts to the next step of the rest',
+     1.0, 's'),
     ('changes', 'gain', "from the script's new answer to the first step with its 2 ranks", None,
      's'),
     ('changes', 'started', "of that: until both programs began (asking the script, ssh, the agent)",
@@ -324,13 +324,11 @@ ROWS = [
 
 
 HOROVOD = [
-    'In `horovod` jobs of both take turns: bench/elastic_hvd.py with `horovod.torch`, on the',
-    "same Python, PyTorch and hosts, which are two names of this computer. Most of Horovod's time",
-    'is that of `--gloo-timeout-seconds`, whose default is 30 s: one of the survivors hears of the',
-    'death only then.', '']
+    "Most of Horovod's time is that of `--gloo-timeout-seconds`, 30 s by default: one of the",
+    'survivors hears of the death only then.', '']
 PICTURE = [
-    'Four ranks of examples/pytorch_mnist_elastic.py lose a host and gain two; beside it the same',
-    'training without a change. bench/elastic_picture.py drew it from their reports.', '',
+    'Four ranks of examples/pytorch_mnist_elastic.py lose a host and gain two, beside the same',
+    'training without a change:', '',
     '![two curves of losses, which stay together](elastic.svg)', '']
 
 
@@ -383,16 +381,13 @@ def page(found, load, seconds):
     rows, runs = before()
     return '\n'.join([
         '# Benchmarks: elastic jobs', '',
-        '`bench/elastic.py --write` measures this page anew, and `--only PART,...` some parts of',
-        'it. All hosts are homes on one computer, behind a program in the place of ssh; so all',
-        'ranks share its cores, and there is no network. A row is judged by its median.', '',
+        '`bench/elastic.py --write` measures this page, `--only PART,...` some parts. All hosts',
+        'are homes on one computer, without a network, and share its cores.', '',
         *table(found, rows), '',
-        'The script is asked once in a second. The ranks of `changes`, `spares` and `horovod` are',
-        'Python with PyTorch, those of `many` are in C, and the others are Python without PyTorch.',
-        '`cost` compares three jobs of 2 ranks that take turns, by what ten steps take (the lower',
-        'quartile in each job). `watch` compares two fixed ones, by what all their steps take: one',
-        f'as it is, and one with {" and ".join(f"`{k}={v}`" for k, v in UNWATCHED.items())}.',
-        'A difference below zero says that the machine changes more than the jobs differ.', '',
+        'Ranks of `changes`, `spares` and `horovod` are Python with PyTorch, those of `many` in C,',
+        'and the others Python without PyTorch. The script is asked once in a second. `cost` and',
+        '`watch` compare jobs of 2 ranks that take turns; the unwatched one has',
+        f'{" and ".join(f"`{k}={v}`" for k, v in UNWATCHED.items())}.', '',
         *HOROVOD, *PICTURE, *times(found, runs, load, seconds), ''])
 
 

@@ -34,14 +34,13 @@ FACTOR, MORE_MS = 1.5, 25
 
 PAGE_TEXT = """# Benchmarks: the user's own mpirun
 
-`bench/engines.py --ssh --write` measures this page anew: {nodes} simulated hosts on one machine,
-two ranks of `true` on each, agents already up; milliseconds from mpirun's start to its end, as
-the median (10th percentile) of {rounds} rounds in which everything takes turns. *barersh* is the
-least that could stand in for ssh: it hands its descriptors over a unix socket to a process that
-runs the command, with no network, no encryption and no bytes passed on. An engine through Reigen
-may take 1.5 times as long, or 25 ms more. *pdsh* runs `true` on all hosts, and *one command* on
-one, without an MPI. A run that failed or took more than 15 s is counted and left out; Open MPI 5
-has such runs with whatever starts its daemons, when ranks end at once.
+`bench/engines.py --ssh --write` measures this page: {nodes} simulated hosts on one machine, two
+ranks of `true` on each, agents already up. Milliseconds from mpirun's start to its end are the
+median (10th percentile) of {rounds} rounds in turns. *barersh* is the least that could stand in
+for ssh: a unix socket, and a process that runs the command. Reigen may take 1.5 times as long, or
+25 ms more. *pdsh* and *one command* run `true` on all hosts and on one, without an MPI. Runs that
+failed or took more than 15 s are counted and left out; Open MPI 5 has such by any way when ranks
+end at once.
 
 {table}
 

@@ -20,45 +20,36 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / 'docs/benchmarks-launch.md'
 PAGE_TEXT = """# Benchmarks: starting on hosts and in containers
 
-`bench/hosts.py --write` (as root) measures this page anew on simulated hosts of one machine,
-each with a network, an sshd and, for containers, a dockerd of its own. Within a run everything
-takes turns; the figures are medians.
+`bench/hosts.py --write` (as root) measures this page on simulated hosts of one machine, each with
+an sshd and, for containers, a dockerd. Figures are medians; within a run all take turns.
 
 ## Hosts reached by ssh
 
-Nearly all of the time is the work of ssh and sshd, for all hosts on the same cores. {runs}
-runs.
+Nearly all of the time is that of ssh and sshd, on the same cores; runs: {runs}.
 
 - *pdsh*: `pdsh -R ssh -f 64 -w ... true`
-- *first*: `reigen run -H node1:1,... -- true` when no host has the agent; *cold*: when all have
-  it
-- *barrier*: from the last host's being ready to the end of the first barrier of a C program
-  with one rank on each host
+- *first* and *cold*: `reigen run -H node1:1,... -- true` when no host has the agent, and when all
+  have it
+- *barrier*: from the last host's being ready to the end of a C program's first barrier
 
 {hosts}
 
-Targets: with 64 hosts cold at most 1.1 times pdsh, and the first barrier within 1.5 s; a cost
-per host that falls or is flat to 256.
+Targets: with 64 hosts cold at most 1.1 times pdsh, and the first barrier within 1.5 s; a cost per
+host that does not rise to 256.
 
 ## Standard input
 
-The same bytes to `wc -c` on another host, through `ssh` and through `reigen run`; the times hold
-the start. The link within ssh's own is encrypted once more, so where two cores do all of the
-work, one after the other, it shows; over a long way only the way counts. Medians of {feeding_runs}
-runs; `bench/feeding.py` alone measures this table.
+The same bytes to `wc -c` on another host, the start included; runs: {feeding_runs}. The link within
+ssh's own is encrypted once more, which two cores feel and a long way does not.
 
 {feeding}
 
 ## Containers
 
-Two hosts with two ranks each of a C program, in an image that both have; agents are there.
-{container_runs} runs. The job makes two connections' worth of work and two containers on cores
-where one connection and one container were measured.
+Two hosts with two ranks each of a C program; image and agents are there; runs: {container_runs}.
+The limits are one ssh connection and 1.3 times `docker run`, and 1 s for the end.
 
 {containers}
-
-Targets: from the command to the first barrier at most one ssh connection and 1.3 times `docker
-run`; from the last rank's end to the end of reigen, containers removed, at most 1 s.
 
 Measured {now} on {cores} cores, load {load:.1f} at the end.
 """

@@ -12,6 +12,8 @@ LABELS = {
     'hvd-mpi': 'Horovod, MPI', 'hvd-gloo': 'Horovod, gloo', 'tdist': 'torch.distributed',
     'tdist2': 'torch.distributed, current', 'reigen-py': 'Reigen, Python',
 }
+#: How many tensors are reduced. No run measures many-loop any more; older records have it.
+MANY = {'many-loop': 'one by one', 'many-calls': 'n calls', 'many-grouped': 'grouped'}
 C_PEERS = ['cmpi', 'cmpi5']
 PYTHON_PEERS = ['hvd-mpi', 'hvd-gloo', 'tdist', 'tdist2']
 KIB, MIB = 1 << 10, 1 << 20
@@ -42,7 +44,7 @@ class Results:
 
     def cell(self, np, name, series, item):
         found = self.times.get((np, name, series, item))
-        return f'{us(found[0])} ({us(found[1])})' if found else '-'
+        return us(found[0]) if found else '-'
 
     def best(self, np, names, series, item):
         found = [self.us(np, n, s, item) for n in names for s in series]
@@ -148,33 +150,47 @@ def target_table(r):
 
 # ---------------------------------------------------------------------------- tables
 
-def size_table(r, np, names, ours, peers, series):
-    names = [n for n in names if any(r.us(np, n, series, s) for s in r.raw['sizes'])]
+#: Who is in the tables of sizes, and beside whom.
+SIDES = {'ratio, C': ('reigen-c', C_PEERS), 'ratio, Python': ('reigen-py', PYTHON_PEERS)}
+
+
+def size_row(r, np, names, ratios, series, nbytes):
+    """The cells behind the size; None where nothing was measured."""
+    cells = [r.cell(np, n, series, nbytes) for n in names]
+    if all(c == '-' for c in cells):
+        return None
+    found = [r.ratio(np, *SIDES[title], series, nbytes) for title in ratios]
+    return cells + ['-' if ratio is None else f'{ratio:.2f}' for ratio in found]
+
+
+def size_table(r, np):
+    names = [n for n in LABELS if any(r.us(np, n, 'out', s) for s in r.raw['sizes'])]
     if not names:
         return []
-    lines = ['| us | ' + ' | '.join(LABELS[n] for n in names) + ' | ratio |',
-             '|---|' + '---|' * (len(names) + 1)]
-    for nbytes in r.raw['sizes']:
-        cells = [r.cell(np, n, series, nbytes) for n in names]
-        if all(c == '-' for c in cells):
-            continue
-        ratio = r.ratio(np, ours, peers, series, nbytes)
-        lines.append(f'| {size_name(nbytes)} | ' + ' | '.join(cells)
-                     + f' | {"-" if ratio is None else f"{ratio:.2f}"} |')
+    ratios = [title for title, (ours, _) in SIDES.items() if ours in names]
+    lines = ['| us | ' + ' | '.join([*(LABELS[n] for n in names), *ratios]) + ' |',
+             '|---|' + '---|' * (len(names) + len(ratios))]
+    for series, how in (('out', ''), ('in', ', in place')):
+        for nbytes in r.raw['sizes']:
+            cells = size_row(r, np, names, ratios, series, nbytes)
+            if cells:
+                lines.append(f'| {size_name(nbytes)}{how} | ' + ' | '.join(cells) + ' |')
     return lines + ['']
 
 
-def many_table(r, np):
-    columns = [(n, s) for n in LABELS for s in ('many-calls', 'many-grouped')
-               if any(r.us(np, n, s, p) for p in r.raw['many'])]
-    if not columns:
+def many_table(r):
+    """A row for each way, a column for each number of ranks and pattern."""
+    columns = [(np, p) for np in r.raw['np'] for p in r.raw['many']]
+    ways = [(n, s) for n in LABELS for s in MANY
+            if any(r.us(np, n, s, p) for np, p in columns)]
+    if not ways:
         return []
-    how = {'many-calls': 'n calls', 'many-grouped': 'grouped'}
-    lines = ['| us | ' + ' | '.join(f'{LABELS[n]}, {how[s]}' for n, s in columns) + ' |',
+    lines = ['## Many tensors at once', '',
+             '| us | ' + ' | '.join(f'{np} ranks, {pattern_name(p)}' for np, p in columns) + ' |',
              '|---|' + '---|' * len(columns)]
-    for pattern in r.raw['many']:
-        lines.append(f'| {pattern_name(pattern)} | '
-                     + ' | '.join(r.cell(np, n, s, pattern) for n, s in columns) + ' |')
+    for name, series in ways:
+        lines.append(f'| {LABELS[name]}, {MANY[series]} | '
+                     + ' | '.join(r.cell(np, name, series, p) for np, p in columns) + ' |')
     return lines + ['']
 
 
@@ -193,8 +209,8 @@ def tensorflow_table(r):
     if not rows:
         return []
     lines = ['## TensorFlow: one hvd.allreduce, 2 ranks', '',
-             'Wall clock, median and the best of fifteen rounds in brackets, beside the same '
-             'without a collective.', '', '| | us |', '|---|---|']
+             'The median of fifteen rounds, beside the same without a collective.', '',
+             '| | us |', '|---|---|']
     return lines + [f'| {row} | {r.cell(2, "reigen-py", "tensorflow", row)} |'
                     for row in rows] + ['']
 
@@ -206,22 +222,27 @@ wait for one tensor, by Reigen and by what else does it:
 
 ![bars: what one allreduce takes, on one host and between two hosts](benchmarks.svg)
 
-The picture has a part of the tables below, and of those [between hosts](benchmarks-hosts.md).
-Within each of its two parts, all took turns on one machine.
+| measured | page |
+|---|---|
+| ranks of one host | this one |
+| ranks of several hosts, on lines of 1 and 10 Gb/s | [between hosts](benchmarks-hosts.md) |
+| the start on hosts and in containers | [starting](benchmarks-launch.md) |
+| the start by Open MPI, MPICH and Intel MPI | [your own mpirun](benchmarks-engines.md) |
+| the start in Slurm | [Slurm](benchmarks-slurm.md) |
+| the start on Kubernetes | [Kubernetes](benchmarks-kubernetes.md) |
+| the loss of a rank, and new ranks | [elastic jobs](benchmarks-elastic.md) |
+| GPUs | [nothing yet](benchmarks-gpu.md) |
 
-`make bench` writes this page. It runs Reigen and its peers in turn on one machine;
-rounds: {rounds}.
+`make bench` writes this page; as root it measures the starts, too. `make bench ARGS=--quick` takes
+a minute or two and writes nothing here.
 
-- **A figure** is the median over the rounds; the 10th percentile stands in brackets. Within a round
-  ten blocks of operations are timed, and the block's mean counts.
-- **A ratio** is Reigen's time divided by the best peer's in the same row. Below 1 Reigen is faster.
-- **The peers** are `MPI_Allreduce` and Horovod 0.28.1, with Debian's Open MPI 4.1 (and
-  `mpi_yield_when_idle`); Horovod over gloo; and torch.distributed over gloo.
+- A figure is the median over {rounds} rounds, in which all take turns on one machine.
+- A ratio is Reigen's time divided by the best peer's. Below 1 Reigen is faster.
+- The peers are `MPI_Allreduce` and Horovod 0.28.1, with Debian's Open MPI 4.1; Horovod over gloo;
+  and torch.distributed over gloo.
 {peers}- Every sum is of float32. PyTorch has one thread per process.
-- **A training step** is that of a model in bench/training.py. An ideal one takes as long as that of
-  one process alone, where each rank has a core.
-
-`make bench ARGS=--quick` takes a minute or two and writes nothing here.
+- A training step is that of a model in bench/training.py. At best it takes as long as that of one
+  process alone, if each rank has a core.
 
 Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.
 {absent}"""
@@ -237,12 +258,11 @@ def peers(found):
     """The lines of those that have a version of their own."""
     lines = ''
     if 'torch' in found:
-        lines += (f'- **torch.distributed, current** is the gloo of PyTorch {found["torch"]}, from '
+        lines += (f'- *torch.distributed, current* is the gloo of PyTorch {found["torch"]}, from '
                   'PyPI; the other is Debian\'s.\n')
     if 'openmpi5' in found:
-        xhc = ('with `coll_xhc_priority 100`' if found['xhc'] else
-               'as it comes, since `ompi_info` lists no component xhc there')
-        lines += f'- **Open MPI 5** is {found["openmpi5"]} from PyPI, {xhc}.\n'
+        xhc = 'with `coll_xhc_priority 100`' if found['xhc'] else 'which has no component xhc'
+        lines += f'- *Open MPI 5* is {found["openmpi5"]} from PyPI, {xhc}.\n'
     return lines
 
 
@@ -251,7 +271,6 @@ def render(raw, plots):
     r = Results(raw)
     targets, missed = target_table(r)
     lines = [intro(raw), '## Targets', '', *targets, '']
-    c_names, python_names = C_PEERS + ['reigen-c'], PYTHON_PEERS + ['reigen-py']
     for np in raw['np']:
         lines += [f'## Allreduce, {np} ranks', '']
         name = f'benchmarks-np{np}.svg'
@@ -261,15 +280,8 @@ def render(raw, plots):
         if curves:
             (plots / name).write_text(plot.curves(f'Allreduce, {np} ranks', curves))
             lines += [f'![time by size, {np} ranks]({name})', '']
-        for series, title in (('out', ''), ('in', 'In place:')):
-            table = size_table(r, np, c_names, 'reigen-c', C_PEERS, series)
-            table += size_table(r, np, python_names, 'reigen-py', PYTHON_PEERS, series)
-            if table:
-                lines += ([title, ''] if title else []) + table
-    for np in raw['np']:
-        table = many_table(r, np)
-        if table:
-            lines += [f'## Many tensors at once, {np} ranks', ''] + table
+        lines += size_table(r, np)
+    lines += many_table(r)
     for np in raw['np']:
         lines += report_training.table(r, np, PYTHON_PEERS, LABELS)
     for found in r.raw['distributed']:

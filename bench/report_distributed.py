@@ -53,8 +53,8 @@ def tables(found):
     lines = []
     if found['allreduce']:
         lines += [f'## torch.distributed, {found["np"]} ranks', '',
-                  f'all_reduce of PyTorch {found["torch"]}, waited for. "PyTorch itself" is the '
-                  'time of a group that does nothing. Ratios are medians of each round\'s own.', '',
+                  f'all_reduce of PyTorch {found["torch"]}, waited for. "PyTorch itself" is a '
+                  'group that does nothing. Ratios are medians of each round\'s own.', '',
                   '| us | reigen | gloo | hvd | PyTorch itself | to gloo | to hvd |',
                   '|---|---|---|---|---|---|---|']
         for nbytes, row in found['allreduce'].items():
@@ -63,8 +63,8 @@ def tables(found):
                          f'{row["hvd"]:.2f} |')
         lines.append('')
     if found['steps']:
-        lines += [f'Training steps, {found["np"]} ranks, by DDP over either backend, by '
-                  'hvd.DistributedOptimizer, and by a DDP that sends nothing:', '',
+        lines += ['Training steps, by DDP over either backend, by hvd.DistributedOptimizer, and by '
+                  'a DDP that sends nothing:', '',
                   '| ms | one rank | reigen | gloo | hvd | DDP itself | '
                   "above one rank's, to gloo | above DDP itself, to gloo | to hvd |",
                   '|---|---|---|---|---|---|---|---|---|']

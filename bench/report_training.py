@@ -48,4 +48,4 @@ def table(r, np, peers, labels):
 
 def _ms(r, np, name, model):
     found = r.times.get((np, name, SERIES, model))
-    return f'{found[0] / 1e3:.1f} ({found[1] / 1e3:.1f})' if found else '-'
+    return f'{found[0] / 1e3:.1f}' if found else '-'

@@ -34,9 +34,9 @@ PMIX_MS = 50
 
 PAGE_TEXT = """# Benchmarks: Slurm
 
-`bench/slurm.py --write` measures this page anew: simulated nodes on one machine with Slurm 22.05,
-and Docker where there are containers; inside an allocation, milliseconds as the median (10th
-percentile) of {rounds} rounds in which everything takes turns.
+`bench/slurm.py --write` measures this page: simulated nodes on one machine with Slurm 22.05, and
+Docker for containers. Milliseconds within an allocation are the median (10th percentile) of
+{rounds} rounds in turns.
 
 {table}
 

@@ -196,7 +196,7 @@ def test_the_tables_are_made_of_one_quick_run(tmp_path):
                  tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     page = (tmp_path / 'benchmarks-hosts.md').read_text()
-    assert re.search(r'\| 2x1, 4 B \| [\d.,]+ \| - \| [\d.,]+ \| 1,000 \|', page), page
+    assert re.search(r'\| 4 B \| [\d.,*]+ \| - \| [\d.,]+ \|', page), page
     assert (tmp_path / 'benchmarks-hosts-1g-1.svg').exists()
     rows = {row['row']: row for row in
             json.loads((tmp_path / 'benchmarks-hosts.json').read_text())['rows']}
