@@ -116,7 +116,7 @@ REIGEN_API int reigen_type_add(const char *name, size_t nbytes, int parts, int *
  * PRODUCT and MIN "and"; AVERAGE is refused. Integers wrap around. float16 and bfloat16 are
  * accumulated in float32 and rounded once per hop. ADASUM (allreduce only; float16, bfloat16,
  * float32, float64; any number of ranks) adds what is orthogonal and averages what is parallel:
- * docs/operations.md; each tensor of a group by itself.
+ * docs/process-sets.md; each tensor of a group by itself.
  */
 enum reigen_op {
     REIGEN_AVERAGE = 0,
@@ -144,7 +144,7 @@ struct reigen_options {
 
 /* ------------------------------------------------------------------ life cycle */
 
-/* What init may be told; NULL takes everything from the environment (docs/operations.md lists the
+/* What init may be told; NULL takes everything from the environment (docs/variables.md lists the
  * variables). A zeroed struct is the default. */
 struct reigen_init_options {
     int timeout_ms;       /* for all ranks to come; 0: REIGEN_START_TIMEOUT or 300 s */

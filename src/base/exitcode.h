@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one table of exit codes: what reigen ends with, why, and what to do. `reigen explain`, the
- * man page and docs/operations.md are made from it. Constant data; any thread.
+ * man page and docs/exit-codes.md are made from it. Constant data; any thread.
  */
 #ifndef RG_BASE_EXITCODE_H
 #define RG_BASE_EXITCODE_H

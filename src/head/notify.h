@@ -13,7 +13,7 @@
 #include "job/job.h"
 #include "launch/verdict/verdict.h"
 
-#define RG_NOTIFY_MS 10000 /* so long the command may take; docs/operations.md says it, too */
+#define RG_NOTIFY_MS 10000 /* so long the command may take; docs/jobs.md says it, too */
 
 /* Zeroed at first. */
 struct rg_notify {

@@ -369,10 +369,10 @@ def test_zsh_completes_hosts_and_the_commands_own_words(reigen, known, tmp_path)
 
 
 def test_the_docs_name_every_exit_code_key_and_event(reigen):
-    operations = (ROOT / 'docs/operations.md').read_text()
+    codes = (ROOT / 'docs/exit-codes.md').read_text()
     for line in reigen('explain').stdout.splitlines()[:-1]:
         code, name = line.split()[:2]
-        assert f'| {code} |' in operations and name in operations
+        assert f'| {code} |' in codes and name in codes
     jobfile = (ROOT / 'docs/jobfile.md').read_text()
     page = reigen('man', '--roff', 'reigen-job').stdout
     keys = [line[3:].split(':')[0].replace('\\-', '-') for line in page.splitlines()

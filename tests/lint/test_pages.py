@@ -54,10 +54,10 @@ def test_words_of_the_glossary_stand_once_in_their_order():
 def test_every_plane_is_in_the_docs():
     table = repo.read(repo.ROOT / 'src/coll/planes/planes.c')
     planes = re.findall(r'^    line\((\w+)\)', table, re.M)
-    row = re.search(r'^\| `REIGEN_PLANES` \|.*$', repo.read(repo.ROOT / 'docs/operations.md'), re.M)
+    row = re.search(r'^\| `REIGEN_PLANES` \|.*$', repo.read(repo.ROOT / 'docs/variables.md'), re.M)
     assert row and len(planes) > 2
     pages = repo.read(repo.ROOT / 'docs/planes.md')
-    repo.report([f'operations.md: REIGEN_PLANES has no `{name}`' for name in planes
+    repo.report([f'variables.md: REIGEN_PLANES has no `{name}`' for name in planes
                  if f'`{name}`' not in row[0]] +
                 [f'planes.md: {name} has no section' for name in planes
                  if not re.search(rf'^## {name}: ', pages, re.M)])
@@ -67,8 +67,8 @@ def test_every_variable_of_the_runtime_is_in_the_docs():
     source = repo.read(repo.ROOT / 'src/coll/ground/config.c')
     names = set(re.findall(r'"(REIGEN_[A-Z_]+)"', source))
     assert len(names) > 20
-    page = repo.read(repo.ROOT / 'docs/operations.md')
-    repo.report([f'operations.md: {name} is missing' for name in sorted(names)
+    page = repo.read(repo.ROOT / 'docs/variables.md')
+    repo.report([f'variables.md: {name} is missing' for name in sorted(names)
                  if f'`{name}`' not in page])
 
 

@@ -128,7 +128,7 @@ struct rg_control_request;
 json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job, const char *host);
 /* The same, whatever the question, of any job: the answer, or NULL. */
 json_t *rg_jobs_ask(const char *id, const struct rg_control_request *request);
-/* What the job's ranks have done and do now, as docs/operations.md says of `numbers`: a list of
+/* What the job's ranks have done and do now, as docs/jobs.md says of `numbers`: a list of
  * objects, which is empty while no rank is in the runtime; null where nobody answers here. */
 json_t *rg_jobs_ask_numbers(const struct rg_registry_job *job);
 /* Append that as lines, for people. */

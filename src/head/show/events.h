@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * --json: what happens, one JSON object per line. Every object has "schema" (1), "event" and "time"
- * (seconds since 1970, with fractions). docs/operations.md lists the events and their fields.
+ * (seconds since 1970, with fractions). docs/jobs.md lists the events and their fields.
  * Fields may be added; none changes its meaning within a schema.
  *
  * Each function appends one line to text. Out of memory shows in rg_buf_status. Any thread.

@@ -5,7 +5,7 @@
  * an answer, and no other user's process is believed: the kernel tells who it is.
  *
  * A question is struct rg_control_request, an answer an object of JSON without a newline: on
- * CONTROL_STATUS what docs/operations.md says of the field `elastic` of reigen status --json; on
+ * CONTROL_STATUS what docs/jobs.md says of the field `elastic` of reigen status --json; on
  * CONTROL_NUMBERS a page of the ranks' numbers (launch/numbers/numbers.h); on CONTROL_DRAIN
  * nothing, or the field `error` and what belongs to it:
  *

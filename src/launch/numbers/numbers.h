@@ -9,7 +9,7 @@
  *     {"columns":["rank","age_s",...],"rows":[[0,0.4,...],[1,0.4,...]],"next":1000}
  *
  * A rank of which nothing was heard has no row. "next" is the rank to go on with; without it this
- * was the last page. docs/operations.md says what each column means, and its unit.
+ * was the last page. docs/jobs.md says what each column means, and its unit.
  *
  * Thread rule: a store belongs to one thread; nothing blocks and nothing reads a clock.
  */
