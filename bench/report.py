@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables, targets and plots from what bench.py measured."""
 import math
+import re
 
 import plot
 import report_distributed
@@ -59,16 +60,14 @@ class Results:
 
 # ---------------------------------------------------------------------------- targets
 
-def judge(ratios, limit, how):
-    """(measured, passed) of the ratios that exist."""
+def judge(ratios, how):
+    """The mean, or the largest, of the ratios that exist; None: there is none."""
     known = [r for r in ratios if r is not None]
     if not known:
-        return None, None
+        return None
     if how == 'mean':
-        value = math.exp(sum(map(math.log, known)) / len(known))
-    else:
-        value = max(known)
-    return value, value <= limit
+        return math.exp(sum(map(math.log, known)) / len(known))
+    return max(known)
 
 
 def ratio_targets(r):
@@ -130,22 +129,32 @@ def middle(values):
 
 
 def target_table(r):
-    """The lines of the table, and how many targets were missed."""
-    lines = ['| target | at most | measured | |', '|---|---|---|---|']
-    missed = 0
-    for what, limit, how, ratios in ratio_targets(r):
-        value, passed = judge(ratios, limit, how)
-        if value is not None:
-            missed += not passed
-            lines.append(f'| {what} | {limit} | {value:.2f} | {"pass" if passed else "MISSED"} |')
-    backend = [(*row, '{:.2f}') for found in r.raw['distributed']
-               for row in report_distributed.targets(found)]
-    for what, limit, value, form in backend + plain_targets(r.raw):
-        if value is not None:
-            missed += value > limit
-            lines.append(f'| {what} | {form.format(limit)} | {form.format(value)} | '
-                         f'{"pass" if value <= limit else "MISSED"} |')
-    return lines, missed
+    """The lines of two tables, and how many targets were missed: those of so many ranks have a
+    column for each number, the others one."""
+    by_ranks, others, missed = {}, [], 0
+    for what, limit, value, form in all_targets(r):
+        missed += value > limit
+        said = form.format(value) + (' MISSED' if value > limit else '')
+        ranks = re.search(r',? (\d+) ranks', what)
+        if ranks:
+            same = what.replace(ranks[0], '', 1), form.format(limit)
+            by_ranks.setdefault(same, {})[int(ranks[1])] = said
+        else:
+            others.append(f'| {what} | {form.format(limit)} | {said} |')
+    lines = ['| target | at most | ' + ' | '.join(f'{np} ranks' for np in r.raw['np']) + ' |',
+             '|---|---|' + '---|' * len(r.raw['np'])]
+    lines += [f'| {what} | {limit} | ' + ' | '.join(said.get(np, '') for np in r.raw['np']) + ' |'
+              for (what, limit), said in by_ranks.items()]
+    return [*lines, '', '| target | at most | measured |', '|---|---|---|', *others], missed
+
+
+def all_targets(r):
+    """[(what, limit, measured, format)] of all that was measured."""
+    found = [(what, limit, judge(ratios, how), '{:.2f}')
+             for what, limit, how, ratios in ratio_targets(r)]
+    found += [(*row, '{:.2f}') for one in r.raw['distributed']
+              for row in report_distributed.targets(one)]
+    return [row for row in found + plain_targets(r.raw) if row[2] is not None]
 
 
 # ---------------------------------------------------------------------------- tables
