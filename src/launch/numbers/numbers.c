@@ -76,6 +76,11 @@ int rg_numbers_store_add(struct rg_numbers_store *store, uint32_t epoch, uint64_
     return 0;
 }
 
+uint32_t rg_numbers_store_epoch(const struct rg_numbers_store *store)
+{
+    return store->epoch;
+}
+
 static struct rg_rates rates_of(const struct known *known)
 {
     const struct rg_numbers *a = &known->older.numbers, *b = &known->last.numbers;

@@ -44,6 +44,8 @@ void rg_numbers_store_destroy(struct rg_numbers_store *store); /* NULL is fine *
  * is another process, which begins anew. 0; -EBADMSG: there is no such rank; -ENOMEM. */
 int rg_numbers_store_add(struct rg_numbers_store *store, uint32_t epoch, uint64_t now_ns,
                          const struct rg_numbers *numbers);
+/* The epoch that all of them are of. */
+uint32_t rg_numbers_store_epoch(const struct rg_numbers_store *store);
 /* A rank's last numbers, the rates, which are 0 until it was heard of twice, and the age of all
  * this. False: nothing was heard. */
 bool rg_numbers_store_get(const struct rg_numbers_store *store, uint32_t rank, uint64_t now_ns,

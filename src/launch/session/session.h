@@ -19,8 +19,10 @@
 #define RG_LAUNCH_SESSION_SESSION_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "launch/session/core/session_options.h"
+#include "wire/numbers.h"
 
 /* Begin. 0 and the session runs in the loop; or -errno with err, exit_code set (69 when the
  * platform is not available, ...). */
@@ -55,5 +57,25 @@ void rg_session_pause_output(struct rg_session *session, bool pause);
 /* Output could not be written (full disk): noted once; the job goes on, exit code 74 if all else is
  * well. */
 void rg_session_output_lost(struct rg_session *session, const char *cause);
+
+#ifndef RG_AGENT /* an agent that is a head keeps no numbers */
+/* Waiting: it has not started. Spare: of an elastic job, its process waits for a number. */
+enum rg_ranks_state {
+    RG_RANKS_WAITING, RG_RANKS_RUNNING, RG_RANKS_SUCCEEDED, RG_RANKS_FAILED, RG_RANKS_SPARE,
+    RG_RANKS_STATES
+};
+
+struct rg_session_counts {
+    uint32_t epoch;             /* of an elastic job; 0: none has begun */
+    int ranks[RG_RANKS_STATES]; /* of an elastic job, those of its epoch, and spare ones */
+    int hosts[RG_PHASE_LOST + 1]; /* by enum rg_host_phase */
+};
+
+void rg_session_count(const struct rg_session *session, struct rg_session_counts *ret_counts);
+/* The last numbers of the rank in this place of the plan, their age, and which of the plan's hosts
+ * it runs on. False: it is no rank now, or nothing was heard of it since it became one. */
+bool rg_session_numbers(const struct rg_session *session, int place,
+                        struct rg_numbers *ret_numbers, uint64_t *ret_age_ns, int *ret_host);
+#endif
 
 #endif

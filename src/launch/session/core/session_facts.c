@@ -47,6 +47,11 @@ const struct session_part session_ranks_part = {
     SESSION_PART(ranks), .nbytes_per_rank = sizeof(struct rank), .init = init, .fini = fini,
 };
 
+bool session_has_started(const struct rg_session *session, int rank)
+{
+    return session->ranks->ranks[rank].started;
+}
+
 void session_count_started(struct rg_session *session, int rank)
 {
     struct rank *r = &session->ranks->ranks[rank];

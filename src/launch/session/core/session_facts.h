@@ -13,6 +13,8 @@
 extern const struct session_part session_ranks_part; /* also the facts */
 
 /* It is known how it started. */
+bool session_has_started(const struct rg_session *session, int rank);
+/* From now on it is. */
 void session_count_started(struct rg_session *session, int rank);
 /* A fresh process will be started in this place, whose last one has ended or never was. */
 void session_renew_rank(struct rg_session *session, int rank);

@@ -39,3 +39,13 @@ void session_numbers_put(const struct rg_session *session, uint32_t from, struct
     if (session->elastic->numbers)
         rg_numbers_store_put(session->elastic->numbers, from, rg_now_ns(), json);
 }
+
+bool session_numbers_get(const struct rg_session *session, uint32_t rank,
+                         struct rg_numbers *ret_numbers, uint64_t *ret_age_ns)
+{
+    const struct rg_numbers_store *store = session->elastic->numbers;
+    struct rg_rates rates;
+
+    return store && is_known(session, rg_numbers_store_epoch(store), rank) &&
+           rg_numbers_store_get(store, rank, rg_now_ns(), ret_numbers, &rates, ret_age_ns);
+}

@@ -10,6 +10,7 @@
 #define RG_LAUNCH_SESSION_ELASTIC_SESSION_NUMBERS_H
 
 #include "launch/session/core/session_core.h"
+#include "wire/numbers.h"
 
 #ifndef RG_AGENT
 /* A rank of a host tells its own and those of all that share memory with it. They are for people:
@@ -18,6 +19,9 @@
 void session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbers *msg);
 /* Append the page that begins with this rank, as JSON (launch/numbers/numbers.h). */
 void session_numbers_put(const struct rg_session *session, uint32_t from, struct rg_buf *json);
+/* The last ones of a rank, of the epoch that there is now, and their age. False: there are none. */
+bool session_numbers_get(const struct rg_session *session, uint32_t rank,
+                         struct rg_numbers *ret_numbers, uint64_t *ret_age_ns);
 #else
 static inline void session_on_numbers(struct session_host *host,
                                       const struct rg_rankmsg_numbers *msg)
