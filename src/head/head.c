@@ -15,6 +15,7 @@
 #include "head/chaos.h"
 #include "head/console/exit.h"
 #include "head/input.h"
+#include "head/metrics/metrics.h"
 #include "head/notify.h"
 #include "head/restart.h"
 #include "head/show/presenter.h"
@@ -58,6 +59,7 @@ struct run {
     bool again;                /* the job has failed and is to be started again */
     struct rg_chaos *chaos;    /* NULL: no faults */
     struct rg_notify notify;
+    struct rg_metrics *metrics; /* NULL: nobody wants them */
 };
 
 /* --- what the session reports ---------------------------------------------------------------- */
@@ -464,6 +466,18 @@ static int get_plan(struct run *run, const struct rg_driver_ops *driver, struct 
     return rc < 0 ? rc : rg_plan_make(job, &run->planned.plan, err);
 }
 
+/* What of the job others may see, and where, before anything of it is there. */
+static int open_metrics(struct run *run, struct rg_error *err)
+{
+#ifndef RG_AGENT
+    const char *where = run->as->instead ? NULL : run->planned.job.metrics;
+#else
+    const char *where = NULL;
+#endif
+
+    return rg_metrics_open(where, &run->metrics, err);
+}
+
 static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     struct rg_job *job = &run->planned.job;
@@ -478,6 +492,8 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
         rc = rg_sizes_check(job, err);
     if (rc >= 0)
         rc = rg_place_job(job, !driver->platform.here, err);
+    if (rc >= 0)
+        rc = open_metrics(run, err);
     if (rc >= 0)
         rc = get_plan(run, driver, err);
     if (rc >= 0)
@@ -562,6 +578,26 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     if (job->pty)
         send_size(run); /* before the terminal is made */
     return 0;
+}
+
+static void look_at(void *arg, struct rg_metrics_state *ret_state)
+{
+    const struct run *run = arg;
+
+    *ret_state = (struct rg_metrics_state){
+        .plan = &run->planned.plan, .session = run->session,
+        .platform = rg_driver_choose(&run->planned.job)->platform.name,
+        .restarts = run->restart.count, .elastic = run->planned.job.elastic.on,
+    };
+}
+
+static void start_metrics(struct run *run)
+{
+    const char *url = rg_metrics_url(run->metrics);
+
+    rg_metrics_start(run->metrics, run->loop, look_at, run);
+    if (url && !run->planned.quiet)
+        rg_say("metrics are at %s", url);
 }
 
 /* What belongs to one start of the job. */
@@ -659,6 +695,7 @@ static int run_job(struct run *run)
         .ops = run->planned.job.json ? &rg_presenter_json : &rg_presenter_plain,
         .planned = &run->planned, .loop = run->loop, .log = run->as->log,
     };
+    start_metrics(run);
     if (start(run, driver, &err) < 0)
         return fail(run, &err);
     rg_loop_run(run->loop);
@@ -689,6 +726,7 @@ int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
     if (as->ret_stopped)
         *as->ret_stopped = run.restart.stopped;
 
+    rg_metrics_close(run.metrics, code);
     finish(&run);
     rg_notify_run(&run.notify, code);
     return code;

@@ -37,6 +37,7 @@ void rg_job_fini(struct rg_job *job)
 #ifndef RG_AGENT /* no plan's file has them */
     free(job->chaos);
     free(job->notify);
+    free(job->metrics);
 #endif
     free(job->file_name);
     free(job->file_text);

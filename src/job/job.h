@@ -159,6 +159,7 @@ struct rg_job {
 #ifndef RG_AGENT             /* no plan's file has them */
     char *chaos;             /* the faults that it is to have (job/chaos/chaos.h), or NULL */
     char *notify;            /* the command that gets the verdict (head/notify.h), or NULL */
+    char *metrics;           /* where its numbers are found (job/options/metrics.h), or NULL */
 #endif
 };
 

@@ -10,6 +10,7 @@
 #include "job/chaos/chaos.h"
 #include "job/envfile.h"
 #include "job/hostlist.h"
+#include "job/options/metrics.h"
 #include "job/platform.h"
 
 #define APPLY(name)                                                                      \
@@ -253,6 +254,14 @@ APPLY(chaos)
     int rc = rg_chaos_parse(what, value, &chaos, err);
 
     return rc < 0 ? rc : rg_parse_text(what, value, &request->job.chaos, err);
+}
+
+APPLY(metrics)
+{
+    rg_autofree char *host = NULL;
+    int port, rc = rg_metrics_split(what, value, &host, &port, err);
+
+    return rc < 0 ? rc : rg_parse_text(what, value, &request->job.metrics, err);
 }
 
 /* What may stand behind the object, and what of it has no meaning here. */

@@ -199,6 +199,9 @@ static const struct rg_option options[] = {
     {"notify", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "COMMAND", NULL, NULL,
      "Run COMMAND by the shell, here, when the job has ended, however that came; its standard "
      "input is the verdict, as --json writes it. It may take 10 s.", TEXT(job.notify)},
+    {"metrics", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "ADDRESS|FILE", NULL, "@file",
+     "Tell Prometheus what each rank does: at http://HOST:PORT/metrics where ADDRESS is HOST:PORT, "
+     "or :PORT for this computer alone; or in FILE, which is replaced every 5 s.", BY(metrics)},
 
     {"stdin", NULL, NULL, RG_GROUP_INPUT, RG_FILE_SCALAR, "RANK|all|none", NULL, "all none 0",
      "Who gets standard input. The default is rank 0.", BY(stdin)},

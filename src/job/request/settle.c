@@ -116,8 +116,10 @@ void rg_request_settle_usual(struct rg_request *request)
     drop_settings(request);
     if (rg_strv_has(&request->usual, "submit"))
         job->submit = job->submit && own->queues;
-    if (rg_strv_has(&request->usual, "notify") && ends_elsewhere(request, own))
+    if (is_usual(request, "notify") && ends_elsewhere(request, own))
         free(rg_steal_ptr(&job->notify));
+    if (is_usual(request, "metrics") && ends_elsewhere(request, own))
+        free(rg_steal_ptr(&job->metrics));
     drop_streams(request, own);
     drop_agents(request, own);
     /* The platform that is named now has hosts of its own. */
@@ -179,19 +181,22 @@ static int check_chaos(const struct rg_request *request, const struct rg_platfor
     return 0;
 }
 
-/* The command is the user's, and is run where the user is. */
-static int check_notify(const struct rg_request *request, const struct rg_platform *own,
-                        struct rg_error *err)
+/* These belong to where the user is: a command, an address, a file. */
+static int check_here(const struct rg_request *request, const struct rg_platform *own,
+                      struct rg_error *err)
 {
     const struct rg_job *job = &request->job;
 
-    if (!job->notify || !ends_elsewhere(request, own))
+    if ((!job->notify && !job->metrics) || !ends_elsewhere(request, own))
         return 0;
-    return rg_error_set(err, EINVAL, "--notify: the end of a job %s%s is not seen here; leave it "
-                        "out", own->away ? "on " : "of ",
+    return rg_error_set(err, EINVAL, "%s: the %s of a job %s%s %s here; leave it out",
+                        job->notify ? "--notify" : "--metrics",
+                        job->notify ? "end" : "numbers",
+                        own->away ? "on " : "of ",
                         own->away     ? own->title
                         : job->submit ? "--submit"
-                                      : "--write-plan");
+                                      : "--write-plan",
+                        job->notify ? "is not seen" : "are not known");
 }
 
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
@@ -206,7 +211,7 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
     if (r == 0 && request->job.submit && !own->queues)
         r = refuse_submit(err);
     r = r == 0 ? check_chaos(request, own, err) : r;
-    return r == 0 ? check_notify(request, own, err) : r;
+    return r == 0 ? check_here(request, own, err) : r;
 }
 
 /* An option that only a container could heed, and that is not only usual; or NULL. */
