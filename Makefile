@@ -26,6 +26,8 @@ deb:        ## build/dist/*.deb, a package for this Debian or Ubuntu
 	@REIGEN_PROJECT_URL='$(URL)' tools/deb.sh
 wheel:      ## build/dist/*.whl, for every Python 3.8 and later (URL=the project's address)
 	@REIGEN_PROJECT_URL='$(URL)' tools/wheel.sh $(ARGS)
+site:       ## build/site/html: README.md and docs/ as a site with search (fetches MkDocs)
+	@tools/site.sh
 chart:      ## build/dist/reigen-*.tgz, the Helm chart of deploy/chart (needs helm)
 	@tools/chart.sh
 agents:     ## build/agents/: the agent for hosts of the other architecture
@@ -35,4 +37,4 @@ clean:      ## remove build/, build-*/ and .venv/
 help:       ## print this
 	@awk -F ': *## ' '/^[a-z-]+: *## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
 
-.PHONY: all demo check check-all soak check-gpu fresh bench install uninstall deb wheel chart agents clean help
+.PHONY: all demo check check-all soak check-gpu fresh bench install uninstall deb wheel site chart agents clean help
