@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make site` does: docs/ as a site in build/site/html, by MkDocs Material, which it fetches from
-# PyPI once into build/site/env (0.1 GB, 20 MB to load). Prints where the site begins.
+# What `make site` does: docs/ as a site in build/site/html, by MkDocs Material, which it fetches
+# from PyPI once into build/site/env (0.2 GB, 20 MB to load). Prints where the site begins.
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
