@@ -82,8 +82,7 @@ def listed():
             path = posixpath.normpath(posixpath.join('docs', target.split('#')[0]))
             if path.endswith('.md') and place(path) and path not in seen:
                 seen.add(path)
-                title = words[1:-1]
-                kinds.setdefault(kind, []).append({title[0].upper() + title[1:]: place(path)})
+                kinds.setdefault(kind, []).append({words[1:-1]: place(path)})
     return kinds
 
 
@@ -112,6 +111,9 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
+    # Who searches for a word wants to know how, before how fast and since when.
+    if page.file.src_uri.startswith(('benchmarks', 'CHANGELOG')):
+        page.meta['search'] = {'boost': 0.2}
     if page.file.src_uri in MOVED.values():
         return markdown
     return dialect(moved(markdown, 'docs'))
