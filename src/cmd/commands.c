@@ -154,8 +154,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_drain, NULL, .brief = "let a host go from an elastic job" },
     { "logs", "[-f] [--rank R] " PLACE " JOB",
       "-f --rank " PLACE_WORDS " @job",
-      "Show what a job has written to --output-dir, to a file or, with Slurm, Kubernetes or "
-      "OpenPAI, to its log. -f: and what follows, until its end. --rank: only this rank's.",
+      "Show what a job has written to --output-dir, to a file or, with --detach, Slurm, Kubernetes "
+      "or OpenPAI, to its log. -f: and what follows, until its end. --rank: only this rank's.",
       rg_cmd_logs, NULL, .brief = "show the output of a job", .common = true,
       .options = logs_options, .shared = place_options },
     { "attach", "[--tail LINES] " PLACE " JOB",

@@ -14,6 +14,7 @@
 #include "base/say.h"
 #include "head/chaos.h"
 #include "head/console/exit.h"
+#include "head/detach.h"
 #include "head/input.h"
 #include "head/metrics/metrics.h"
 #include "head/notify.h"
@@ -60,6 +61,7 @@ struct run {
     struct rg_chaos *chaos;    /* NULL: no faults */
     struct rg_notify notify;
     struct rg_metrics *metrics; /* NULL: nobody wants them */
+    struct rg_detach detach;
 };
 
 /* --- what the session reports ---------------------------------------------------------------- */
@@ -128,6 +130,7 @@ static void on_rank_started(void *arg, int rank, int pid, const char *cpus)
         rg_output_again(run->shown.output, rank);
     report_binding(run, rank, host, cpus);
     run->shown.ops->rank_started(&run->shown, rank, host, pid, cpus);
+    rg_detach_count(&run->detach, run->shown.output);
 }
 
 static int on_grown(void *arg, struct rg_error *err)
@@ -513,13 +516,17 @@ static bool wants_tracebacks(struct rg_job *job)
     return how && strcmp(how, "full") == 0;
 }
 
-/* A job runs without its file as well. */
-static void note_unlisted(struct run *run, int r)
+/* A job runs without its file as well, but nobody would find one that detaches. */
+static int add_to_registry(struct run *run, struct rg_error *err)
 {
+    int r = rg_registry_add(&run->planned.plan, &run->planned.job, &run->registered);
+    const char *why = r == -ENOENT ? "HOME is not there" : strerror(-r);
+
+    if (r < 0 && run->detach.on)
+        return rg_error_set(err, -r, "--detach: reigen jobs would not show this job: %s", why);
     if (r < 0 && run->planned.job.verbose)
-        rg_presenter_say(&run->shown, "reigen: reigen jobs will not show this job: %s\n",
-             r == -ENOENT ? "HOME is not there"
-                          : strerror(-r));
+        rg_presenter_say(&run->shown, "reigen: reigen jobs will not show this job: %s\n", why);
+    return 0;
 }
 
 /* Room for hosts that come, and come again: of it only what is used costs anything. */
@@ -535,25 +542,31 @@ static int open_plan(struct rg_plan *plan)
 static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     const struct rg_job *job = &run->planned.job;
+    int rc = rg_detach_begin(&run->detach, &run->planned, err);
+    bool log = run->detach.on; /* of our own */
     const struct rg_output_options output = {
         .loop = run->loop, .job = job, .out_fd = 1, .err_fd = 2,
+        .echoes = log && run->detach.terminal_fd >= 0, .echo_fd = run->detach.terminal_fd,
         .nranks = job->elastic.on ? 0 : run->planned.plan.nranks,
-        .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
+        .out_colour = log ? run->detach.colour : rg_terminal_colour(1),
+        .err_colour = log ? run->detach.colour : rg_terminal_colour(2),
         .all_tracebacks = wants_tracebacks(&run->planned.job), .encode = run->shown.ops->encode,
         .append = run->restart.count > 0,
         .mark = run->as->log ? &run->mark : NULL,
         .on_pause = on_pause, .on_lost = on_lost, .on_drained = on_drained, .arg = run,
     };
-    int rc = rg_output_create(&output, &run->shown.output, err);
 
+    if (rc == 0)
+        rc = rg_output_create(&output, &run->shown.output, err);
     if (rc < 0)
         return rc;
+    run->shown.status_fd = output.echoes ? output.echo_fd : 2;
     if (run->shown.ops->starting(&run->shown) < 0)
         return rg_error_memory(err);
     if (run->restart.count)
         rg_registry_restart(&run->registered, run->planned.plan.job_id);
-    else
-        note_unlisted(run, rg_registry_add(&run->planned.plan, job, &run->registered));
+    else if ((rc = add_to_registry(run, err)) < 0)
+        return rc;
     if (job->elastic.on && open_plan(&run->planned.plan) < 0)
         return rg_error_memory(err);
     const struct rg_session_options options = {
@@ -625,6 +638,7 @@ static void finish(struct run *run)
     rg_buf_fini(&run->last_words);
     rg_loop_destroy(run->loop);
     rg_head_chaos_free(run->chaos);
+    rg_detach_fini(&run->detach);
     rg_planned_fini(&run->planned);
 }
 
@@ -662,6 +676,7 @@ static int fail(struct run *run, const struct rg_error *err)
 {
     int code = rg_fail(err, run->as->command);
 
+    rg_detach_fail(&run->detach, err);
     rg_notify_keep(&run->notify, &(struct rg_verdict){ .exit_code = code, .cause = err->text });
     return code;
 }
@@ -719,6 +734,7 @@ int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
     run.planned = *take_planned;
     *take_planned = (struct rg_planned){ .quiet = false };
     run.as = as;
+    rg_detach_init(&run.detach, as->detach_fd ? *as->detach_fd : -1);
     run.restart.before = as->nstarts;
     run.restart.lost_only = as->backoff_ms;
     int code = run_job(&run);

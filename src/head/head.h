@@ -17,6 +17,9 @@ struct rg_head_as {
     const char *command; /* "run": the command whose --help usage errors name */
     bool horovod;        /* after the verdict, say Horovod's words for a failed job, too */
     bool stdin_open;     /* standard input was open when the program started */
+    /* NULL, or a pipe to who waits until all ranks have started (--detach): then the job's id is
+     * written to it, and it is closed. Taken. */
+    const int *detach_fd;
     /* NULL, or what is done with the plan in the place of running it: an exit code, or -errno with
      * err. here: the ranks would run on this computer. No platform is asked for hosts then. */
     int (*instead)(void *arg, const struct rg_planned *planned, bool here, struct rg_error *err);

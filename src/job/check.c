@@ -207,6 +207,12 @@ int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_
     return 0;
 }
 
+bool rg_job_reads(const struct rg_job *job)
+{
+    return job->stdin_mode == RG_STDIN_ALL ||
+           (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank != 0);
+}
+
 static int check_streams(const struct rg_job *job, struct rg_error *err)
 {
     if (job->json && job->pty)
@@ -215,6 +221,9 @@ static int check_streams(const struct rg_job *job, struct rg_error *err)
     if (job->pty && (job->stdin_mode != RG_STDIN_RANK || job->stdin_rank != 0))
         return rg_error_set(err, EINVAL, "--pty gives rank 0 the terminal: drop --stdin, or say "
                             "--stdin 0");
+    if (job->detach && (job->pty || rg_job_reads(job)))
+        return rg_error_set(err, EINVAL, "--detach: nobody is there whose keys ranks could read; "
+                            "drop %s", job->pty ? "--pty" : "--stdin, or --detach");
     if (job->np && job->stdin_mode == RG_STDIN_RANK && job->stdin_rank >= job->np)
         return rg_error_set(err, EINVAL, "--stdin %d: with -np %d the ranks are 0 to %d",
                             job->stdin_rank, job->np, job->np - 1);

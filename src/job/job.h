@@ -114,6 +114,7 @@ struct rg_job {
     struct rg_strv settings; /* NAME=VALUE: what the platform's own options were given (rg_env_get);
                                 for its driver alone */
     bool submit;            /* let the platform run it when it can, and do not wait */
+    bool detach;            /* or its head here, of which nobody has to wait for the end */
     struct rg_elastic elastic;
     enum rg_engine engine;
     struct rg_strv engine_options; /* handed to the engine's command line, before the command */
@@ -198,6 +199,8 @@ static inline uint64_t rg_job_notice_ms(uint64_t platform_s)
 /* Append all values of a setting that may be given more than once. 0 or -ENOMEM. */
 int rg_job_settings(const struct rg_job *job, const char *name, struct rg_strv *values);
 
+/* Who gets standard input was said: somebody else than rank 0. */
+bool rg_job_reads(const struct rg_job *job);
 /* Rules over several fields: a command is there, np within range, json excludes pty, ... Each
  * violation names the value and the remedy. 0 or -EINVAL. */
 int rg_job_check(const struct rg_job *job, struct rg_error *err);

@@ -16,7 +16,7 @@ WRITERS = {
     'src/head/console/exit.c': (1, 'rg_print_exact itself'),
     'src/head/head.c': (1, 'usage'),
     'src/cmd/help/manual.c': (1, 'our own pages, into a pager'),
-    'src/cmd/jobs/attach.c': (1, 'the output of ranks, which is their user\'s'),
+    'src/cmd/jobs/attach.c': (2, 'the output of ranks, which is their user\'s; in a handler'),
     'src/cmd/run/away.c': (1, 'the output of ranks, which is their user\'s'),
 }
 WRITE = re.compile(r'(?<![\w>.])(?:v?fprintf|fputs|fputc|fwrite)\s*\((?:[^;]*?,)?'

@@ -168,6 +168,27 @@ static int follow(struct attach *attach, int nlast, const struct rg_jobs_place *
 
 /* --- where there is nothing but its output ---------------------------------------------------- */
 
+/* What a handler says; it gets no argument of ours. */
+static char leave_words[256];
+
+static void on_leave(int signo)
+{
+    size_t nbytes = strlen(leave_words);
+
+    if (write(2, leave_words, nbytes) < 0)
+        nbytes = 0; /* there is no better place to say it */
+    _exit(RG_EXIT_SIGNAL + signo);
+}
+
+/* Nothing has to be cleaned up, whatever is done just now. */
+static void leave_on_signals(const char *id)
+{
+    snprintf(leave_words, sizeof(leave_words),
+             "\nreigen: left; job %.64s goes on, and reigen stop %.64s ends it\n", id, id);
+    for (size_t i = 0; i < rg_array_len(leaving); i++)
+        signal(leaving[i], on_leave);
+}
+
 /* Its output to the end, then how it has ended. */
 static int show(const struct attach *attach, const char *id)
 {
@@ -176,6 +197,8 @@ static int show(const struct attach *attach, const char *id)
     char *argv[] = { (char *) "logs", (char *) "-f", (char *) id, NULL };
     int code = attach->driver ? 0 : rg_jobs_find("attach", id, &job), ended = -1;
 
+    if (code == 0 && !job.ended)
+        leave_on_signals(job.id ? job.id : id);
     rg_registry_job_fini(&job); /* it is as it was before its end */
     job = (struct rg_registry_job){ 0 };
     code = code ? code : rg_cmd_logs(3, argv);
@@ -186,7 +209,8 @@ static int show(const struct attach *attach, const char *id)
     else if (!attach->driver && rg_jobs_find("attach", id, &job) == 0)
         ended = job.exit_code;
     if (ended < 0)
-        rg_say("job %s has ended, and could not say how", id);
+        rg_say("job %s has ended, and could not say how%s", id,
+               attach->driver ? "" : ": its launcher was killed");
     return ended < 0 ? RG_EXIT_UNAVAILABLE : ended;
 }
 

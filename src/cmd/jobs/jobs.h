@@ -9,6 +9,7 @@
  *   elastic.c     what the launcher of an elastic job says of it
  *   jobs_print.c  tables, lines and JSON
  *   jobs_logs.c   the command logs
+ *   jobs_tags.c   lines of a log that the job itself keeps
  *   attach.c      the command attach
  *   stop.c        the command stop; what killed launchers and agents have left
  *
@@ -106,6 +107,11 @@ int rg_jobs_fail_submitted(const char *command, const struct rg_submitted_job *j
 
 /* "terminal", "file" and the like, and behind it the path or "". */
 const char *rg_jobs_output(const struct rg_registry_job *job, char kind[16]);
+
+/* Of a line of such a log (output log): the rank's number in its tag, or -1. */
+int rg_jobs_tag_rank(const void *line, size_t nbytes);
+/* Append the line without the colours of its tag. */
+void rg_jobs_put_plain(struct rg_buf *text, const void *line, size_t nbytes);
 
 /* Add a line. 0 or -ENOMEM. */
 int rg_jobs_add(struct rg_jobs_table *table, const struct rg_registry_job *job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen logs: what the ranks of a job wrote, from where the user had it put. Nothing is kept by
- * itself: a job's output may be larger than any disk. */
+ * itself, but of a job that has detached: a job's output may be larger than any disk. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "head/console/args.h"
 #include "head/console/exit.h"
+#include "head/console/terminal.h"
 #include "cmd/jobs/jobs.h"
 #include "base/exitcode.h"
 
@@ -23,6 +24,9 @@
 struct source {
     char *path;
     char tag[24];  /* in front of each line, or "" */
+    bool tagged;   /* lines have their tags, perhaps in colours, already: */
+    bool plain;    /* those are left out */
+    int rank;      /* only what this rank has written; -1: all */
     int fd;        /* where it is shown: 1 or 2 */
     off_t at;
     off_t end;     /* nothing behind it is shown; -1: there is no such place */
@@ -55,7 +59,7 @@ static int add(struct logs *logs, char *take_path, int fd, off_t at, const char 
         free(take_path);
         return -ENOMEM;
     }
-    more[logs->count] = (struct source){ .path = take_path, .fd = fd, .at = at,
+    more[logs->count] = (struct source){ .path = take_path, .fd = fd, .at = at, .rank = -1,
                                          .end = -1, .line = RG_BUF_INIT };
     snprintf(more[logs->count++].tag, sizeof(more->tag), "%s", tag);
     return 0;
@@ -77,6 +81,18 @@ static int add_ranks(struct logs *logs, const struct rg_registry_job *job, const
             r = add(logs, rg_strf("%s/rank.%0*d/stderr", dir, width, i), 2, 0, tag);
     }
     return r;
+}
+
+static int add_log(struct logs *logs, const struct rg_registry_job *job, const char *path, int rank)
+{
+    int r = add(logs, strdup(path), 1, 0, "");
+
+    if (r < 0)
+        return r;
+    logs->sources[0].tagged = job->tags;
+    logs->sources[0].plain = !rg_terminal_colour(1);
+    logs->sources[0].rank = job->tags ? rank : -1;
+    return 0;
 }
 
 /* --- from where, and whither ------------------------------------------------------------------ */
@@ -126,11 +142,27 @@ static int check(const struct logs *logs, const char *id, const struct rg_strv *
 
 /* --- copying ---------------------------------------------------------------------------------- */
 
+static int put_tagged(const struct source *source, const uint8_t *line, size_t nbytes)
+{
+    rg_autobuf struct rg_buf plain = RG_BUF_INIT;
+
+    if (source->rank >= 0 && rg_jobs_tag_rank(line, nbytes) != source->rank)
+        return 0;
+    if (!source->plain)
+        return rg_write_all(source->fd, line, nbytes);
+    rg_jobs_put_plain(&plain, line, nbytes);
+    return rg_buf_status(&plain) < 0 ? rg_buf_status(&plain)
+                                     : rg_write_all(source->fd, rg_buf_bytes(&plain),
+                                                    rg_buf_nbytes(&plain));
+}
+
 static int put_line(struct source *source, size_t nbytes)
 {
     int r = rg_write_all(source->fd, source->tag, strlen(source->tag));
 
-    if (r == 0)
+    if (r == 0 && source->tagged)
+        r = put_tagged(source, rg_buf_bytes(&source->line), nbytes);
+    else if (r == 0)
         r = rg_write_all(source->fd, rg_buf_bytes(&source->line), nbytes);
     rg_buf_consume(&source->line, nbytes);
     return r;
@@ -142,7 +174,7 @@ static int put_lines(struct source *source)
     const uint8_t *end;
     int r = 0;
 
-    if (!*source->tag)
+    if (!*source->tag && !source->tagged)
         return rg_buf_nbytes(&source->line) ? put_line(source, rg_buf_nbytes(&source->line)) : 0;
     while (r == 0 && rg_buf_nbytes(&source->line) &&
            (end = memchr(rg_buf_bytes(&source->line), '\n', rg_buf_nbytes(&source->line))))
@@ -315,9 +347,11 @@ static int show_job(const struct rg_registry_job *job, bool keep, int rank)
 
     if (strcmp(kind, "dir") == 0)
         r = add_ranks(&logs, job, path, rank);
+    else if (strcmp(kind, "log") == 0 && (rank < 0 || job->tags || job->nranks == 1))
+        r = add_log(&logs, job, path, rank);
     else if (strcmp(kind, "file") == 0 && rank < 0)
         r = add(&logs, strdup(path), 1, (off_t) job->skip_nbytes, "");
-    else if (strcmp(kind, "file") == 0)
+    else if (strcmp(kind, "file") == 0 || strcmp(kind, "log") == 0)
         return rg_fail_usage("logs", "logs --rank: the output of all ranks is in one file, %s",
                              path);
     else

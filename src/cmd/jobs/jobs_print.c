@@ -294,9 +294,13 @@ static void put_state(const struct rg_registry_job *job, struct rg_buf *text)
         rg_shown_printf(text, "ended with exit code %d at %s, after %s\n", job->exit_code,
                         time_text(job->touched_ns / RG_NS_PER_S, ended), elapsed);
     else if (state == RG_JOB_ENDED)
-        rg_shown_printf(text, "its launcher was killed before it could say how the job ended\n");
+        rg_shown_printf(text, "its launcher was killed%s before it could say how the job ended\n",
+                        rg_registry_rebooted(job) ? ", or this computer started again," : "");
     else if (state == RG_JOB_RUNS)
         rg_shown_printf(text, "running for %s\n", elapsed);
+    else if (state == RG_JOB_DEAD && !job->image && rg_registry_rebooted(job))
+        rg_shown_printf(text, "gone: this computer was started again since, and nothing of the job "
+                            "runs on it\n");
     else if (state == RG_JOB_DEAD && (job->image || !job->kernel))
         rg_shown_printf(text, "dead: its launcher was killed, and could not clean up; reigen stop "
                               "%s removes what it left\n", job->id);

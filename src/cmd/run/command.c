@@ -14,6 +14,7 @@
 #include "head/console/terminal.h"
 #include "head/head.h"
 #include "cmd/run/away.h"
+#include "cmd/run/detach.h"
 #include "cmd/run/dryrun.h"
 #include "cmd/run/run.h"
 #include "head/show/events.h"
@@ -162,6 +163,8 @@ int rg_run_request(struct rg_request *take_request, const char *command, bool ho
     if (head.instead == write_plan && driver->acquire)
         return rg_planned_write(&planned, request.write_plan, &err) < 0
                    ? rg_fail(&err, command) : 0;
+    if (planned.job.detach && !head.instead)
+        return rg_detach_run(&planned, &head);
     return rg_head_run(&planned, &head);
 }
 
@@ -219,6 +222,8 @@ static int run(int argc, char **argv, bool self)
         return RG_COMMAND_HELP;
     if (request.version)
         return rg_print("reigen " RG_VERSION "\n");
+    if (self && rg_strv_has(&request.usual, "detach")) /* somebody waits for its figures */
+        request.job.detach = false;
     if (self && !has_containers(&request.job) && name_self(&request.job, &err) < 0)
         return rg_fail(&err, "run");
     if (request.job.submit && !request.job.dry_run && !request.write_plan)

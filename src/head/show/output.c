@@ -40,6 +40,7 @@ struct shown {
 struct rg_output {
     struct rg_output_options o;
     struct rg_sink sinks[2];
+    struct rg_sink echo;    /* while o.echoes */
     struct rg_lines *lines; /* 2 * rank + (stream - 1) */
     int *numbers;           /* by rank, what it is called; NULL: it is called by its number */
     struct rg_outfiles files;
@@ -86,7 +87,8 @@ static void report_lost(struct rg_output *output, int i)
 static void on_change(void *arg)
 {
     struct rg_output *output = arg;
-    size_t pending = rg_sink_pending(&output->sinks[0]) + rg_sink_pending(&output->sinks[1]);
+    size_t pending = rg_sink_pending(&output->sinks[0]) + rg_sink_pending(&output->sinks[1]) +
+                     rg_sink_pending(&output->echo);
 
     report_lost(output, 0);
     report_lost(output, 1);
@@ -126,6 +128,8 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     output->lines = calloc(2 * (size_t) options->nranks + 1, sizeof *output->lines);
     rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
     rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
+    if (options->echoes)
+        rg_sink_init(&output->echo, options->loop, options->echo_fd, on_change, output);
     output->one_place = options->mark || same_place(options->out_fd, options->err_fd);
     output->one_sink = options->mark || (output->one_place && isatty(options->out_fd));
     output->rows[0].fd = options->out_fd;
@@ -208,6 +212,7 @@ void rg_output_destroy(struct rg_output *output)
     rg_tail_fini(&output->shown.raw);
     rg_sink_fini(&output->sinks[0]);
     rg_sink_fini(&output->sinks[1]);
+    rg_output_echo_end(output);
     rg_buf_fini(&output->text);
     rg_rows_fini(&output->rows[0]);
     rg_rows_fini(&output->rows[1]);
@@ -274,6 +279,8 @@ static void send(struct rg_output *output, int stream, const void *data, size_t 
         send_above(output, sink, moves, data, nbytes);
     else
         rg_sink_write(&output->sinks[sink], data, nbytes);
+    if (output->o.echoes && (stream == 2 || !output->o.encode))
+        rg_sink_write(&output->echo, data, nbytes);
     if (mark) { /* its timer begins anew with each write */
         rg_mark_count(mark, data, nbytes);
         put_mark(output, false);
@@ -694,8 +701,15 @@ void rg_output_say(struct rg_output *output, const char *text)
 
 void rg_output_status(struct rg_output *output, const char *text)
 {
-    rg_sink_write(&output->sinks[sink_of(output, 2)], text, strlen(text));
+    rg_sink_write(output->o.echoes ? &output->echo : &output->sinks[sink_of(output, 2)], text,
+                  strlen(text));
     on_change(output);
+}
+
+void rg_output_echo_end(struct rg_output *output)
+{
+    rg_sink_fini(&output->echo);
+    output->o.echoes = false;
 }
 
 void rg_output_finish(struct rg_output *output)
@@ -781,5 +795,6 @@ void rg_output_note(const struct rg_output *output, const char *note, struct rg_
 
 bool rg_output_drained(const struct rg_output *output)
 {
-    return !rg_sink_pending(&output->sinks[0]) && !rg_sink_pending(&output->sinks[1]);
+    return !rg_sink_pending(&output->sinks[0]) && !rg_sink_pending(&output->sinks[1]) &&
+           !rg_sink_pending(&output->echo);
 }

@@ -48,6 +48,10 @@ struct rg_output_options {
     const struct rg_job *job; /* borrowed */
     int nranks;
     int out_fd, err_fd;       /* borrowed, usually 1 and 2 */
+    /* Until rg_output_echo_end a terminal gets what those get, but no events, and alone what moves
+     * while a job starts. It may go away. Borrowed. */
+    bool echoes;
+    int echo_fd;
     bool out_colour, err_colour;
     bool append;              /* to the files of --output-dir, which an earlier start has made */
     bool all_tracebacks;
@@ -84,6 +88,8 @@ void rg_output_event(struct rg_output *output, const void *line, size_t nbytes);
 void rg_output_say(struct rg_output *output, const char *text);
 /* What moves on the terminal while a job starts (head/show/status.h), as it is. */
 void rg_output_status(struct rg_output *output, const char *text);
+/* From now on there is no echo, and its descriptor is not used. */
+void rg_output_echo_end(struct rg_output *output);
 /* reigen is about to be stopped, and leaves the terminal to others; or it goes on. */
 void rg_output_stopping(struct rg_output *output, bool stopping);
 /* Hand out what lines are left without an end. */

@@ -32,8 +32,10 @@ static void say_status(void *arg, const char *text)
 
 static int starting(struct rg_presenter *p)
 {
-    int rc = rg_status_start(&p->status, p->loop, &p->planned->plan, isatty(2), say_status, p);
+    bool tty = isatty(p->status_fd);
+    int rc = rg_status_start(&p->status, p->loop, &p->planned->plan, tty, say_status, p);
 
+    p->status.fd = p->status_fd;
     if (rc == 0 && p->planned->quiet)
         rg_status_stop(&p->status);
     return rc;

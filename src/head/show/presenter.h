@@ -21,6 +21,7 @@ struct rg_presenter {
     struct rg_output *output;         /* of this start */
     bool log;                         /* somebody keeps a log, and may know better how it starts */
     struct rg_buf text;               /* while an event is composed */
+    int status_fd;                    /* where it is seen */
     struct rg_status status;          /* while the job starts; zeroed where nobody wants it */
 };
 

@@ -23,9 +23,9 @@
 
 /* What is wider than a terminal takes several of its lines, of which only the last can be wiped.
  * Who hands a reason on puts words in front of it, so that the cause stands at its end. */
-static void put_fitting(struct rg_buf *text, struct rg_buf *line)
+static void put_fitting(const struct rg_status *status, struct rg_buf *text, struct rg_buf *line)
 {
-    int width = rg_terminal_columns(2) - 1;
+    int width = rg_terminal_columns(status->fd) - 1;
 
     rg_put_cut(text, rg_buf_text(line), width, width / 2);
 }
@@ -69,7 +69,7 @@ static void put_row(const struct rg_status *status, int h, int width, struct rg_
     rg_shown_printf(&line, "  %-*s  ", width, status->plan->hosts[h].name);
     put_state(status, &status->hosts[h], &line);
     rg_buf_printf(text, "\033[K");
-    put_fitting(text, &line);
+    put_fitting(status, text, &line);
     rg_buf_printf(text, "\n");
 }
 
@@ -78,7 +78,7 @@ static int put_rows(const struct rg_status *status, struct rg_buf *text)
 {
     int rows = 24, columns, width = 0, shown = 0, nhosts = status->plan->nhosts;
 
-    rg_terminal_size(2, &rows, &columns);
+    rg_terminal_size(status->fd, &rows, &columns);
     int room = rows - OTHER_LINES > 1 ? rows - OTHER_LINES : 1;
     bool all = nhosts <= room;
 
@@ -109,7 +109,7 @@ static void show_rows(struct rg_status *status)
         rg_buf_printf(&text, UP, status->nlines);
     put_heading(status, &line);
     rg_buf_printf(&text, "\033[K");
-    put_fitting(&text, &line);
+    put_fitting(status, &text, &line);
     rg_buf_printf(&text, "\n");
     status->nlines = 1 + put_rows(status, &text);
     rg_buf_printf(&text, "\033[J");
@@ -134,7 +134,7 @@ static void show_line(struct rg_status *status)
     }
     if (status->tty) {
         rg_buf_printf(&text, WIPE);
-        put_fitting(&text, &line);
+        put_fitting(status, &text, &line);
     } else {
         rg_shown_line(&text, rg_buf_text(&line));
         rg_buf_printf(&text, "\n");
@@ -163,7 +163,7 @@ int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct
 {
     tty = tty && rg_terminal_smart();
     *status = (struct rg_status){ .plan = plan, .tty = tty, .word = "ready", .say = say,
-                                  .arg = arg };
+                                  .arg = arg, .fd = 2 };
     status->nhosts = plan->nhosts;
     status->hosts = calloc((size_t) plan->nhosts + 1, sizeof *status->hosts);
     if (!status->hosts)

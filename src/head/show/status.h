@@ -27,6 +27,7 @@ struct rg_status {
     const struct rg_plan *plan;
     struct rg_status_host *hosts;
     int nhosts;       /* of them that are filled in */
+    int fd;           /* whose width counts: 2, unless it is set after rg_status_start */
     bool tty, shown, over;
     const char *word; /* for those that are ready */
     int nlines; /* that stand above the cursor */

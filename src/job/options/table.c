@@ -102,10 +102,13 @@ static const struct rg_option options[] = {
     {"engine-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
      "Hand ARG to the mpirun of --engine, before the command. May be repeated.",
      LIST(job.engine_options, 0)},
+    {"detach", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
+     "Return when all ranks have started, and let the job go on when the terminal closes: see "
+     "reigen attach, logs and stop. With --on slurm, kubernetes or openpai it is --submit.",
+     FLAG(job.detach), .brief = "return when all ranks have started; the job goes on"},
     {"submit", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
      "With --on slurm, kubernetes or openpai: hand the job over, print its number or name and "
-     "return; see reigen logs, status and stop.", FLAG(job.submit),
-     .brief = "hand the job over, and return"},
+     "return; see reigen logs, status and stop.", FLAG(job.submit)},
 
     {"image", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "IMAGE", NULL, NULL,
      "Run the ranks in containers of this image, one on each host. none: on the hosts as they are, "

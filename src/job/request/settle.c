@@ -87,13 +87,14 @@ static void drop_streams(struct rg_request *request, const struct rg_platform *o
 
     if (is_usual(request, "json") && !is_usual(request, "pty"))
         job->json = job->json && !job->pty;
-    if (is_usual(request, "stdin") && (own->away || (job->pty && !is_usual(request, "pty")))) {
+    if (is_usual(request, "stdin") &&
+        (own->away || job->detach || (job->pty && !is_usual(request, "pty")))) {
         job->stdin_mode = RG_STDIN_RANK;
         job->stdin_rank = 0;
     }
     if (is_usual(request, "pty") &&
-        (ends_elsewhere(request, own) || elastic || (job->json && !is_usual(request, "json")) ||
-         (reads && !is_usual(request, "stdin"))))
+        (ends_elsewhere(request, own) || elastic || job->detach ||
+         (job->json && !is_usual(request, "json")) || (reads && !is_usual(request, "stdin"))))
         job->pty = false;
 }
 
@@ -108,6 +109,20 @@ static void drop_agents(struct rg_request *request, const struct rg_platform *ow
         free(rg_steal_ptr(&job->chaos));
 }
 
+/* What takes jobs to run them later lets go of them, too. A job that is to read keys stays. */
+static void settle_detach(struct rg_request *request, const struct rg_platform *own)
+{
+    struct rg_job *job = &request->job;
+    bool reads = rg_job_reads(job) && !is_usual(request, "stdin");
+
+    if (is_usual(request, "detach") && (reads || (job->pty && !is_usual(request, "pty"))))
+        job->detach = false;
+    if (!job->detach || !own->queues)
+        return;
+    job->submit = true;
+    job->detach = false;
+}
+
 void rg_request_settle_usual(struct rg_request *request)
 {
     struct rg_job *job = &request->job;
@@ -116,6 +131,7 @@ void rg_request_settle_usual(struct rg_request *request)
     drop_settings(request);
     if (rg_strv_has(&request->usual, "submit"))
         job->submit = job->submit && own->queues;
+    settle_detach(request, own);
     if (is_usual(request, "notify") && ends_elsewhere(request, own))
         free(rg_steal_ptr(&job->notify));
     if (is_usual(request, "metrics") && ends_elsewhere(request, own))

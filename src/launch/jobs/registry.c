@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/time.h"
 #include "launch/jobs/state.h"
@@ -21,6 +22,7 @@
 
 #define JOBS "jobs"
 #define ENDED "ended"
+#define LOGS "logs"
 
 /* --- this computer --------------------------------------------------------------------------- */
 
@@ -82,12 +84,29 @@ static void put_ssh(struct rg_buf *text, const struct rg_job *job)
     }
 }
 
-/* Where the ranks' output can be found: the files that were asked for, else our own output. */
-static void put_output(const struct rg_job *job, struct rg_buf *text)
+static void put_log(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
+{
+    rg_autofree char *path = jobs_path(LOGS, plan->job_id);
+    rg_autofree char *value = path ? rg_strf("log %s", path) : NULL;
+    bool many = plan->nranks > 1 || job->elastic.on;
+
+    put(text, "output", value ? value : "none");
+    if (!job->json && !job->nroles &&
+        (job->tag == RG_TAG_ON || job->tag == RG_TAG_HOROVOD || (job->tag == RG_TAG_AUTO && many)))
+        put(text, "tags", "yes");
+}
+
+/* Where the ranks' output can be found: our own log, the files that were asked for, else our own
+ * output. */
+static void put_output(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
     char path[PATH_MAX], cwd[PATH_MAX];
     struct stat st;
 
+    if (job->detach) {
+        put_log(plan, job, text);
+        return;
+    }
     if (job->output_dir) {
         bool whole = *job->output_dir == '/' || !getcwd(cwd, sizeof(cwd));
         rg_autofree char *value = rg_strf("dir %s%s%s", whole ? "" : cwd, whole ? "" : "/",
@@ -110,7 +129,7 @@ static void put_output(const struct rg_job *job, struct rg_buf *text)
     }
 }
 
-static void put_place(const struct rg_job *job, struct rg_buf *text)
+static void put_place(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
     struct kernel kernel = this_kernel();
 
@@ -121,7 +140,7 @@ static void put_place(const struct rg_job *job, struct rg_buf *text)
         if (number && jobs_is_id(number))
             put(text, (*p)->name, number);
     }
-    put_output(job, text);
+    put_output(plan, job, text);
 }
 
 static int format(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
@@ -130,7 +149,7 @@ static int format(const struct rg_plan *plan, const struct rg_job *job, struct r
     bool clears_up = rg_platform_of(job)->clears_up;
 
     put(text, "launcher", launcher ? launcher : "");
-    put_place(job, text);
+    put_place(plan, job, text);
     rg_buf_printf(text, "ranks %d\n", plan->np);
     rg_buf_printf(text, "grace %llu\n", (unsigned long long) job->grace_ms);
     if (job->container.image && !clears_up)
@@ -195,6 +214,27 @@ int rg_registry_add(const struct rg_plan *plan, const struct rg_job *job,
     return r;
 }
 
+int rg_registry_make_log(const char *id, int *ret_fd, struct rg_error *err)
+{
+    rg_autofree char *dir = jobs_folder(LOGS), *path = jobs_path(LOGS, id);
+
+    if (!dir || !path)
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                                 "--detach: there is no folder for the job's log, as HOME is not "
+                                 "there; set XDG_STATE_HOME to one that is yours");
+    int r = rg_mkdir_all(dir, 0700, NULL);
+    int fd = r < 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW |
+                                         O_CLOEXEC, 0600);
+    int errnum = r < 0 ? -r : errno;
+    if (fd < 0)
+        return rg_error_set_exit(err, errnum, errnum == ENOENT ? RG_EXIT_UNAVAILABLE : 0,
+                                 "--detach: the job's log, %s, cannot be made: %s; set "
+                                 "XDG_STATE_HOME to a folder that is yours", path,
+                                 strerror(errnum));
+    *ret_fd = fd;
+    return 0;
+}
+
 void rg_registry_restart(const struct rg_registration *own, const char *id)
 {
     rg_autobuf struct rg_buf line = RG_BUF_INIT;
@@ -206,17 +246,38 @@ void rg_registry_restart(const struct rg_registration *own, const char *id)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* The oldest of those that have ended go. */
+static void remove_in(const char *folder, const char *id)
+{
+    rg_autofree char *path = jobs_path(folder, id);
+
+    if (path)
+        unlink(path);
+}
+
+static uint64_t log_nbytes(const char *id)
+{
+    rg_autofree char *path = jobs_path(LOGS, id);
+    struct stat st;
+
+    return path && lstat(path, &st) == 0 ? (uint64_t) st.st_size : 0;
+}
+
+/* The oldest of those that have ended go; their logs also where all of them are too large. */
 static void prune(void)
 {
     struct rg_registry list = { 0 };
+    uint64_t nbytes = 0;
 
     if (rg_registry_list_ended(&list) < 0)
         return;
-    for (size_t i = 0; i + RG_REGISTRY_ENDED_MAX < list.count; i++) {
-        rg_autofree char *path = jobs_path(ENDED, list.jobs[i].id);
-        if (path)
-            unlink(path);
+    for (size_t n = 0; n < list.count; n++) {
+        const char *id = list.jobs[list.count - 1 - n].id;
+        bool old = n >= RG_REGISTRY_ENDED_MAX;
+        nbytes += log_nbytes(id);
+        if (old)
+            remove_in(ENDED, id);
+        if (old || (n > 0 && nbytes > RG_REGISTRY_LOGS_NBYTES))
+            remove_in(LOGS, id);
     }
     rg_registry_fini(&list);
 }
@@ -241,6 +302,7 @@ void rg_registry_end(struct rg_registration *own, int exit_code)
         rg_write_all(own->fd, line, strlen(line));
         move_to_ended(own->path);
     } else if (own->path) {
+        remove_in(LOGS, strrchr(own->path, '/') + 1);
         unlink(own->path);
     }
     if (own->fd >= 0)
@@ -322,6 +384,7 @@ static int take_line(struct rg_registry_job *job, char *take_value, const char *
     if (!take_value || list)
         return list && take_value ? rg_strv_take(list, take_value) : -ENOMEM;
     job->locked |= strcmp(word, "locked") == 0;
+    job->tags |= strcmp(word, "tags") == 0;
     take_number(job, take_value, word);
     if (text) {
         free(*text);
@@ -531,6 +594,15 @@ enum rg_registry_state rg_registry_state(const struct rg_registry_job *job)
                         strcmp(then.machine, now.machine) == 0 &&
                         strcmp(now.machine, "-") != 0 && strcmp(now.boot, "-") != 0;
     return booted_again ? RG_JOB_DEAD : RG_JOB_ELSEWHERE;
+}
+
+bool rg_registry_rebooted(const struct rg_registry_job *job)
+{
+    struct kernel then = kernel_of(job), now = this_kernel();
+
+    return strcmp(then.machine, now.machine) == 0 && strcmp(now.machine, "-") != 0 &&
+           strcmp(then.boot, "-") != 0 && strcmp(now.boot, "-") != 0 && is_this_host(job) &&
+           strcmp(then.boot, now.boot) != 0;
 }
 
 int rg_registry_launcher(const struct rg_registry_job *job)

@@ -3,7 +3,8 @@
  * The user's jobs, as files: what `reigen jobs` and `status` list and `reigen stop` ends, also when
  * the launcher was killed and could not clean up. One file per job, named by its id, there from the
  * plan to the job's end in $XDG_STATE_HOME/reigen/jobs or ~/.local/state/reigen/jobs. The files of
- * the RG_REGISTRY_ENDED_MAX jobs that ended last are in the folder `ended` beside it.
+ * the RG_REGISTRY_ENDED_MAX jobs that ended last are in the folder `ended` beside it, and the logs
+ * of those that have detached, as long as one of these files is there, in `logs`.
  *
  *     launcher HOST:PID:START      whose job it is; START: in clock ticks since boot
  *     kernel BOOT PIDNS MACHINE    the boot's id, the launcher's pid name space, /etc/machine-id or
@@ -13,7 +14,9 @@
  *     ranks N
  *     began SECONDS                since 1970
  *     PLATFORM NUMBER              of the platform's job that it runs in: "slurm 12"
- *     output KIND [PATH]           where its ranks' output goes: dir, file, terminal, pipe, none
+ *     output KIND [PATH]           where its ranks' output goes: dir, file, terminal, pipe, none;
+ *                                  log: it has detached, and keeps it itself
+ *     tags yes                     in that log lines begin with their rank's number
  *     skip NBYTES                  what was in that file before
  *     image IMAGE                  with containers; not where the platform clears up by itself
  *     ssh ARG                      how its hosts are reached, up to the host's name; any number;
@@ -48,6 +51,7 @@
 #define RG_REGISTRY_JOBS_MAX 1024       /* what is listed */
 
 #define RG_REGISTRY_ENDED_MAX 32        /* jobs that have ended and are remembered */
+#define RG_REGISTRY_LOGS_NBYTES (1ull << 30) /* of those; the newest one's log is kept anyway */
 #define RG_REGISTRY_SWEEP_MS 50
 
 enum rg_registry_state {
@@ -71,6 +75,7 @@ struct rg_registry_job {
     int nranks;                       /* 0: not said */
     int exit_code;                    /* -1: it has not ended, or could not say so */
     bool locked;
+    bool tags;
     bool ended;                       /* it is among those that have */
     uint64_t began_s;                 /* seconds since 1970 */
     uint64_t touched_ns;              /* of one that has ended: when it did */
@@ -93,6 +98,9 @@ struct rg_registration {
 /* Write the job's file. 0 or -errno: the job can run without one. */
 int rg_registry_add(const struct rg_plan *plan, const struct rg_job *job,
                     struct rg_registration *ret_own);
+/* Make the log of a job that detaches. 0 and a descriptor for the caller, which appends and is
+ * closed on exec; or -errno with err, which names the file. It goes when the job's file does. */
+int rg_registry_make_log(const char *id, int *ret_fd, struct rg_error *err);
 /* The job is started again, and has this id now; it stays one job, known by all its ids. */
 void rg_registry_restart(const struct rg_registration *own, const char *id);
 /* The job has ended with this exit code; -1: it never began, and is forgotten. */
@@ -108,6 +116,8 @@ void rg_registry_forget(const struct rg_registry_job *job);
  * have left these). Takes RG_REGISTRY_SWEEP_MS at most. Returns how many there were. */
 size_t rg_registry_sweep(void);
 
+/* Whether its computer was started again since, as far as that can be told here. */
+bool rg_registry_rebooted(const struct rg_registry_job *job);
 /* What has become of it. RG_JOB_DEAD is proved, but of files without `kernel`. */
 enum rg_registry_state rg_registry_state(const struct rg_registry_job *job);
 
