@@ -7,6 +7,7 @@
 #        tools/frameworks.sh tf       TensorFlow and Keras 3, JAX           1.6 GB, 0.4 to load
 #        tools/frameworks.sh tf215    TensorFlow 2.15 and Keras 2           1.3 GB, 0.3 to load
 #        tools/frameworks.sh zig      the linker of make wheel              0.4 GB, 0.1 to load
+#        tools/frameworks.sh jupyter  Jupyter's kernel, debugpy             0.1 GB, 0.03 to load
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
@@ -39,8 +40,12 @@ make_zig() {
     pip ziglang
 }
 
+make_jupyter() {
+    pip ipykernel==7.4.0 jupyter_client==8.10.0 ipython==9.18.1 debugpy==1.8.22 cloudpickle==3.1.3
+}
+
 case $name in
-torch2 | tf | tf215 | zig) ;;
+torch2 | tf | tf215 | zig | jupyter) ;;
 *)
     sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
     exit 2

@@ -26,6 +26,7 @@ from reigen._sets import (process_set_ids, process_set_included, process_set_ran
 from reigen.errors import HorovodInternalError, InvalidOperationError, OperationError
 
 if TYPE_CHECKING:
+    from reigen._run import JobFailed, run
     from reigen.arrays import (allgather, allgather_async, allreduce, allreduce_async, alltoall,
                                alltoall_async, barrier, barrier_async, broadcast, broadcast_async,
                                grouped_allgather, grouped_allgather_async, grouped_allreduce,
@@ -42,16 +43,22 @@ _ARRAYS = ['allgather', 'allgather_async', 'allreduce',
            'grouped_allreduce_async', 'grouped_reducescatter', 'grouped_reducescatter_async',
            'join', 'join_async', 'reducescatter', 'reducescatter_async']
 
+#: Of reigen._run, on first use: ranks do without.
+_RUN = ['JobFailed', 'run']
+
 __all__ = ['Adasum', 'Average', 'Diagnosis', 'HorovodInternalError', 'InvalidOperationError', 'Max',
            'Min', 'OperationError', 'Product', 'Sum', 'add_process_set', 'allgather_object',
            'broadcast_object', 'cross_rank', 'cross_size', 'describe', 'deterministic', 'diagnose',
            'init', 'is_homogeneous', 'is_initialized', 'local_rank', 'local_size', 'planes', 'poll',
            'process_set_ids', 'process_set_included', 'process_set_rank', 'process_set_ranks',
            'process_set_size', 'rank', 'remove_process_set', 'shutdown', 'size', 'start_timeline',
-           'stats', 'step', 'stop_timeline', 'synchronize', 'version', *_ARRAYS]
+           'stats', 'step', 'stop_timeline', 'synchronize', 'version', *_ARRAYS, *_RUN]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RUN:
+        from reigen import _run
+        return getattr(_run, name)
     if name not in _ARRAYS:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     from reigen import arrays
@@ -61,4 +68,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted({*globals(), *_ARRAYS})
+    return sorted({*globals(), *_ARRAYS, *_RUN})

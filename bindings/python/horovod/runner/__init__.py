@@ -27,8 +27,11 @@ def run(func: Callable, args: Sequence = (), kwargs: Optional[dict] = None,
     results of min_num_proc ranks then (of num_proc, if it is not given): the first of those that
     there are in the end.
 
-    Raises RuntimeError with the traceback of the first rank that failed; ValueError for arguments
-    that exclude each other; what pickling raises when func cannot travel.
+    What ranks print is written to sys.stdout and sys.stderr as it comes, also in a notebook. An
+    interrupt ends the job, and KeyboardInterrupt is raised when nothing is left of it.
+
+    Raises RuntimeError (a reigen.JobFailed) with the traceback of the first rank that failed;
+    ValueError for arguments that exclude each other; what pickling raises when func cannot travel.
     """
     # Whoever imports horovod for a rank needs none of this.
     import argparse

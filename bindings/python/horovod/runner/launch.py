@@ -260,8 +260,10 @@ def start(args: Any, env: Optional[Dict[str, str]] = None) -> Optional[List[Any]
         if not args.run_func:
             _call.launch_command(args.command, flags_of(args), env)
             return None
-        wanted = (getattr(args, 'min_num_proc', None) or args.num_proc) if _is_elastic(args) else 0
-        return _call.launch_function(args.run_func, flags_of(args), env, args.executable, wanted)
+        elastic = _is_elastic(args)
+        wanted = (getattr(args, 'min_num_proc', None) or args.num_proc) if elastic else 0
+        return _call.launch_function(args.run_func, flags_of(args), env, args.executable, elastic,
+                                     bool(getattr(args, 'use_mpi', None)), wanted)
     except _call.JobFailed as failed:
         if failed.status != _call.EXIT_RESET_LIMIT:
             raise
