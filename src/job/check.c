@@ -218,15 +218,16 @@ static int check_streams(const struct rg_job *job, struct rg_error *err)
     if (job->json && job->pty)
         return rg_error_set(err, EINVAL, "--json and --pty: events and a terminal cannot share one "
                             "output; drop one of them");
-    if (job->pty && (job->stdin_mode != RG_STDIN_RANK || job->stdin_rank != 0))
-        return rg_error_set(err, EINVAL, "--pty gives rank 0 the terminal: drop --stdin, or say "
-                            "--stdin 0");
+    if (job->pty && job->stdin_mode != RG_STDIN_RANK)
+        return rg_error_set(err, EINVAL, "--pty gives the terminal to the rank that has standard "
+                            "input: drop --stdin, or say --stdin 0");
     if (job->detach && (job->pty || rg_job_reads(job)))
         return rg_error_set(err, EINVAL, "--detach: nobody is there whose keys ranks could read; "
                             "drop %s", job->pty ? "--pty" : "--stdin, or --detach");
     if (job->np && job->stdin_mode == RG_STDIN_RANK && job->stdin_rank >= job->np)
-        return rg_error_set(err, EINVAL, "--stdin %d: with -np %d the ranks are 0 to %d",
-                            job->stdin_rank, job->np, job->np - 1);
+        return rg_error_set(err, EINVAL, "--%s %d: with -np %d the ranks are 0 to %d",
+                            job->pty ? "debug-rank" : "stdin", job->stdin_rank, job->np,
+                            job->np - 1);
     /* An elastic job may have more ranks than it begins with. */
     for (size_t i = 0; job->np && !job->elastic.on && i < job->show.count; i++) {
         if (job->show.range[i].last >= job->np)

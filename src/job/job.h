@@ -153,7 +153,7 @@ struct rg_job {
     struct rg_ranks show;    /* whose output reaches the terminal; files get all */
     enum rg_stdin stdin_mode;
     int stdin_rank;
-    bool pty;                /* rank 0 gets a terminal */
+    bool pty;                /* stdin_rank gets a terminal */
     /* how reigen itself behaves */
     bool dry_run;
     int verbose;

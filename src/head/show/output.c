@@ -241,7 +241,7 @@ static int sink_of(const struct rg_output *output, int stream)
     return output->one_sink ? 0 : stream - 1;
 }
 
-/* Bars move there: rank 0 of --pty has the terminal for itself. */
+/* Bars move there: the rank of --pty has the terminal for itself. */
 static bool has_rows(const struct rg_output *output, int sink)
 {
     return !output->o.job->pty && rg_rows_can_draw(&output->rows[sink]);
@@ -619,7 +619,7 @@ static bool passes_raw(const struct rg_output *output, int rank)
 
     if (output->o.encode)
         return false;
-    if (job->pty && rank == 0)
+    if (job->pty && rank == job->stdin_rank)
         return true;
     return output->o.nranks == 1 && !output->tagged && !job->timestamps && !output->o.mark;
 }

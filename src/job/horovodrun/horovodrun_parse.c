@@ -291,6 +291,7 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
         return rg_error_memory(err);
     int rc = rg_request_settle_programs(&run->request, nwords, walk->at.exact, err);
 
+    rc = rc < 0 ? rc : rg_request_settle_debug(&run->request, err);
     rc = rc < 0 ? rc : read_environment(run, err);
 
     take_elastic(run);

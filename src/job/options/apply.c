@@ -548,6 +548,20 @@ APPLY(stdin)
     return 0;
 }
 
+APPLY(debug_rank)
+{
+    int64_t rank;
+    int rc = rg_parse_int(what, value, 0, RG_JOB_RANKS_MAX - 1, &rank, err);
+
+    if (rc < 0)
+        return rc;
+    request->debugs = true;
+    request->job.pty = true;
+    request->job.stdin_mode = RG_STDIN_RANK;
+    request->job.stdin_rank = (int) rank;
+    return 0;
+}
+
 APPLY(start_timeout)
 {
     return parse_positive(what, value, &request->job.start_timeout_ms, err);

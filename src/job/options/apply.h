@@ -19,6 +19,7 @@
     X(image) X(container_runtime) X(mount) X(gpus) X(gpus_per_rank) X(pull)            \
     X(inject_runtime) X(no_inject_runtime)                                             \
     X(env) X(env_file) X(share_env) X(tag_output) X(no_tag_output) X(ranks) X(stdin)   \
+    X(debug_rank)                                                                      \
     X(start_timeout) X(lease) X(chaos) X(metrics) X(verbose) X(help) X(accepted)
 /* clang-format on */
 

@@ -210,6 +210,10 @@ static const struct rg_option options[] = {
      "Who gets standard input. The default is rank 0.", BY(stdin)},
     {"pty", NULL, NULL, RG_GROUP_INPUT, RG_FILE_BOOL, NULL, NULL, NULL,
      "Give rank 0 a terminal, for debuggers and prompts.", FLAG(job.pty)},
+    {"debug-rank", NULL, NULL, RG_GROUP_INPUT, RG_FILE_NONE, "RANK", NULL, "0",
+     "Give this rank the terminal, as --pty does, so that breakpoint() and pdb work in it, and let "
+     "no rank's time run out meanwhile: --timeout and --deadlock-timeout do not count, and nobody "
+     "reports that ranks wait for others.", BY(debug_rank)},
 
     {"timeout", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "End the job after TIME: seconds, or 90s, 30m, 12h. Its exit code is then 124. 0, the "

@@ -132,6 +132,7 @@ static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_er
     }
     rg_request_settle_usual(request);
     rc = rg_request_settle_programs(request, nwords, walk->exact, err);
+    rc = rc < 0 ? rc : rg_request_settle_debug(request, err);
     if (rc < 0)
         return rc;
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */

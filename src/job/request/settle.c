@@ -143,6 +143,28 @@ void rg_request_settle_usual(struct rg_request *request)
         rg_request_drop_hosts(request);
 }
 
+int rg_request_settle_debug(struct rg_request *request, struct rg_error *err)
+{
+    /* The runtime's limits that have no "never" are a day then. */
+    static const char *const variables[] = { "HOROVOD_STALL_CHECK_DISABLE=1",
+                                             "REIGEN_START_TIMEOUT=86400",
+                                             "REIGEN_SILENCE_SECONDS=86400" };
+    struct rg_job *job = &request->job;
+    bool deadlock = job->deadlock_ms && job->deadlock_ms != RG_DEADLOCK_UNSET;
+    int rc = 0;
+
+    if (!request->debugs)
+        return 0;
+    if (job->timeout_ms || deadlock)
+        rc = rg_request_note(request, "--debug-rank %d: %s does not count", job->stdin_rank,
+                             job->timeout_ms ? "--timeout" : "--deadlock-timeout");
+    job->timeout_ms = 0;
+    job->deadlock_ms = 0;
+    for (size_t i = 0; rc == 0 && i < rg_array_len(variables); i++)
+        rc = rg_strv_add(&job->env, variables[i]);
+    return rc < 0 ? rg_error_memory(err) : 0;
+}
+
 /* --- rules over several options --------------------------------------------------------------- */
 
 static int refuse(const char *given, const char *prefix, const struct rg_platform *whose,

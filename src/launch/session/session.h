@@ -49,7 +49,7 @@ void rg_session_stop(struct rg_session *session, const char *by);
 bool rg_session_evict(struct rg_session *session);
 /* End now: SIGKILL. cause is kept for the verdict. */
 void rg_session_kill(struct rg_session *session, const char *cause);
-/* rows and columns of rank 0's terminal (--pty). */
+/* rows and columns of the rank's terminal (--pty). */
 void rg_session_resize(struct rg_session *session, int rows, int columns);
 /* Back-pressure: stop taking output from agents, or go on. No output is lost: ranks block
  * instead. */

@@ -206,7 +206,7 @@ static int send_rank(struct session_host *host, int rank, const struct rg_plan_s
         .env = env,
         .takes_input = !seat && (job->stdin_mode == RG_STDIN_ALL ||
                                  (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank == rank)),
-        .pty = job->pty && rank == 0,
+        .pty = job->pty && rank == job->stdin_rank,
         .rows = (uint32_t) session->setup->rows,
         .columns = (uint32_t) session->setup->columns,
     };

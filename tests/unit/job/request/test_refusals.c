@@ -93,6 +93,8 @@ static const struct refusal command_lines[] = {
     { "-np 2 --stdin 2 x", "--stdin 2", "0 to 1" },
     { "--pty --json x", "--json and --pty", "drop one" },
     { "--pty --stdin all x", "--pty", "--stdin 0" },
+    { "-np 2 --debug-rank 2 x", "--debug-rank 2", "0 to 1" },
+    { "--debug-rank all x", "--debug-rank all", "number" },
     { "--timeout soon x", "soon", "--timeout" },
     { "--timeout -5 x", "-5", "--timeout" },
     { "--timeout 5y x", "5y", "--timeout" },
