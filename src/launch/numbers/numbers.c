@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define NS 1e9
+#define LEAST_S 0.5 /* two samples that are nearer to each other say nothing of a second */
 
 struct sample {
     uint64_t at_ns; /* 0: there is none */
@@ -42,10 +43,12 @@ void rg_numbers_store_destroy(struct rg_numbers_store *store)
     free(store);
 }
 
+/* Where it has not counted its processor time before, it did not count for a second yet. */
 static bool begins_anew(const struct rg_numbers *before, const struct rg_numbers *now)
 {
-    return now->operations < before->operations || now->cpu_ns < before->cpu_ns ||
-           now->steps < before->steps || now->nbytes < before->nbytes ||
+    return (!before->cpu_ns && now->cpu_ns) || now->cpu_ns < before->cpu_ns ||
+           now->operations < before->operations || now->steps < before->steps ||
+           now->nbytes < before->nbytes ||
            now->blocked_ns < before->blocked_ns || now->waited_ns < before->waited_ns ||
            now->caused_ns < before->caused_ns;
 }
@@ -86,7 +89,7 @@ static struct rg_rates rates_of(const struct known *known)
     const struct rg_numbers *a = &known->older.numbers, *b = &known->last.numbers;
     double s = (double) (known->last.at_ns - known->older.at_ns) / NS;
 
-    if (s <= 0)
+    if (s < LEAST_S)
         return (struct rg_rates){ 0 };
     return (struct rg_rates){
         .operations = (double) (b->operations - a->operations) / s,

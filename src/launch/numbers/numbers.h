@@ -46,8 +46,8 @@ int rg_numbers_store_add(struct rg_numbers_store *store, uint32_t epoch, uint64_
                          const struct rg_numbers *numbers);
 /* The epoch that all of them are of. */
 uint32_t rg_numbers_store_epoch(const struct rg_numbers_store *store);
-/* A rank's last numbers, the rates, which are 0 until it was heard of twice, and the age of all
- * this. False: nothing was heard. */
+/* A rank's last numbers, the rates, which are 0 until it was heard of twice in more than half a
+ * second, and the age of all this. False: nothing was heard. */
 bool rg_numbers_store_get(const struct rg_numbers_store *store, uint32_t rank, uint64_t now_ns,
                           struct rg_numbers *ret_numbers, struct rg_rates *ret_rates,
                           uint64_t *ret_age_ns);

@@ -76,6 +76,21 @@ static void rates_are_of_the_last_seconds(void **state)
     assert_true(rates(7, START + 32 * S, &steps).steps == 0);
 }
 
+static void no_rate_is_of_less_than_half_a_second_or_of_what_was_before(void **state)
+{
+    struct rg_numbers first = after(7, 0);
+    uint64_t steps;
+
+    (void) state;
+    assert_int_equal(rg_numbers_store_add(store, 0, START, &first), 0);
+    add(0, START + S, 7, 1000); /* its processor time is of minutes, perhaps */
+    assert_true(rates(7, START + S, &steps).cpu == 0);
+    add(0, START + S + S / 1000, 7, 1001);
+    assert_true(rates(7, START + S, &steps).steps == 0);
+    add(0, START + 2 * S, 7, 1100);
+    assert_true(rates(7, START + 2 * S, &steps).steps == 100);
+}
+
 static void a_new_epoch_and_a_new_process_begin_anew(void **state)
 {
     struct rg_numbers numbers = after(0, 1);
@@ -148,6 +163,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(rates_are_of_the_last_seconds, begin, end),
+        cmocka_unit_test_setup_teardown(
+            no_rate_is_of_less_than_half_a_second_or_of_what_was_before, begin, end),
         cmocka_unit_test_setup_teardown(a_new_epoch_and_a_new_process_begin_anew, begin, end),
         cmocka_unit_test_setup_teardown(a_rank_that_cannot_be_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(pages_have_all_ranks_that_were_heard, begin, end),
