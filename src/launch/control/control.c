@@ -224,26 +224,11 @@ static int put_question(int fd, const struct rg_control_request *request)
     return send(fd, rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static int take_answer(int fd, uint64_t until_ns, struct rg_buf *answer)
-{
-    int r = rg_fd_wait(fd, POLLIN, until_ns);
-    uint8_t *room = r == 0 ? rg_buf_reserve(answer, RG_CONTROL_ANSWER_MAX) : NULL;
-
-    if (!room)
-        return r < 0 ? r : -ENOMEM;
-    ssize_t n = recv(fd, room, RG_CONTROL_ANSWER_MAX, 0);
-    if (n <= 0)
-        return n < 0 ? -errno : -ECONNRESET;
-    rg_buf_commit(answer, (size_t) n);
-    return 0;
-}
-
-int rg_control_ask(const char *job_id, const struct rg_control_request *request,
-                   uint64_t timeout_ms, struct rg_buf *answer)
+/* A descriptor on which the answer will come, or -errno. */
+static int ask(const char *job_id, const struct rg_control_request *request, uint64_t until_ns)
 {
     struct sockaddr_un address;
     socklen_t nbytes = address_of(job_id, &address);
-    uint64_t until_ns = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
     rg_autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
@@ -253,5 +238,33 @@ int rg_control_ask(const char *job_id, const struct rg_control_request *request,
         r = -EPERM;
     if (r == 0)
         r = put_question(fd, request);
-    return r < 0 ? r : take_answer(fd, until_ns, answer);
+    return r < 0 ? r : rg_steal_fd(&fd);
+}
+
+int rg_control_begin(const char *job_id, const struct rg_control_request *request)
+{
+    return ask(job_id, request, 0);
+}
+
+int rg_control_take(int fd, struct rg_buf *answer)
+{
+    uint8_t *room = rg_buf_reserve(answer, RG_CONTROL_ANSWER_MAX);
+
+    if (!room)
+        return -ENOMEM;
+    ssize_t n = recv(fd, room, RG_CONTROL_ANSWER_MAX, MSG_DONTWAIT);
+    if (n <= 0)
+        return n < 0 ? -errno : -ECONNRESET;
+    rg_buf_commit(answer, (size_t) n);
+    return 0;
+}
+
+int rg_control_ask(const char *job_id, const struct rg_control_request *request,
+                   uint64_t timeout_ms, struct rg_buf *answer)
+{
+    uint64_t until_ns = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
+    rg_autoclose int fd = ask(job_id, request, until_ns);
+    int r = fd < 0 ? fd : rg_fd_wait(fd, POLLIN, until_ns);
+
+    return r < 0 ? r : rg_control_take(fd, answer);
 }

@@ -6,8 +6,9 @@
  *
  * A question is struct rg_control_request, an answer an object of JSON without a newline: on
  * CONTROL_STATUS what docs/jobs.md says of the field `elastic` of reigen status --json; on
- * CONTROL_NUMBERS a page of the ranks' numbers (launch/numbers/numbers.h); on CONTROL_DRAIN
- * nothing, or the field `error` and what belongs to it:
+ * CONTROL_NUMBERS a page of the ranks' numbers (launch/numbers/numbers.h), of which the first says
+ * also where the ranks are (session_numbers.h); on CONTROL_DRAIN nothing, or the field `error` and
+ * what belongs to it:
  *
  *     "no-host"  hosts: the names that there are
  *     "too-few"  has, needs: ranks that there would be room for, and --min-np; not with force
@@ -56,5 +57,11 @@ void rg_control_close(struct rg_control *control); /* NULL is fine */
  * answer; or -errno. */
 int rg_control_ask(const char *job_id, const struct rg_control_request *request,
                    uint64_t timeout_ms, struct rg_buf *answer);
+/* The same for who has other things to do meanwhile; neither blocks. Ask: a descriptor for the
+ * caller to close, which can be read once there is an answer or the job is gone; or -errno as
+ * above. Take: the answer is appended. 0; -EAGAIN: it is not there yet; -ECONNRESET: the launcher
+ * went away, or another question took the place of this one; -errno. */
+int rg_control_begin(const char *job_id, const struct rg_control_request *request);
+int rg_control_take(int fd, struct rg_buf *answer);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks there are is known here; what the numbers mean is not. */
+#include "base/json.h"
 #include "base/time.h"
 #include "launch/numbers/numbers.h"
 #include "launch/session/elastic/elastic_state.h"
@@ -34,10 +35,72 @@ void session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbe
     }
 }
 
+/* --- where they are --------------------------------------------------------------------------- */
+
+/* The rank of the i-th place of a host; -1: nobody has it now. */
+static int rank_at(const struct rg_session *session, const struct rg_plan_host *host, int i)
+{
+    int place = host->first_rank_index + i;
+
+    return session->o.job->elastic.on
+               ? rg_membership_rank(session->elastic->membership, place)
+               : session->o.plan->by_host[place];
+}
+
+/* As runs: ["a",0,4,8,1] is ranks 0 to 3 and 8. */
+static void put_ranks(const struct rg_session *session, const struct rg_plan_host *host,
+                      struct rg_buf *json)
+{
+    int first = -1, count = 0;
+
+    for (int i = 0; i < host->nranks; i++) {
+        int rank = rank_at(session, host, i);
+        if (rank < 0)
+            continue;
+        if (first >= 0 && rank == first + count) {
+            count++;
+            continue;
+        }
+        if (first >= 0)
+            rg_buf_printf(json, ",%d,%d", first, count);
+        first = rank;
+        count = 1;
+    }
+    if (first >= 0)
+        rg_buf_printf(json, ",%d,%d", first, count);
+}
+
+static void put_places(const struct rg_session *session, struct rg_buf *json)
+{
+    const struct rg_plan *plan = session->o.plan;
+
+    rg_buf_printf(json, "\"places\":[");
+    for (int i = 0; i < plan->nhosts; i++) {
+        rg_buf_printf(json, i ? ",[" : "[");
+        rg_json_put_text(json, plan->hosts[i].name);
+        put_ranks(session, &plan->hosts[i], json);
+        rg_buf_printf(json, "]");
+    }
+    rg_buf_printf(json, "]");
+}
+
+/* The first page has them in front of all; not where an answer has no room for so many names. */
 void session_numbers_put(const struct rg_session *session, uint32_t from, struct rg_buf *json)
 {
-    if (session->elastic->numbers)
-        rg_numbers_store_put(session->elastic->numbers, from, rg_now_ns(), json);
+    rg_autobuf struct rg_buf page = RG_BUF_INIT, places = RG_BUF_INIT;
+
+    if (!session->elastic->numbers)
+        return;
+    rg_numbers_store_put(session->elastic->numbers, from, rg_now_ns(), &page);
+    if (from == 0)
+        put_places(session, &places);
+    if (from == 0 && rg_buf_nbytes(&places) + rg_buf_nbytes(&page) < RG_CONTROL_ANSWER_MAX) {
+        rg_buf_printf(json, "{");
+        rg_buf_put(json, rg_buf_bytes(&places), rg_buf_nbytes(&places));
+        rg_buf_printf(json, ",");
+        rg_buf_consume(&page, 1);
+    }
+    rg_buf_put(json, rg_buf_bytes(&page), rg_buf_nbytes(&page));
 }
 
 bool session_numbers_get(const struct rg_session *session, uint32_t rank,

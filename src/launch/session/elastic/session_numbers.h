@@ -17,7 +17,9 @@
  * what is torn, of a rank or an epoch that there is not, or has no room, is left out, and costs
  * neither the host nor the job anything. */
 void session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbers *msg);
-/* Append the page that begins with this rank, as JSON (launch/numbers/numbers.h). */
+/* Append the page that begins with this rank, as JSON (launch/numbers/numbers.h). The first one has
+ * also which ranks each host has now, in runs of a first rank and a count:
+ * "places":[["a",0,4,8,1],["b",4,4]] has ranks 0 to 3 and 8 on a. None has those of an engine. */
 void session_numbers_put(const struct rg_session *session, uint32_t from, struct rg_buf *json);
 /* The last ones of a rank, of the epoch that there is now, and their age. False: there are none. */
 bool session_numbers_get(const struct rg_session *session, uint32_t rank,

@@ -148,6 +148,40 @@ static void a_question_and_all_that_it_says_is_answered(void **state)
     rg_buf_fini(&asking.text);
 }
 
+struct half {
+    struct rg_io io;
+    int fd, result;
+    struct rg_buf text;
+};
+
+static void on_answer(void *arg, int events)
+{
+    struct half *half = arg;
+
+    (void) events;
+    half->result = rg_control_take(half->fd, &half->text);
+    rg_io_stop(&half->io);
+    rg_loop_stop(loop);
+}
+
+static void who_has_a_loop_need_not_wait(void **state)
+{
+    struct rg_control_request request = { .question = RG_CONTROL_NUMBERS, .from = 7 };
+    struct half half = { .fd = rg_control_begin(job, &request), .text = RG_BUF_INIT };
+
+    (void) state;
+    assert_true(half.fd >= 0);
+    assert_int_equal(rg_control_take(half.fd, &half.text), -EAGAIN);
+    rg_io_start(&half.io, loop, half.fd, RG_IO_READ, on_answer, &half);
+    rg_loop_run(loop);
+    assert_int_equal(half.result, 0);
+    assert_string_equal(rg_buf_text(&half.text), "{\"fine\":true}");
+    assert_int_equal(heard.from, 7);
+    close(half.fd);
+    rg_buf_fini(&half.text);
+    assert_int_equal(rg_control_begin("nobody", &request), -ECONNREFUSED);
+}
+
 static void a_long_answer_comes_whole_or_not_at_all(void **state)
 {
     struct asking asking = { .ask = ask_well, .request = { .question = RG_CONTROL_STATUS } };
@@ -234,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_question_and_all_that_it_says_is_answered, begin, end),
+        cmocka_unit_test_setup_teardown(who_has_a_loop_need_not_wait, begin, end),
         cmocka_unit_test_setup_teardown(a_long_answer_comes_whole_or_not_at_all, begin, end),
         cmocka_unit_test_setup_teardown(who_was_told_that_nobody_answers_is_not_heard_later, begin,
                                         end),
