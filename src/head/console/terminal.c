@@ -14,11 +14,17 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 
 #ifndef RG_AGENT
 /* A process has one terminal, and the handlers of deadly signals and exit get no argument. */
 static struct termios saved;
 static volatile sig_atomic_t raw_fd = -1;
+static volatile sig_atomic_t has_page;
+
+/* The alternate screen (xterm's), without the cursor, and without a break at the right edge. */
+static const char open_page[] = "\033[?1049h\033[?25l\033[?7l\033[H\033[2J";
+static const char close_page[] = "\033[0m\033[?7h\033[?25h\033[?1049l";
 
 bool rg_terminal_size(int fd, int *ret_rows, int *ret_columns)
 {
@@ -62,6 +68,10 @@ void rg_terminal_restore(void)
     if (fd < 0)
         return;
     raw_fd = -1;
+    if (has_page) {
+        has_page = 0;
+        rg_write_all(fd, close_page, sizeof(close_page) - 1);
+    }
     tcsetattr(fd, TCSANOW, &saved);
 }
 
@@ -108,6 +118,16 @@ int rg_terminal_raw(int fd)
         return -errno;
     }
     return 0;
+}
+
+int rg_terminal_page(int fd)
+{
+    int r = rg_terminal_raw(fd);
+
+    if (r < 0)
+        return r;
+    has_page = 1;
+    return rg_write_all(fd, open_page, sizeof(open_page) - 1);
 }
 #endif
 

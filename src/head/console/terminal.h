@@ -40,6 +40,9 @@ bool rg_terminal_smart(void);
 int rg_terminal_raw(int fd);
 void rg_terminal_restore(void);
 bool rg_terminal_is_raw(void);
+/* Raw mode, and a whole screen of our own, empty, without a cursor, on which lines are cut and not
+ * broken. Whatever restores the mode brings the user's screen back as it was, too. 0 or -errno. */
+int rg_terminal_page(int fd);
 #endif
 
 /* A second description of what fd refers to, non-blocking, so that the one shared with other
