@@ -89,6 +89,17 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                  'command itself ends with 0 wherever the job is known.',
         'examples': 'reigen status 1234\nreigen status --namespace train night',
         'see': ('reigen-jobs', 'reigen-logs', 'reigen-explain')},
+    'top': {
+        'about': 'A job\'s numbers come from its launcher, so they are shown where that runs: on '
+                 'this computer, with ranks here, on hosts of ssh or in an allocation of Slurm. '
+                 'Keys: q quits; the arrows, Page Up, Page Down, Home and End choose a row; Enter '
+                 'opens a job, a host or a rank, and Esc goes back; s sorts by the waiting that is '
+                 'caused, by processors, memory, steps or rank; f shows hosts in the place of '
+                 'ranks, or ranks again. Hosts stand for their ranks, too, where these do not fit. '
+                 'When the job ends, how it did and the last numbers stay on the terminal.',
+        'examples': 'reigen top\nreigen top -n 1 r-20260131 | sort -k7 -n\n'
+                    'reigen top --json -n 60 r-20260131 > minute.json',
+        'see': ('reigen-status', 'reigen-jobs', 'reigen-logs')},
     'render': {
         'about': 'It asks no cluster, and makes nothing there. Whatever is wrong with a value is '
                  'said before anything is printed.',

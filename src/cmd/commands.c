@@ -17,6 +17,7 @@
 #include "cmd/render/command.h"
 #include "cmd/run/run.h"
 #include "cmd/simulate/command.h"
+#include "cmd/top/top.h"
 #include "cmd/wait/command.h"
 
 /* Of commands that find a job wherever it was started. */
@@ -74,6 +75,13 @@ static const struct rg_command_option attach_options[] = {
 
 static const struct rg_command_option status_options[] = {
     { "--json", "Print one JSON object." },
+    { NULL, NULL },
+};
+
+static const struct rg_command_option top_options[] = {
+    { "-n, --readings COUNT", "End after so many readings. The default is 1 where standard output "
+                              "is no terminal." },
+    { "--json", "Print each reading as one line, a JSON object for each job." },
     { NULL, NULL },
 };
 
@@ -171,6 +179,13 @@ const struct rg_command rg_commands[] = {
       "job, which ranks there are and which hosts are not used.",
       rg_cmd_status, NULL, .brief = "say what has become of a job", .common = true,
       .options = status_options, .shared = place_options },
+    { "top", "[-n COUNT] [--json] " PLACE " [JOB]",
+      "-n --json " PLACE_WORDS " @job",
+      "Show once a second what the ranks of a running job do: steps, the share of time in "
+      "communication, who is waited for, bytes, processors and memory. Without JOB: all jobs, of "
+      "which Enter opens one. Elsewhere than on a terminal: one reading, as a table.",
+      rg_cmd_top, NULL, .brief = "show what the ranks of a job do", .common = true,
+      .options = top_options, .shared = place_options },
     { "render", "[FORMAT NAME [--PARAMETER VALUE]... [-- COMMAND]] [-o FILE]", "@render",
       "Print a manifest for Kubernetes, which kubectl apply -f - takes. Without arguments it lists "
       "the formats; `reigen render FORMAT --describe` lists the parameters of one.",
@@ -204,11 +219,11 @@ const struct rg_command rg_commands[] = {
       rg_cmd_explain, NULL, .brief = "say what an exit code means", .common = true },
     { "man", "[--roff] [PAGE]",
       "--roff reigen run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs "
-      "stop drain logs attach status render pai wait-workers config explain man completion sshd "
-      "sshconfig run-dock-asuser install-scripts version help job",
+      "stop drain logs attach status top render pai wait-workers config explain man completion "
+      "sshd sshconfig run-dock-asuser install-scripts version help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
       "--roff: its source, for man -l.",
-      rg_cmd_man, NULL, .brief = "show a manual page", .common = true },
+      rg_cmd_man, NULL, .brief = "show a manual page" },
     { "completion", "SHELL", "bash zsh fish",
       "Print completion for bash, zsh or fish: eval \"$(reigen completion bash)\".",
       rg_cmd_completion, NULL, .brief = "print completion for a shell" },
@@ -233,7 +248,7 @@ const struct rg_command rg_commands[] = {
       cmd_version, NULL, .brief = "print reigen's version" },
     { "help", "[COMMAND [TOPIC]|all]",
       "all run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs stop drain "
-      "logs attach status render pai wait-workers config explain man completion sshd sshconfig "
+      "logs attach status top render pai wait-workers config explain man completion sshd sshconfig "
       "run-dock-asuser install-scripts version",
       "Print the commands that people use most, a command's help or one topic of it, or what all "
       "commands do.",

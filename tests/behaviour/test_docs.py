@@ -73,6 +73,8 @@ WRITTEN_OUT = {
         'behaviour/test_burdens.py::test_a_burden_of_seconds_is_no_loss',
     'sudo python3 tests/hosts/cuts.py 100 40':
         'hosts/test_cuts.py::test_a_cut_host_is_named_and_ends_its_ranks',
+    'reigen top':
+        'behaviour/test_top.py::test_keys_sort_open_and_go_back_and_hosts_stand_for_ranks',
     'torchft_lighthouse --min_replicas 1':
         'torch2/test_again.py::test_a_replica_of_torchft_is_lost_and_comes_back',
     'reigen bench -H node1:4,node2:4 --max-bytes 64m':

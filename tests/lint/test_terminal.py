@@ -37,6 +37,8 @@ EXACT = {
     'src/cmd/help/manual.c': 'our own words',
     'src/cmd/jobs/command.c': 'composed in jobs_print.c',
     'src/cmd/jobs/jobs_print.c': 'JSON',
+    'src/cmd/top/batch.c': 'JSON, and composed in table.c',
+    'src/cmd/top/screen.c': 'composed in table.c',
     'src/cmd/pai/command.c': 'JSON, and a converted job',
     'src/cmd/render/command.c': 'manifests',
     'src/cmd/run/away.c': 'manifests, and composed in status.c',
@@ -54,11 +56,13 @@ EXACT = {
 PROGRAMS = ('src/head/', 'src/cmd/', 'src/agent/', 'src/programs/')
 COMPOSED = ['src/head/console/exit.c', 'src/cmd/doctor/doctor_print.c', 'src/head/head.c',
             'src/head/restart.c', 'src/head/console/rows.c', 'src/cmd/jobs/jobs_print.c',
-            'src/cmd/run/plan.c', 'src/head/show/output.c', 'src/head/show/status.c',
+            'src/cmd/run/plan.c', 'src/cmd/top/page.c', 'src/cmd/top/screen.c',
+            'src/cmd/top/several.c', 'src/cmd/top/table.c',
+            'src/head/show/output.c', 'src/head/show/status.c',
             'src/head/show/tracebacks.c', 'src/head/show/verdict.c', 'src/agent/wait/show.c']
 # Others that know escape sequences: figures and pages of our own.
 OWN = ['src/cmd/bench/bench.c', 'src/cmd/bench/report/report.c', 'src/head/console/exit.c',
-       'src/cmd/help/manual.c', 'src/cmd/simulate/command.c']
+       'src/head/console/terminal.c', 'src/cmd/help/manual.c', 'src/cmd/simulate/command.c']
 
 
 def code(path):

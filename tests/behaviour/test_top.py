@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reigen top: a screen of what the ranks of running jobs do, on a terminal and elsewhere."""
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from built import PROGRAMS, environment
+from test_hosts import FAKE
+from test_progress_bars import Screen
+from test_submitted import Queue
+from wait import until
+
+LIMIT = 60
+#: What brings the user's own screen back, and its cursor.
+CLOSED = b'\033[?7h\033[?25h\033[?1049l'
+
+
+class Jobs:
+    """Jobs of a user, and reigen for that user."""
+
+    def __init__(self, folder):
+        ssh = folder / 'fake-ssh'
+        ssh.write_text(FAKE.format(folder=folder, before=':'))
+        ssh.chmod(0o755)
+        self.folder = folder
+        self.own = {'XDG_STATE_HOME': folder / 'state', 'HOME': folder, 'REIGEN_SSH': ssh}
+        self.running = []
+
+    def run(self, *words):
+        return subprocess.run([PROGRAMS.reigen, *map(str, words)], env=environment(**self.own),
+                              text=True, capture_output=True, timeout=LIMIT, check=False,
+                              stdin=subprocess.DEVNULL)
+
+    def start(self, *options, slow_ms=40):
+        """3 ranks, of which rank 1 is late; its id, when each has its numbers."""
+        known = {job['id'] for job in json.loads(self.run('jobs', '--json').stdout)}
+        script = f'echo hello of $RANK; exec {PROGRAMS.build}/tests/programs/uneven {slow_ms} 5'
+        child = subprocess.Popen([PROGRAMS.reigen, 'run', '-np', '3', *map(str, options), '--',
+                                  'sh', '-c', script], env=environment(**self.own),
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        self.running.append(child)
+
+        def new():
+            assert child.poll() is None, 'the job has ended'
+            return [job['id'] for job in json.loads(self.run('jobs', '--json').stdout)
+                    if job['id'] not in known]
+
+        ident, = until(new, 'the job', LIMIT)
+        until(lambda: (self.reading(ident)['waited_for'] or {}).get('rank') == 1,
+              'numbers of all ranks', LIMIT)
+        return ident
+
+    def reading(self, ident):
+        done = self.run('top', '--json', ident)
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    def close(self):
+        for child in self.running:
+            child.send_signal(signal.SIGCONT)
+            child.terminate()
+        for child in self.running:
+            child.wait(LIMIT)
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    jobs = Jobs(tmp_path)
+    yield jobs
+    jobs.close()
+
+
+@pytest.fixture
+def top(jobs, terminal, programs):
+    """top(*words, **as Screen): reigen top on a screen."""
+    return lambda *words, **more: terminal(programs.reigen, 'top', *words, kind=Screen,
+                                           **jobs.own, **more)
+
+
+def see(screen, wanted):
+    """Wait until a line has that, and give all lines."""
+    until(lambda: any(wanted in line for line in screen.lines()), wanted, LIMIT,
+          seen=screen.lines)
+    return screen.lines()
+
+
+def ranks_of(lines):
+    """The first column of a table's rows."""
+    at = next(i for i, line in enumerate(lines) if ' HOST ' in line)
+    rows = [line.lstrip('> ').split() for line in lines[at + 1:]]
+    return [row[0] for row in rows if row and len(row) == 10]
+
+
+def test_elsewhere_than_on_a_terminal_it_is_a_table_or_lines_of_json(jobs):
+    none = jobs.run('top')
+    assert none.returncode == 2 and 'no job of yours runs' in none.stderr, none
+    ident = jobs.start('-H', 'a:2,b:1')
+    done = jobs.run('top')
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and '\033' not in done.stdout and not done.stderr, done
+    assert lines[0].startswith(f'job {ident}: running for 0:'), lines
+    assert ', 3 ranks on 2 hosts: sh -c ' in lines[0], lines
+    assert lines[2].startswith('waited for: rank 1 on a, '), lines
+    assert lines[3].split() == ['RANK', 'HOST', 'STEPS', 'STEP/S', 'COMM', 'WAITS', 'CAUSES',
+                                'BYTES/S', 'CPU', 'MEMORY']
+    assert ranks_of(lines)[0] == '1' and sorted(ranks_of(lines)) == ['0', '1', '2'], lines
+    assert [line.split()[1] for line in sorted(lines[4:])] == ['a', 'a', 'b'], lines
+    done = jobs.run('top', '--json', '-n', 2, ident)
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first['job'] == ident and first['state'] == 'running', first
+    assert second['ranks'][0]['steps'] > first['ranks'][0]['steps'], (first, second)
+    assert first['waited_for']['rank'] == 1 and first['waited_for']['host'] == 'a', first
+    assert [(h['host'], h['ranks']) for h in first['hosts']] == [('a', 2), ('b', 1)], first
+    assert all(0 <= r['communication'] <= 1 and r['causing'] <= 2 for r in second['ranks']), second
+    wrong = jobs.run('top', '-n', 0, ident)
+    assert wrong.returncode == 2 and '-n' in wrong.stderr, wrong
+    jobs.close()
+    ended = jobs.run('top', ident)
+    assert ended.returncode == 69 and 'ended with exit code 143' in ended.stderr, ended
+
+
+@pytest.mark.parametrize('columns', [80, 200])
+def test_keys_sort_open_and_go_back_and_hosts_stand_for_ranks(jobs, top, columns):
+    elastic = ['--min-np', 2] if columns == 200 else []
+    plain = {'NO_COLOR': '1'} if columns == 200 else {}
+    jobs.start('-H', 'a:2,b:1', '--output-dir', jobs.folder / 'out', *elastic)
+    screen = top(columns=columns, **plain)
+    lines = see(screen, 'waited for: rank 1 on a')
+    assert max(map(len, lines)) <= columns and len(lines) == 24, lines
+    assert ranks_of(lines)[0] == '1' and lines[-1].startswith('1-3 of 3 | q quit'), lines
+    screen.send(b'\r')
+    lines = see(screen, 'rank 1 on a')
+    lines = see(screen, '  | hello of 1')
+    assert lines[-1] == 'q quit, Esc back', lines
+    screen.send(b'\033')
+    see(screen, '(causes)')
+    screen.send(b'ssss')  # the last is by rank
+    lines = see(screen, '(rank)')
+    assert ranks_of(lines) == ['0', '1', '2'], lines
+    screen.send(b'\033[H\033[B\033OB')  # to the first, and down twice
+    see(screen, '>      2 b')
+    screen.screen.resize(8, columns)
+    screen.resize(8, columns)  # two rows of three
+    lines = see(screen, 'RANKS')
+    screen.send(b'\033[H\r')
+    lines = see(screen, '1-2 of 2')
+    assert ranks_of(lines) == ['0', '1'], lines
+    screen.send(b'q')
+    assert screen.wait() == 0 and screen.seen.endswith(CLOSED) and screen.echo_is_on()
+    styles = set(re.findall(rb'\033\[(\d+)m', screen.seen))
+    assert styles == ({b'0'} if plain else {b'0', b'1', b'7', b'31'}), styles
+
+
+@pytest.mark.parametrize('end', [b'\x03', signal.SIGTERM, signal.SIGHUP, b'q', 'gone'])
+def test_the_terminal_is_as_it_was_whatever_ends_it(jobs, top, end):
+    jobs.start()
+    screen = top(NO_COLOR=1)
+    see(screen, 'waited for: rank 1')
+    if isinstance(end, bytes):
+        screen.send(end)
+    elif end != 'gone':
+        os.kill(screen.pid, end)
+    else:
+        jobs.close()
+    code = {b'\x03': 130, signal.SIGTERM: 143, signal.SIGHUP: 129}.get(end, 0)
+    assert screen.wait(LIMIT) == code and screen.echo_is_on()
+    before, _, after = screen.seen.rpartition(CLOSED)
+    assert before.count(b'\033[?1049h') == 1 and b'\033[?1049h' not in after
+    if end == 'gone':
+        lines = after.decode().split('\r\n')
+        assert 'ended with exit code 143' in lines[0] and len(ranks_of(lines)) == 3, lines
+    else:
+        assert not after
+
+
+def test_it_stops_for_the_shell_and_goes_on_where_it_was(jobs, terminal):
+    ident = jobs.start()
+    shell = terminal('/bin/bash', '--norc', '--noprofile', '-i', kind=Screen, PS1='$ ', **jobs.own)
+    shell.send(f'{PROGRAMS.reigen} top {ident}\n'.encode())
+    see(shell, 'waited for: rank 1')
+    shell.send(b'\x1a')
+    see(shell, 'Stopped')
+    assert shell.seen.count(CLOSED) == 1
+    shell.send(b'fg\n')
+    until(lambda: shell.lines() and shell.seen.rpartition(CLOSED)[2].count(b'waited for: rank 1'),
+          'the screen again', LIMIT, seen=shell.lines)
+    shell.send(b'q')
+    until(lambda: shell.lines() and shell.seen.count(CLOSED) > 1, 'its end', LIMIT)
+    shell.send(b'echo ended $?; exit\n')
+    see(shell, 'ended 0')
+    assert shell.wait() == 0
+
+
+def test_several_jobs_have_a_row_each_and_enter_opens_one(jobs, top):
+    calm, late = jobs.start(), jobs.start('-H', 'a:2,b:1')
+    plain = jobs.run('top').stdout.splitlines()
+    assert plain[0].split()[0] == 'JOB' and {line.split()[0] for line in plain[1:]} == {calm, late}
+    screen = top()
+    lines = see(screen, 'rank 1 on a')
+    assert any(line[2:].startswith(calm) for line in lines), lines
+    screen.send(b'\r')
+    lines = see(screen, 'waited for: rank 1')
+    assert 'Esc back' in lines[-1], lines
+    screen.send(b'\033')
+    lines = see(screen, 'WAITED FOR')
+    jobs.running[1].terminate()
+    see(screen, 'exit 143')
+    screen.send(b'q')
+    assert screen.wait() == 0
+
+
+def test_a_launcher_that_is_paused_keeps_nobody_waiting(jobs, top):
+    jobs.start()
+    screen = top()
+    see(screen, 'waited for: rank 1')
+    jobs.running[0].send_signal(signal.SIGSTOP)
+    see(screen, 'does not answer')
+    screen.send(b'\r')
+    see(screen, 'others wait')
+    jobs.running[0].send_signal(signal.SIGCONT)
+    until(lambda: not any('does not answer' in line for line in screen.lines()), 'an answer',
+          LIMIT, seen=screen.lines)
+    screen.send(b'q')
+    assert screen.wait() == 0
+
+
+def test_a_job_that_slurm_runs_has_a_row_that_says_where_its_numbers_are(jobs, tmp_path):
+    queue = Queue(tmp_path)
+    queue.says('squeue', '12|RUNNING|None|0:10|n1\n')
+    assert queue.submit().returncode == 0
+    for words in (['12'], []):  # there is no other
+        done = queue.reigen('top', *words)
+        assert done.returncode == 69 and 'job 12: Slurm runs it' in done.stderr, done
+    ident = jobs.start()
+    heading, mine, other = queue.reigen('top').stdout.splitlines()
+    assert mine.split()[0] == ident and 'rank 1 on' in mine, mine
+    assert other.split()[0] == '12' and 'Slurm: RUNNING' in other, other
+    assert other.index('Slurm') == heading.index('WAITED FOR')
