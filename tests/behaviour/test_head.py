@@ -69,7 +69,8 @@ def test_a_plan_that_others_could_have_written_is_not_run(desk):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='only root can make files of somebody else')
-@pytest.mark.parametrize('words', [['--write-plan', '{}/link'], ['--output-dir', '{}']])
+@pytest.mark.parametrize('words', [['--write-plan', '{}/link'], ['--output-dir', '{}'],
+                                   ['--metrics', '{}/link']])
 def test_a_strangers_link_is_not_followed(desk, words):
     """In a folder that all can write, such as /tmp."""
     shared, mine = desk.folder / 'shared', desk.folder / 'mine'

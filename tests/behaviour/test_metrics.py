@@ -4,6 +4,7 @@ costs the job nothing."""
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -274,6 +275,13 @@ def test_a_file_that_cannot_be_written_any_more_is_a_remark(reigen, tmp_path):
                   cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr.count('--metrics gone/f: cannot write it: No such file') == 1, done.stderr
+
+
+def test_a_limit_of_files_sizes_does_not_end_the_launcher(reigen, tmp_path):
+    done = reigen('run', '-np', 1, '--metrics', './f', '--', 'true', cwd=tmp_path,
+                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+    assert done.returncode == 74 and '--metrics ./f: cannot write it: File too large' in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 # --- what is refused, before anything starts -----------------------------------------------------

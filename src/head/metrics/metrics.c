@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,18 +51,31 @@ static void put(void *arg, enum rg_metrics_format format, struct rg_buf *text)
 
 static int refuse_file(const char *path, int r, const char *why, struct rg_error *err)
 {
-    int code = r == -ENOSPC || r == -EDQUOT || r == -EIO           ? RG_EXIT_OUTPUT_LOST
-               : r == -EACCES || r == -EPERM || r == -EROFS ? RG_EXIT_NO_PERMISSION
-                                                            : RG_EXIT_USAGE;
+    int code = r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -EFBIG ? RG_EXIT_OUTPUT_LOST
+               : r == -EACCES || r == -EPERM || r == -EROFS         ? RG_EXIT_NO_PERMISSION
+                                                                    : RG_EXIT_USAGE;
 
     return rg_error_set_exit(err, -r, code, "--metrics %s: cannot write it: %s", path,
-                             why ? why : strerror(-r));
+                             why ? why : rg_open_to_write_why(r));
+}
+
+/* Renaming knows nothing of who led us to the target: so the path is opened as it would be for
+ * writing, and has to lead to the same file. */
+static int judge_target(const char *path, const struct stat *target)
+{
+    struct stat st;
+    rg_autoclose int fd = rg_open_to_write(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return fd < 0 ? fd : -errno;
+    return st.st_dev == target->st_dev && st.st_ino == target->st_ino ? 0 : -EPERM;
 }
 
 /* Where renaming puts it: a link stays one. */
 static int find_target(const char *path, char target[PATH_MAX], struct rg_error *err)
 {
     struct stat st;
+    int r;
 
     if (!realpath(path, target)) {
         if (errno != ENOENT)
@@ -71,9 +85,12 @@ static int find_target(const char *path, char target[PATH_MAX], struct rg_error 
         return snprintf(target, PATH_MAX, "%s", path) < PATH_MAX
                    ? 0 : refuse_file(path, -ENAMETOOLONG, NULL, err);
     }
-    if (stat(target, &st) == 0 && !S_ISREG(st.st_mode))
+    if (stat(target, &st) < 0)
+        return refuse_file(path, -errno, NULL, err);
+    if (!S_ISREG(st.st_mode))
         return refuse_file(path, -EINVAL, "it is no regular file; name another", err);
-    return 0;
+    r = judge_target(path, &st);
+    return r < 0 ? refuse_file(path, r, NULL, err) : 0;
 }
 
 /* Whoever reads it finds the old one or the new one, whole. */
@@ -128,6 +145,7 @@ static int open_either(struct rg_metrics *metrics, const char *where, struct rg_
 
     if (r != 0)
         return r < 0 ? r : rg_server_open(host, port, &metrics->server, err);
+    signal(SIGXFSZ, SIG_IGN); /* writing fails then; otherwise it would end us, and the job */
     metrics->path = strdup(where);
     return metrics->path ? write_file(metrics, err) : rg_error_memory(err);
 }
