@@ -252,6 +252,27 @@ def test_the_file_is_whole_whenever_it_is_read(start, tmp_path, python_ranks):
     assert path.stat().st_mode & 0o777 == 0o640, 'others read it as the umask says'
 
 
+def test_of_ranks_that_have_ended_sums_are_left(start, tmp_path, python_ranks):
+    """They are not silent, and have no memory."""
+    path = tmp_path / 'f.prom'
+    child = start(PROGRAMS.reigen, 'run', '-np', 2, '--metrics', path, '--', UNEVEN, 0, 20,
+                  env=python_ranks)
+
+    def told():
+        assert child.poll() is None, child.communicate()
+        now = read(path.read_text(), False) if path.exists() else {}
+        return 'reigen_report_age_seconds' in now and now
+
+    now = until(told, 'numbers of the ranks', LIMIT)
+    child.terminate()
+    child.communicate(timeout=LIMIT)
+    after = read(path.read_text(), False)
+    assert only(after, 'reigen_job_exit_code') == child.returncode != 0
+    for name in RANKS:
+        ranks = by_rank(now, name) if name.endswith('_total') else {}
+        assert by_rank(after, name).keys() == ranks.keys(), name
+
+
 def test_a_link_stays_one_and_restarts_are_counted(reigen, tmp_path):
     (tmp_path / 'folder').mkdir()
     (tmp_path / 'folder/real').touch()

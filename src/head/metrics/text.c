@@ -17,8 +17,7 @@ struct out {
 };
 
 struct rank {
-    struct rg_numbers numbers;
-    uint64_t age_ns;
+    struct rg_session_rank told;
     const char *host;
 };
 
@@ -157,24 +156,24 @@ struct family {
 
 static const struct family families[] = {
     {"reigen_operations", COUNTER, "", "Collective operations that have ended well; each tensor of "
-     "a group counts.", OF(numbers.operations), false},
+     "a group counts.", OF(told.numbers.operations), false},
     {"reigen_payload_bytes", COUNTER, "bytes", "Bytes that the rank gave to these operations.",
-     OF(numbers.nbytes), false},
-    {"reigen_steps", COUNTER, "", "Steps of training.", OF(numbers.steps), false},
+     OF(told.numbers.nbytes), false},
+    {"reigen_steps", COUNTER, "", "Steps of training.", OF(told.numbers.steps), false},
     {"reigen_step_seconds", GAUGE, "seconds", "What the last steps took on average.",
-     OF(numbers.step_ns), true},
+     OF(told.numbers.step_ns), true},
     {"reigen_blocked_seconds", COUNTER, "seconds", "How long threads of the rank waited for "
-     "operations to end, all together.", OF(numbers.blocked_ns), false},
+     "operations to end, all together.", OF(told.numbers.blocked_ns), false},
     {"reigen_waited_seconds", COUNTER, "seconds", "Of that, for other ranks of its host to begin.",
-     OF(numbers.waited_ns), false},
+     OF(told.numbers.waited_ns), false},
     {"reigen_caused_wait_seconds", COUNTER, "seconds", "How long other ranks of its host waited "
-     "for this one to begin, all together.", OF(numbers.caused_ns), false},
+     "for this one to begin, all together.", OF(told.numbers.caused_ns), false},
     {"reigen_process_cpu_seconds", COUNTER, "seconds", "Processor time that the rank's process has "
-     "used.", OF(numbers.cpu_ns), false},
+     "used.", OF(told.numbers.cpu_ns), false},
     {"reigen_process_resident_memory_bytes", GAUGE, "bytes", "Resident memory of the rank's "
-     "process.", OF(numbers.resident_nbytes), true},
+     "process.", OF(told.numbers.resident_nbytes), true},
     {"reigen_report_age_seconds", GAUGE, "seconds", "How old the numbers of this rank are.",
-     OF(age_ns), false},
+     OF(told.age_ns), false},
 };
 
 static uint64_t value_of(const struct rank *rank, const struct family *family)
@@ -185,14 +184,16 @@ static uint64_t value_of(const struct rank *rank, const struct family *family)
     return value;
 }
 
+/* What one that has ended did stays true; what it is doing does not: it has no memory, and is not
+ * silent. */
 static void put_rank(const struct out *out, const struct rank *rank, const struct family *family)
 {
     uint64_t value = value_of(rank, family);
 
-    if (value == 0 && family->unknown_0)
+    if ((value == 0 && family->unknown_0) || (rank->told.ended && family->kind == GAUGE))
         return;
     rg_buf_printf(out->text, "%s%s{rank=\"%u\"", family->name, suffix_of(family->kind),
-                  rank->numbers.rank);
+                  rank->told.numbers.rank);
     put_label(out, ",", "host", rank->host);
     rg_buf_printf(out->text, "} ");
     if (strcmp(family->unit, "seconds") == 0)
@@ -205,12 +206,12 @@ static void put_rank(const struct out *out, const struct rank *rank, const struc
 /* Those of which something was heard. */
 static int collect(const struct rg_metrics_state *state, int nplaces, struct rank *ranks)
 {
-    int n = 0, host;
+    int n = 0;
 
     for (int place = 0; place < nplaces; place++) {
         struct rank *rank = &ranks[n];
-        if (rg_session_numbers(state->session, place, &rank->numbers, &rank->age_ns, &host)) {
-            rank->host = state->plan->hosts[host].name;
+        if (rg_session_numbers(state->session, place, &rank->told)) {
+            rank->host = state->plan->hosts[rank->told.host].name;
             n++;
         }
     }

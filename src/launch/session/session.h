@@ -71,11 +71,18 @@ struct rg_session_counts {
     int hosts[RG_PHASE_LOST + 1]; /* by enum rg_host_phase */
 };
 
+struct rg_session_rank {
+    struct rg_numbers numbers; /* the last ones */
+    uint64_t age_ns;           /* of them */
+    int host;                  /* which of the plan's it runs on */
+    bool ended;                /* no more will come */
+};
+
 void rg_session_count(const struct rg_session *session, struct rg_session_counts *ret_counts);
-/* The last numbers of the rank in this place of the plan, their age, and which of the plan's hosts
- * it runs on. False: it is no rank now, or nothing was heard of it since it became one. */
+/* What is known of the rank in this place of the plan. False: it is no rank now, or nothing was
+ * heard of it since it became one. */
 bool rg_session_numbers(const struct rg_session *session, int place,
-                        struct rg_numbers *ret_numbers, uint64_t *ret_age_ns, int *ret_host);
+                        struct rg_session_rank *ret_rank);
 #endif
 
 #endif

@@ -40,12 +40,15 @@ void rg_session_count(const struct rg_session *session, struct rg_session_counts
 }
 
 bool rg_session_numbers(const struct rg_session *session, int place,
-                        struct rg_numbers *ret_numbers, uint64_t *ret_age_ns, int *ret_host)
+                        struct rg_session_rank *ret_rank)
 {
+    struct rg_session_rank told = { .host = session->o.plan->ranks[place].host,
+                                    .ended = session->facts[place].ended };
     int rank = number_of(session, place);
 
-    if (rank < 0 || !session_numbers_get(session, (uint32_t) rank, ret_numbers, ret_age_ns))
+    if (rank < 0 ||
+        !session_numbers_get(session, (uint32_t) rank, &told.numbers, &told.age_ns))
         return false;
-    *ret_host = session->o.plan->ranks[place].host;
+    *ret_rank = told;
     return true;
 }
