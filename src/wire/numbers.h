@@ -25,7 +25,7 @@ struct rg_numbers {
     uint64_t blocked_ns;      /* its threads waited for operations to end, altogether */
     uint64_t waited_ns;       /* of that, for ranks of their host that had not come */
     uint64_t caused_ns;       /* others waited for it, the times of all of them together */
-    uint64_t cpu_ns;          /* its process has used of processors */
+    uint64_t cpu_ns;          /* its process has used of processors, since it became the rank */
     uint64_t resident_nbytes; /* of its process; 0: not known */
 };
 

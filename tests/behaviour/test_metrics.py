@@ -230,6 +230,25 @@ def test_a_new_epoch_begins_the_sums_anew(another):
     assert states['running'] == 2 and sum(states.values()) == 2, states
 
 
+def used_s(pid):
+    """Processor time of a process, in seconds."""
+    with open(f'/proc/{pid}/stat') as stat:
+        fields = stat.read().rpartition(')')[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def test_what_a_process_has_used_before_it_was_a_rank_does_not_count(another):
+    """As in another epoch, where it gets the number of one that had used less: a sum that is
+    larger and not a rank's own would be seen as this rank's sudden use of many processors."""
+    burn = 'import os, sys, time\nwhile time.process_time() < 0.5: pass\n' \
+           'os.execv(sys.argv[1], sys.argv[1:])'
+    it = another('-np', '1', '--json', '--', sys.executable, '-c', burn, UNEVEN, '0', '20')
+    told, = by_rank(it.after_steps(1, 1), 'reigen_process_cpu_seconds_total').values()
+    started, = [one for one in map(json.loads, it.out.read_text().splitlines())
+                if one['event'] == 'rank-started']
+    assert 0 < told < used_s(started['pid']) - 0.45, 'a tick of the clock is 0.01 s'
+
+
 # --- a file --------------------------------------------------------------------------------------
 
 def test_the_file_is_whole_whenever_it_is_read(start, tmp_path, python_ranks):

@@ -43,8 +43,9 @@ void rg_blame_end(struct rg_progress *progress, struct rg_blame *blame, uint64_t
 
 /* The program says that a step has ended. Any thread. */
 void rg_numbers_step(struct rg_progress *progress);
-/* Once a second, by the communication thread: what the process has used of processors, the steps
- * that names tell of, and whether this rank speaks for its node. */
+/* Once a second, by the communication thread: what the process has used of processors since this
+ * progress began, the steps that names tell of, and whether this rank speaks for its node. All sums
+ * begin at 0: in another epoch this process may have the number of one that had used more. */
 void rg_numbers_tick(struct rg_progress *progress, uint64_t now_ns, uint64_t cpu_ns,
                      uint64_t nsteps, bool reporter);
 

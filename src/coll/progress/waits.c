@@ -33,12 +33,22 @@ struct rg_waits {
     pthread_mutex_t lock;
     uint64_t looked_ns, busy_ns; /* by the communication thread: when, and what the process had used
                                     of processors */
+    uint64_t used_ns;            /* of processors, before all this */
     uint64_t began_ns, moved_ns; /* when something was first submitted here, and last */
     uint64_t nsteps, nsubmitted; /* uses of the name that was used most; what this rank submitted */
     uint64_t position, position_ns; /* of the log: what is carried out, since when; 0: nothing */
     struct seen seen[RG_ENTRIES_MAX];
     struct activity ranks[]; /* of the node */
 };
+
+/* What the process has used of processors. */
+static uint64_t get_use(void)
+{
+    struct timespec used;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (uint64_t) used.tv_sec * RG_NS_PER_S + (uint64_t) used.tv_nsec;
+}
 
 int rg_waits_create(int n, struct rg_waits **ret_waits)
 {
@@ -47,6 +57,7 @@ int rg_waits_create(int n, struct rg_waits **ret_waits)
     if (!waits)
         return -ENOMEM;
     pthread_mutex_init(&waits->lock, NULL);
+    waits->used_ns = get_use();
     *ret_waits = waits;
     return 0;
 }
@@ -313,18 +324,15 @@ static void tell_numbers(struct rg_progress *progress, uint64_t now, bool report
     pthread_mutex_lock(&waits->lock);
     nsteps = waits->nsteps;
     pthread_mutex_unlock(&waits->lock);
-    rg_numbers_tick(progress, now, waits->busy_ns, nsteps, reporter);
+    rg_numbers_tick(progress, now, waits->busy_ns - waits->used_ns, nsteps, reporter);
 }
 
 /* More than a waiter that wakes now and then, or this thread. */
 static void note_use(struct rg_progress *progress, uint64_t passed_ns)
 {
     struct rg_waits *waits = progress->waits;
-    struct timespec used;
-    uint64_t busy_ns;
+    uint64_t busy_ns = get_use();
 
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    busy_ns = (uint64_t) used.tv_sec * RG_NS_PER_S + (uint64_t) used.tv_nsec;
     atomic_store(&progress->view.rows[progress->view.me].computes,
                  busy_ns - waits->busy_ns > passed_ns / BUSY_PART);
     waits->busy_ns = busy_ns;

@@ -169,7 +169,7 @@ static const struct family families[] = {
     {"reigen_caused_wait_seconds", COUNTER, "seconds", "How long other ranks of its host waited "
      "for this one to begin, all together.", OF(told.numbers.caused_ns), false},
     {"reigen_process_cpu_seconds", COUNTER, "seconds", "Processor time that the rank's process has "
-     "used.", OF(told.numbers.cpu_ns), false},
+     "used since it called init.", OF(told.numbers.cpu_ns), false},
     {"reigen_process_resident_memory_bytes", GAUGE, "bytes", "Resident memory of the rank's "
      "process.", OF(told.numbers.resident_nbytes), true},
     {"reigen_report_age_seconds", GAUGE, "seconds", "How old the numbers of this rank are.",
