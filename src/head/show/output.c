@@ -212,7 +212,7 @@ void rg_output_destroy(struct rg_output *output)
     rg_tail_fini(&output->shown.raw);
     rg_sink_fini(&output->sinks[0]);
     rg_sink_fini(&output->sinks[1]);
-    rg_output_echo_end(output);
+    rg_sink_fini(&output->echo);
     rg_buf_fini(&output->text);
     rg_rows_fini(&output->rows[0]);
     rg_rows_fini(&output->rows[1]);
@@ -290,8 +290,7 @@ static void send(struct rg_output *output, int stream, const void *data, size_t 
     on_change(output);
 }
 
-/* A sink that fails is told of while this sends, and what is said then is composed anew: lines for
- * the one place must not go to the other. */
+/* What is said of a sink that fails while this sends is composed anew: places must not mix. */
 static void send_text(struct rg_output *output, int stream)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
@@ -710,6 +709,7 @@ void rg_output_echo_end(struct rg_output *output)
 {
     rg_sink_fini(&output->echo);
     output->o.echoes = false;
+    on_change(output); /* ranks may have stood still for it alone */
 }
 
 void rg_output_finish(struct rg_output *output)

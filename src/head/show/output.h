@@ -88,7 +88,7 @@ void rg_output_event(struct rg_output *output, const void *line, size_t nbytes);
 void rg_output_say(struct rg_output *output, const char *text);
 /* What moves on the terminal while a job starts (head/show/status.h), as it is. */
 void rg_output_status(struct rg_output *output, const char *text);
-/* From now on there is no echo, and its descriptor is not used. */
+/* From now on there is no echo, its descriptor is not used, and nothing waits for it. */
 void rg_output_echo_end(struct rg_output *output);
 /* reigen is about to be stopped, and leaves the terminal to others; or it goes on. */
 void rg_output_stopping(struct rg_output *output, bool stopping);

@@ -19,7 +19,7 @@ struct bench {
     struct rg_output *output;
     struct rg_logmark *mark;
     int nticks;
-    int out[2], err[2];
+    int out[2], err[2], echo[2];
     int npauses, nresumes, ndrained, nlost;
     bool closed;
     char cause[200];
@@ -65,6 +65,8 @@ static void begin(struct bench *b, int nranks)
     options.mark = b->mark;
     options.out_fd = b->out[1];
     options.err_fd = b->err[1];
+    options.echoes = b->echo[1];
+    options.echo_fd = b->echo[1];
     if (rg_output_create(&options, &b->output, &err) < 0)
         fail_msg("%s", err.text);
 }
@@ -195,6 +197,30 @@ static void only_chosen_ranks_are_shown_but_files_get_all(void **state)
     end(&b);
     snprintf(command, sizeof command, "rm -rf %s", dir);
     assert_int_equal(system(command), 0);
+}
+
+static void an_echo_that_nobody_reads_holds_ranks_up_only_while_it_is_there(void **state)
+{
+    struct bench b = { 0 };
+    static uint8_t data[RG_OUTPUT_HIGH_NBYTES + (1 << 20)]; /* more than a pipe takes, too */
+    int null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    (void) state;
+    rg_job_init(&b.job);
+    assert_int_equal(rg_pipe(b.echo), 0);
+    b.out[1] = null_fd;
+    b.err[1] = dup(null_fd);
+    begin(&b, 1);
+    rg_output_data(b.output, 0, 1, data, sizeof data);
+    assert_int_equal(b.npauses, 1);
+    assert_false(rg_output_drained(b.output));
+    rg_output_echo_end(b.output);
+    assert_int_equal(b.nresumes, 1);
+    assert_true(rg_output_drained(b.output));
+    b.out[0] = b.err[0] = -1;
+    end(&b);
+    rg_cleanup_close(&b.echo[0]);
+    rg_cleanup_close(&b.echo[1]);
 }
 
 static void time_stamps_stand_in_front(void **state)
@@ -579,6 +605,7 @@ int main(void)
         cmocka_unit_test(untagged_lines_stay_whole_and_gain_no_byte),
         cmocka_unit_test(long_lines_go_on_with_a_plus),
         cmocka_unit_test(only_chosen_ranks_are_shown_but_files_get_all),
+        cmocka_unit_test(an_echo_that_nobody_reads_holds_ranks_up_only_while_it_is_there),
         cmocka_unit_test(time_stamps_stand_in_front),
         cmocka_unit_test(a_slow_reader_pauses_the_ranks_and_gets_every_byte),
         cmocka_unit_test(the_shared_pipe_stays_blocking),
