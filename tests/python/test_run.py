@@ -89,6 +89,17 @@ def test_a_function_of_the_script_runs_on_all_ranks(tmp_path):
                          'files: []']
 
 
+def test_a_configuration_that_detaches_jobs_does_not_take_the_results_away(tmp_path):
+    config, script = tmp_path / 'config', tmp_path / 'script.py'
+    config.write_text('[defaults]\ndetach = true\n')
+    # With restarts the function does not travel by standard input.
+    script.write_text('import reigen\nprint(reigen.run(lambda: 3, np=2, max_restarts=1))\n')
+    done = subprocess.run([jobs.python(), script], timeout=100, text=True, capture_output=True,
+                          check=False, env=environment(tmp_path, REIGEN_CONFIG=str(config),
+                                                       XDG_STATE_HOME=str(tmp_path)))
+    assert done.returncode == 0 and done.stdout == '[3, 3]\n', done
+
+
 ACROSS = '''
 import os, reigen
 def where(folder):

@@ -240,8 +240,9 @@ def launch(func: Callable[[], Any], launcher: Sequence[str], env: Dict[str, str]
     receiver = _travel.Receiver(token)
     own = dict(env)
     with _sent(parcel, goes_on or no_input, own) as (flags, data):
-        end = _follow.follow([*launcher, '--json', *flags, '--', *_command(executable)], own, data,
-                             receiver, not goes_on, tag, ranks)
+        # Whatever the configuration says: the results are waited for.
+        argv = [*launcher, '--json', '--detach=false', *flags, '--', *_command(executable)]
+        end = _follow.follow(argv, own, data, receiver, not goes_on, tag, ranks)
     if end.interrupted:
         raise KeyboardInterrupt(f'The job was ended with exit code {end.status}.')
     if end.status:

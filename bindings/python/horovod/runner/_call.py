@@ -49,7 +49,8 @@ def write_private(path: str, data: bytes) -> None:
 
 def launch_command(command: Sequence[str], flags: Sequence[str], env: Dict[str, str]) -> None:
     """Run a command on the ranks that horovodrun's flags describe. JobFailed when it fails."""
-    status = subprocess.call([_launcher.find(), 'horovodrun', *flags, '--', *command], env=env)
+    status = subprocess.call([_launcher.find(), 'horovodrun', '--detach=false', *flags, '--',
+                              *command], env=env)
     if status:
         raise JobFailed(status, 'Which rank, and why, stands in the output above')
 
