@@ -5,8 +5,11 @@
 #include "head/detach.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -16,7 +19,14 @@
 
 void rg_detach_init(struct rg_detach *detach, int pipe_fd)
 {
+    struct pollfd reader = { .fd = pipe_fd };
+
     *detach = (struct rg_detach){ .pipe_fd = pipe_fd, .terminal_fd = -1, .on = pipe_fd >= 0 };
+    if (!detach->on)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    if (poll(&reader, 1, 0) > 0) /* who waits has died before */
+        raise(SIGTERM);
 }
 
 static int switch_to_log(struct rg_detach *detach, struct rg_error *err)
@@ -65,14 +75,23 @@ void rg_detach_count(struct rg_detach *detach, struct rg_output *output)
     if (detach->pipe_fd < 0 || --detach->nmissing > 0)
         return;
     rg_output_echo_end(output);
-    rg_write_all(detach->pipe_fd, detach->id, strlen(detach->id));
+    prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
+    if (rg_write_all(detach->pipe_fd, detach->id, strlen(detach->id)) < 0)
+        raise(SIGTERM);
     rg_detach_fini(detach);
 }
 
-void rg_detach_fail(const struct rg_detach *detach, const struct rg_error *err)
+void rg_detach_fail(const struct rg_detach *detach, const struct rg_error *err,
+                    const char *command)
 {
     if (detach->terminal_fd >= 0 && dup2(detach->terminal_fd, 2) >= 0)
-        rg_fail(err, NULL);
+        rg_fail(err, command);
+}
+
+void rg_detach_forget(const struct rg_detach *detach)
+{
+    if (detach->on && *detach->id)
+        rg_registry_remove_log(detach->id);
 }
 
 void rg_detach_fini(struct rg_detach *detach)

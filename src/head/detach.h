@@ -8,7 +8,8 @@
  *                       the lines that move while hosts start
  *     all have started  the job's id goes into the pipe, and the terminal is let go
  *
- * Who waits learns from the pipe's end alone that the job is over before all ranks have started.
+ * Who waits learns from the pipe's end alone that the job is over before all ranks have started. If
+ * it is gone first, nobody hears of the job: then the head is told to end, as by SIGTERM.
  *
  * This header is internal to src/head. Thread rule: the loop's thread. Nothing blocks.
  */
@@ -30,7 +31,8 @@ struct rg_detach {
 };
 
 #ifndef RG_AGENT
-/* pipe_fd: taken; -1: the job does not detach, and nothing below does anything. */
+/* pipe_fd: taken; -1: the job does not detach, and nothing below does anything. It may end this
+ * process: nobody waits any more. */
 void rg_detach_init(struct rg_detach *detach, int pipe_fd);
 /* A start of the job begins, by this plan: at the first one make the log, and let it be standard
  * output and error. 0; or -errno with err. */
@@ -38,8 +40,12 @@ int rg_detach_begin(struct rg_detach *detach, const struct rg_planned *planned,
                     struct rg_error *err);
 /* A rank has started: when it is the last one, let go of the terminal. */
 void rg_detach_count(struct rg_detach *detach, struct rg_output *output);
-/* What is said now stands in the log alone: say it on the terminal, too. */
-void rg_detach_fail(const struct rg_detach *detach, const struct rg_error *err);
+/* What is said now stands in the log alone: say it on the terminal, too. command: as for
+ * rg_fail. */
+void rg_detach_fail(const struct rg_detach *detach, const struct rg_error *err,
+                    const char *command);
+/* No command will ever find the job: its log goes. */
+void rg_detach_forget(const struct rg_detach *detach);
 void rg_detach_fini(struct rg_detach *detach);
 #else
 /* An agent that is a head has no terminal. */
@@ -58,9 +64,14 @@ static inline void rg_detach_count(struct rg_detach *detach, struct rg_output *o
 {
     (void) detach, (void) output;
 }
-static inline void rg_detach_fail(const struct rg_detach *detach, const struct rg_error *err)
+static inline void rg_detach_fail(const struct rg_detach *detach, const struct rg_error *err,
+                                  const char *command)
 {
-    (void) detach, (void) err;
+    (void) detach, (void) err, (void) command;
+}
+static inline void rg_detach_forget(const struct rg_detach *detach)
+{
+    (void) detach;
 }
 static inline void rg_detach_fini(struct rg_detach *detach)
 {

@@ -631,6 +631,8 @@ static void finish(struct run *run)
     if (run->signals.loop)
         rg_signals_stop(&run->signals);
     finish_start(run);
+    if (!run->registered.path)
+        rg_detach_forget(&run->detach);
     rg_registry_end(&run->registered, run->judged ? run->exit_code : -1);
     rg_hold_release(&run->hold);
     rg_registry_sweep();
@@ -676,7 +678,7 @@ static int fail(struct run *run, const struct rg_error *err)
 {
     int code = rg_fail(err, run->as->command);
 
-    rg_detach_fail(&run->detach, err);
+    rg_detach_fail(&run->detach, err, run->as->command);
     rg_notify_keep(&run->notify, &(struct rg_verdict){ .exit_code = code, .cause = err->text });
     return code;
 }

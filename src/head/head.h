@@ -18,7 +18,7 @@ struct rg_head_as {
     bool horovod;        /* after the verdict, say Horovod's words for a failed job, too */
     bool stdin_open;     /* standard input was open when the program started */
     /* NULL, or a pipe to who waits until all ranks have started (--detach): then the job's id is
-     * written to it, and it is closed. Taken. */
+     * written to it, and it is closed. Taken. Who waits is the parent: its death ends the job. */
     const int *detach_fd;
     /* NULL, or what is done with the plan in the place of running it: an exit code, or -errno with
      * err. here: the ranks would run on this computer. No platform is asked for hosts then. */

@@ -2,6 +2,7 @@
 """reigen run --detach: a job that goes on when its terminal closes, and how it is found again."""
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -54,6 +55,19 @@ class Home:
         """The rank, or the start, of this number."""
         with open(f'{self.go}{number}', 'w', encoding='utf-8') as go:
             go.write(f'{code}\n')
+
+    def start(self, *words, **how):
+        """A command that may not return before its job is told to go on by tell(): it has begun."""
+        ssh = self.folder / 'ssh'
+        ssh.write_text(f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\necho >{self.go}0\n'
+                       f'read code <{self.go}1 || exit\nexec sh -c "$3"\n', 'utf-8')
+        ssh.chmod(0o755)
+        words = ['run', '--detach', '-H', 'a:1', '--', *words]
+        command = subprocess.Popen([PROGRAMS.reigen, *words], text=True, stdin=subprocess.DEVNULL,
+                                   env={**self.env, 'REIGEN_SSH': str(ssh)}, **how)
+        with open(f'{self.go}0', encoding='utf-8') as begun:
+            begun.read()
+        return command
 
     def jobs(self, *options):
         return json.loads(self.reigen('jobs', '--json', *options).stdout)
@@ -124,6 +138,25 @@ def test_logs_and_attach_follow_it(home):
     assert 'has 2 ranks' in home.reigen('logs', '--rank', 2, ident).stderr
 
 
+def test_attach_by_nohup_stays(home):
+    ident = home.detach('-np', 1, '--', *home.rank())
+    nohup = ['sh', '-c', 'trap "" HUP; exec "$0" attach "$1"', PROGRAMS.reigen, ident]
+    with subprocess.Popen(nohup, env=home.env, stdout=subprocess.PIPE, text=True) as attached:
+        assert attached.stdout.readline() == 'hello 0\n'
+        attached.send_signal(signal.SIGHUP)
+        home.tell(9)
+        assert attached.wait(LIMIT) == 9
+
+
+def test_the_ranks_of_horovodrun_are_told_apart_behind_its_times(home):
+    done = home.reigen('horovodrun', '--detach', '--prefix-timestamp', '-np', 2, '--', 'sh', '-c',
+                       'echo here $REIGEN_RANK')
+    ident = done.stdout.strip()
+    assert home.reigen('attach', ident).returncode == 0
+    logs = home.reigen('logs', '--rank', 1, ident)
+    assert re.fullmatch(r'.{19} [0-9]{4}\[1\]<stdout>:here 1\n', logs.stdout), logs
+
+
 def test_it_holds_nothing_of_the_caller_open(home):
     """A lock, or a pipe that somebody reads to its end."""
     reader, writer = os.pipe()
@@ -152,6 +185,12 @@ def test_what_fails_at_once_is_told_at_once(home, words, code, said):
     assert home.jobs() == []
 
 
+def test_a_start_that_fails_before_it_is_listed_leaves_no_log(home):
+    done = home.reigen('run', '--detach', '--output-dir', '/proc/x', '--', 'true')
+    assert done.returncode == 2 and "Try 'reigen run --help'" in done.stderr, done
+    assert not list((home.state / 'logs').iterdir())
+
+
 def test_until_it_has_started_ctrl_c_ends_it(home):
     ssh, word = home.folder / 'ssh', mark()
     ssh.write_text(f'#!/bin/sh\n: {word}\necho >{home.go}0\nread answer\n', 'utf-8')
@@ -169,6 +208,57 @@ def test_until_it_has_started_ctrl_c_ends_it(home):
         terminal.close()
     assert_gone(word)
     assert home.jobs() == []
+
+
+def test_a_command_that_is_killed_before_the_start_takes_its_job_along(home):
+    word = mark()
+    with home.start('true', word, stderr=subprocess.DEVNULL) as command:
+        command.kill()
+    assert_gone(word)
+    assert home.jobs() == []
+
+
+def test_a_signal_that_the_command_sees_too_late_ends_the_job_and_is_told(home):
+    with home.start('sh', '-c', 'echo hello; exec sleep 1000', stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE) as command:
+        command.send_signal(signal.SIGSTOP)
+        home.tell(0, 1)
+        log = home.state / 'logs' / home.jobs()[0]['id']
+        until(lambda: 'hello' in log.read_text('utf-8'), 'the start', LIMIT)
+        command.send_signal(signal.SIGINT)
+        command.send_signal(signal.SIGCONT)
+        try:
+            out, err = command.communicate(timeout=LIMIT)
+        finally:
+            command.kill()
+    assert command.returncode == 128 + signal.SIGINT and not out, (out, err)
+    assert f'job {log.name} had started, and was told to end' in err, err
+    assert home.jobs() == []
+
+
+def test_a_signal_after_the_start_is_for_the_command_alone(home):
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    words = ['run', '--detach', '-np', '1', '--', *home.rank()]
+    try:
+        with subprocess.Popen([PROGRAMS.reigen, *words], env=home.env, stdin=subprocess.DEVNULL,
+                              stdout=writer, stderr=subprocess.PIPE, text=True) as command:
+            until(lambda: 'has started' in command.stderr.readline(), 'the start', LIMIT)
+            command.send_signal(signal.SIGINT)
+            try:
+                assert command.wait(LIMIT) == -signal.SIGINT
+            finally:
+                command.kill()
+    finally:
+        os.close(reader)
+        os.close(writer)
+    job, = home.jobs()
+    home.tell(7)
+    assert home.reigen('attach', job['id']).returncode == 7
 
 
 def test_hosts_of_ssh_go_on_as_well(home):
@@ -221,6 +311,33 @@ def test_a_killed_launcher_and_a_restarted_computer_are_told_apart(home):
     assert 'this computer was started again since' in home.reigen('status', ident).stdout
 
 
+def fill_ended(home, nbytes):
+    """With 32 jobs that have ended, and their logs."""
+    ended = home.state / 'ended'
+    for folder in (ended, home.state / 'logs'):
+        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    for i in range(32):
+        log = home.state / f'logs/r-{i}'
+        (ended / f'r-{i}').write_text(f'launcher a:1:1\noutput log {log}\nexit 0\n', 'utf-8')
+        os.utime(ended / f'r-{i}', (2000 + i, 2000 + i))
+        with log.open('wb') as hole:
+            hole.truncate(nbytes)
+
+
+def test_a_killed_launcher_of_an_old_job_leaves_its_log(home):
+    """Others have ended since it has begun."""
+    word = mark()
+    ident = home.detach('-np', 1, '--', *home.rank(), word)
+    os.kill(int(home.jobs()[0]['launcher'].split(':')[1]), signal.SIGKILL)
+    assert_gone(word)
+    os.utime(home.state / 'jobs' / ident, (1000, 1000))
+    fill_ended(home, 1)
+    assert home.jobs()[0]['state'] == 'dead'    # told once, and then among those that have ended
+    assert home.reigen('logs', ident).stdout.startswith('hello 0\n')
+    assert {path.name for path in (home.state / 'ended').iterdir()} == {
+        ident, *(f'r-{i}' for i in range(1, 32))}
+
+
 def test_the_job_file_may_say_it_and_other_options_go_with_it(home):
     job, told = home.folder / 'job.yaml', home.folder / 'told'
     command = f'read code <{home.go}$REIGEN_RESTART; exit $code'
@@ -246,14 +363,7 @@ def test_who_has_it_in_the_configuration_may_stay_with_a_job(home):
 
 def test_logs_of_jobs_that_are_forgotten_go(home):
     ended = home.state / 'ended'
-    for folder in (ended, home.state / 'logs'):
-        folder.mkdir(parents=True, mode=0o700)
-    for i in range(32):
-        log = home.state / f'logs/r-{i}'
-        (ended / f'r-{i}').write_text(f'launcher a:1:1\noutput log {log}\nexit 0\n', 'utf-8')
-        os.utime(ended / f'r-{i}', (1000 + i, 1000 + i))
-        with log.open('wb') as hole:
-            hole.truncate(100 << 20)
+    fill_ended(home, 100 << 20)
     ident = home.detach('-np', 1, '--', 'true')
     left = {ident, *(f'r-{i}' for i in range(22, 32))}     # 1 GiB
     until(lambda: {path.name for path in (home.state / 'logs').iterdir()} == left,

@@ -185,8 +185,10 @@ static void leave_on_signals(const char *id)
 {
     snprintf(leave_words, sizeof(leave_words),
              "\nreigen: left; job %.64s goes on, and reigen stop %.64s ends it\n", id, id);
-    for (size_t i = 0; i < rg_array_len(leaving); i++)
-        signal(leaving[i], on_leave);
+    for (size_t i = 0; i < rg_array_len(leaving); i++) {
+        if (signal(leaving[i], on_leave) == SIG_IGN) /* nohup */
+            signal(leaving[i], SIG_IGN);
+    }
 }
 
 /* Its output to the end, then how it has ended. */

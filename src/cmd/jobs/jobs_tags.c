@@ -8,6 +8,7 @@
 
 #define ESCAPE 27
 #define TIME_NBYTES 30 /* "2026-01-31T23:59:59.123+01:00 " */
+#define HOROVOD_TIME_NBYTES 24 /* "Sat Jan 31 23:59:59 2026", and the tag follows at once */
 
 struct tag {
     size_t before, open; /* where the colour, and the bracket, begin */
@@ -27,15 +28,18 @@ static size_t colour_nbytes(const char *at, size_t nbytes)
     return n < nbytes && at[n] == 'm' ? n + 1 : 0;
 }
 
-static bool has_time(const char *line, size_t nbytes)
+/* Of --timestamps, and of horovodrun's. */
+static size_t time_nbytes(const char *line, size_t nbytes)
 {
-    return nbytes > TIME_NBYTES && line[4] == '-' && line[10] == 'T' &&
-           line[TIME_NBYTES - 1] == ' ';
+    if (nbytes > TIME_NBYTES && line[4] == '-' && line[10] == 'T' && line[TIME_NBYTES - 1] == ' ')
+        return TIME_NBYTES;
+    return nbytes > HOROVOD_TIME_NBYTES && line[3] == ' ' && line[13] == ':' && line[16] == ':' &&
+                   line[HOROVOD_TIME_NBYTES] == '[' ? HOROVOD_TIME_NBYTES : 0;
 }
 
 static bool find_tag(const char *line, size_t nbytes, struct tag *ret_tag)
 {
-    struct tag tag = { .before = has_time(line, nbytes) ? TIME_NBYTES : 0 };
+    struct tag tag = { .before = time_nbytes(line, nbytes) };
 
     tag.open = tag.before + colour_nbytes(line + tag.before, nbytes - tag.before);
     const char *close = tag.open < nbytes && line[tag.open] == '['

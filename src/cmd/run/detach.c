@@ -21,12 +21,16 @@
 static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
 
 /* A handler gets no argument of ours. */
-static volatile sig_atomic_t head_pid;
+static volatile sig_atomic_t head_pid, handed_on, hung_up;
 
-/* The head ignores SIGHUP: it is not to be told that the terminal is gone. */
+/* The head ignores SIGHUP: it is not to be told that the terminal is gone. A closing terminal may
+ * send it by two ways, its own and the shell's, but a second SIGTERM would mean to kill. */
 static void hand_on(int signo)
 {
-    kill((pid_t) head_pid, signo == SIGHUP ? SIGTERM : signo);
+    if (signo != SIGHUP || !hung_up)
+        kill((pid_t) head_pid, signo == SIGHUP ? SIGTERM : signo);
+    hung_up |= signo == SIGHUP;
+    handed_on = 1;
 }
 
 static void block_signals(sigset_t *ret_before)
@@ -48,6 +52,22 @@ static void watch_signals(pid_t head)
         if (sigaction(ending[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(ending[i], &action, NULL);
     }
+}
+
+/* The job has started: what comes now is for this process alone. False: something came before, and
+ * the job ends; what comes then is handed on as well. */
+static bool let_go_of_signals(void)
+{
+    struct sigaction old;
+    sigset_t before;
+
+    block_signals(&before);
+    for (size_t i = 0; i < rg_array_len(ending) && !handed_on; i++) {
+        if (sigaction(ending[i], NULL, &old) == 0 && old.sa_handler == hand_on)
+            signal(ending[i], SIG_DFL);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return !handed_on;
 }
 
 /* What the caller has left open for us is a lock, or a pipe whose end somebody waits for. */
@@ -110,6 +130,15 @@ static int wait_for(pid_t head)
     return rg_status_code(status);
 }
 
+/* It was told to end when this process did not know yet that all ranks had started. */
+static int tell_ending(const char *id, pid_t head)
+{
+    int code = wait_for(head);
+
+    rg_say("job %s had started, and was told to end; reigen logs %s shows how it did", id, id);
+    return code;
+}
+
 int rg_detach_run(struct rg_planned *take_planned, struct rg_head_as *as)
 {
     struct rg_error err = RG_ERROR_INIT;
@@ -136,5 +165,7 @@ int rg_detach_run(struct rg_planned *take_planned, struct rg_head_as *as)
     watch_signals(head);
     sigprocmask(SIG_SETMASK, &before, NULL);
     read_id(fds[0], id);
-    return *id ? tell(id, take_planned->quiet) : wait_for(head);
+    if (!*id)
+        return wait_for(head);
+    return let_go_of_signals() ? tell(id, take_planned->quiet) : tell_ending(id, head);
 }

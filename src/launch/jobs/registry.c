@@ -262,6 +262,11 @@ static uint64_t log_nbytes(const char *id)
     return path && lstat(path, &st) == 0 ? (uint64_t) st.st_size : 0;
 }
 
+void rg_registry_remove_log(const char *id)
+{
+    remove_in(LOGS, id);
+}
+
 /* The oldest of those that have ended go; their logs also where all of them are too large. */
 static void prune(void)
 {
@@ -315,8 +320,11 @@ void rg_registry_forget(const struct rg_registry_job *job)
 {
     rg_autofree char *path = jobs_path(JOBS, job->id);
 
-    if (path && access(path, F_OK) == 0)
-        move_to_ended(path);
+    if (!path || access(path, F_OK) < 0)
+        return;
+    /* When it ended nobody knows, but not before those that have ended while it ran. */
+    utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
+    move_to_ended(path);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */

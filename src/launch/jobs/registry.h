@@ -101,6 +101,8 @@ int rg_registry_add(const struct rg_plan *plan, const struct rg_job *job,
 /* Make the log of a job that detaches. 0 and a descriptor for the caller, which appends and is
  * closed on exec; or -errno with err, which names the file. It goes when the job's file does. */
 int rg_registry_make_log(const char *id, int *ret_fd, struct rg_error *err);
+/* The job has got no file: its log would stay for ever. */
+void rg_registry_remove_log(const char *id);
 /* The job is started again, and has this id now; it stays one job, known by all its ids. */
 void rg_registry_restart(const struct rg_registration *own, const char *id);
 /* The job has ended with this exit code; -1: it never began, and is forgotten. */
