@@ -41,7 +41,8 @@ int rg_walk_values(struct rg_walk *walk, int nvalues, const char *attached, cons
     if (more < 0)
         return rg_error_set(err, EINVAL, "%s=%.80s: %s takes no value", walk->what, attached,
                             walk->what);
-    if (walk->next + more > walk->argc)
+    /* "--" ends the options, and is nobody's value. */
+    if (walk->next + more > walk->argc || (more && strcmp(walk->argv[walk->next], "--") == 0))
         return rg_error_set(err, EINVAL, "%s needs %s: %s %s", walk->what,
                             nvalues == 2 ? "two values" : "a value", walk->what, called);
     walk->value = attached ? attached : nvalues ? walk->argv[walk->next] : NULL;

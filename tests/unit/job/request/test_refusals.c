@@ -23,6 +23,7 @@ static const struct refusal command_lines[] = {
     { "-np 131073 x", "131073", "131072" },
     { "-np 99999999999999999999 x", "99999999999999999999", "131072" },
     { "-np", "-np needs a value", "-np N" },
+    { "--metrics -- true", "--metrics needs a value", "ADDRESS" },
     { "--np= x", "--np", "1 to" },
     { "--nq 4 x", "--nq", "put -- in front" },
     { "--hostfil f x", "--hostfil", "did you mean --hostfile" },
