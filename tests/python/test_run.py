@@ -5,9 +5,11 @@ import io
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,7 @@ def place(x, more=None):
 
 def failing():
     if os.environ['RANK'] == '1':
+        sys.stderr = None
         raise ValueError('this <one>')
 
 def dying():
@@ -55,6 +58,7 @@ except reigen.JobFailed as error:
 big = os.urandom(200_000)  # too large for a variable
 print('late:', reigen.run(lambda: (len(big), os.environ['A'], 'REIGEN_CALL' in os.environ), np=1,
                           max_restarts=1, env={'A': 'b c'}, no_tag_output=True))
+reigen.run(int, np=1, verbose=True)
 print('quiet:', reigen.run(lambda: print(os.environ['RANK']), np=2, ranks='1'))
 print('files:', os.listdir(os.environ['TMPDIR']))
 '''
@@ -77,10 +81,11 @@ def test_a_function_of_the_script_runs_on_all_ranks(tmp_path):
     assert sorted(lines[:4]) == ['[0] a line', '[0] no end', '[1] a line', '[1] no end']
     assert lines[4] == "[(0, 3, 'x', 300000, ''), (1, 3, 'x', 300000, '')]"
     # Of what is written over the last state is shown; a traceback is in the error alone.
-    assert sorted(done.stderr.splitlines()) == ['[0] 2 %', '[1] 2 %']
+    assert sorted(done.stderr.splitlines())[:2] == ['[0] 2 %', '[1] 2 %']
+    assert re.search(r'^reigen: .*ended well after .* s\n', done.stderr, re.M)
     assert re.fullmatch(
         r"failed: 1 1 \['rank 1 on \S+ exit code 1', 'Traceback \(most recent call last\):', "
-        r"'  File \".*script.py\", line 13, in failing', .*raise ValueError\(\S+this <one>.*"
+        r"'  File \".*script.py\", line 14, in failing', .*raise ValueError\(\S+this <one>.*"
         r"'ValueError: this <one>', 'The job ended with exit code 1 after .*'\]", lines[5])
     assert lines[6] == 'now'
     assert re.fullmatch(r"died: 137 \['rank 0 on .* signal 9.*', 'now'\]", lines[7])
@@ -186,6 +191,24 @@ def test_ctrl_c_of_a_terminal_ends_the_job_in_order(tmp_path):
     assert all(map(gone, map(int, re.findall(rb'pid (\d+)', text))))
 
 
+def test_an_interrupt_of_this_process_alone_on_a_terminal_ends_the_job_in_order(tmp_path):
+    child, terminal = pty.fork()
+    if not child:
+        os.execve(jobs.python(), [jobs.python(), '-c', LASTING], environment(tmp_path))
+    text = b''
+    try:
+        while text.count(b'pid') < 2:
+            text += os.read(terminal, 4096)
+        os.kill(child, signal.SIGINT)
+        with contextlib.suppress(OSError):  # EIO: nobody has it open any more
+            while more := os.read(terminal, 4096):
+                text += more
+    finally:
+        os.close(terminal)
+        os.waitpid(child, 0)
+    assert text.count(b'] left\r\n') == 2 and text.endswith(b'interrupted\r\n')
+
+
 def test_the_job_ends_with_a_process_that_is_killed(tmp_path):
     script, pids = begin(tmp_path)
     with script:
@@ -229,6 +252,9 @@ def feed(text):
     ('\r1 %\r2 %', [], '2 %', True),
     ('\r1 %\r2 %\nx', ['2 %'], 'x', False),
     ('12\b\b34', [], '34', True),
+    # No terminal is so tall.
+    ('a\x1b[999999999Ab', [], 'b  a', False),
+    (f'a\x1b[{"9" * 5000}Ab', [], 'b  a', False),
     # A loop in a loop, as tqdm draws it.
     ('out 1\n\rin 1\x1b[A\rout 2\n\rin 2\x1b[A', ['out 1'], 'out 2  in 2', True),
 ])
@@ -267,13 +293,33 @@ def test_lines_of_our_own_are_taken_out_of_what_a_rank_prints(monkeypatch):
     written = []
     monkeypatch.setattr(sender, '_write', lambda fd, data: written.append(data))
     sender.send('t', _travel.Outcome(True, 0.0, 1, 2, '1', b'x' * 10_000))
-    lines = b''.join(written).decode().split('\n')
-    assert lines[0] == '' and max(map(len, lines)) < 4096
-    assert all(receiver.is_ours(line) for line in lines[1:-1])
-    for line in lines[1:-1]:
+    # Another thread prints meanwhile, and ends no line; what is written at once stays together.
+    assert max(map(len, written)) <= select.PIPE_BUF
+    lines = b'other'.join(written).decode().split('\n')
+    ours = [line for line in lines if receiver.is_ours(line)]
+    for line in ours:
         receiver.take(line)
     assert receiver.outcomes['1'].data == b'x' * 10_000
+    assert {line for line in lines if line not in ours} == {'', 'other'}
     assert not receiver.is_ours('\x1ereigen:other:p:')
+
+
+def test_what_a_rank_sends_comes_through_a_pipe_that_does_not_block():
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(write_fd, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write_fd, b'x' * 4096)
+    writer = threading.Thread(target=_travel.Sender._write, args=(write_fd, b'the result'))
+    writer.start()
+    until(lambda: os.get_blocking(write_fd) or not writer.is_alive(), 'a pipe that blocks')
+    text = b''
+    while os.get_blocking(write_fd) and not text.endswith(b'the result'):
+        text += os.read(read_fd, 4096)
+    writer.join()
+    os.close(read_fd)
+    os.close(write_fd)
+    assert text.endswith(b'xthe result')
 
 
 def test_a_function_of_another_python_is_refused():

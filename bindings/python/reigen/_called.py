@@ -25,8 +25,7 @@ def _print(sender: _travel.Sender, token: str, error: BaseException) -> str:
         text = ''.join(traceback.format_exception(type(error), error, error.__traceback__))
     _flush()
     sender.failing(token)
-    sys.stderr.write(text)
-    _flush()
+    sender.tell(text)
     return text
 
 

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from reigen import _travel
 
 _PARTS = re.compile('(\r|\n|\b+|\x1b\\[[?\\d;]*[A-HJKSTfhl])')
+_ROWS_MAX = 200       # as many as the tallest terminal has, which is as far up as text can go
 _WIDTH = 100          # where it is not known
 _REDRAW_S = 0.1       # where bars move
 _START_S = 1.0        # a start that is over by then is not told of
@@ -22,7 +23,7 @@ class Rows:
     and up and down, as progress bars do. Colours are text."""
 
     def __init__(self) -> None:
-        self._rows = ['']
+        self._rows: List[List[str]] = [[]]  # each is a list of parts: a line may be long
         self._at = 0
         self._over = False  # the next text replaces what the row has
         self.redrawn = False
@@ -45,9 +46,9 @@ class Rows:
     def _put(self, text: str) -> None:
         if self._over:
             self.redrawn = True
-            self._rows[self._at] = ''
+            self._rows[self._at].clear()
         self._over = False
-        self._rows[self._at] += text
+        self._rows[self._at].append(text)
 
     def _newline(self, ended: List[str]) -> None:
         self._over = False
@@ -55,24 +56,26 @@ class Rows:
             self._at += 1
             self._over = True
             return
-        ended.append(self._rows.pop(0))
-        self._rows.append('')
+        ended.append(''.join(self._rows.pop(0)))
+        self._rows.append([])
         self._at = len(self._rows) - 1
         self.redrawn = self.redrawn and len(self._rows) > 1
 
     def _move(self, how: str, number: str) -> None:
-        count = int(number) if number.isdigit() else 1
+        count = int(number[:4]) if number.isdigit() else 1
         if how == 'A':
-            self._rows[:0] = [''] * (count - self._at)
+            above = min(count - self._at, _ROWS_MAX - len(self._rows))
+            self._rows[:0] = [[] for _ in range(above)]
             self._at = max(self._at - count, 0)
         elif how == 'B':
             self._at = min(self._at + count, len(self._rows) - 1)
         elif how == 'K':
-            self._rows[self._at] = ''
+            self._rows[self._at].clear()
 
     def shown(self) -> str:
         """What is there of lines that have not ended."""
-        return '  '.join(row.rstrip() for row in self._rows if row.strip())
+        rows = [''.join(row).rstrip() for row in self._rows]
+        return '  '.join(row for row in rows if row.strip())
 
 
 def moves(stream: Any) -> bool:

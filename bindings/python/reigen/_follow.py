@@ -16,7 +16,9 @@ from reigen._travel import Receiver
 
 #: Becomes the launcher, which is told to end when the thread that waits for it is gone: the kernel
 #: does that, so that it also holds where this process is killed. PR_SET_PDEATHSIG is 1, SIGTERM 15.
-_BECOME = ('import os, sys\n'
+_BECOME = ('import os, signal, sys\n'
+           'if signal.getsignal(2) is signal.default_int_handler:\n'
+           '    signal.signal(2, signal.SIG_DFL)\n'  # exec would forget one that waits for python
            'try:\n'
            '    import ctypes\n'
            '    ctypes.CDLL(None).prctl(1, 15)\n'
@@ -26,6 +28,7 @@ _BECOME = ('import os, sys\n'
 
 _READ_NBYTES = 1 << 16
 _HELD_S = 0.3    # the launcher's own words may be the verdict, which is an event as well
+_KEY_S = 2       # for a key of the terminal's to have reached all that run beside each other
 _LAST_S = 60     # for the launcher to end once it has closed its output
 
 
@@ -44,6 +47,15 @@ def _has_terminal() -> bool:
             return os.tcgetpgrp(tty.fileno()) == os.getpgrp()
     except OSError:
         return False
+
+
+def _canary() -> Optional[Any]:
+    """A process that does nothing, beside the launcher: a Ctrl-C of the terminal's is its end."""
+    try:
+        return subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+    except OSError:
+        return None
 
 
 class _Interrupts:
@@ -89,6 +101,7 @@ class _Job:
         self._sent = 0  # how many interrupts the launcher has got
         self.verdict: Dict[str, Any] = {}
         self._beside = _has_terminal()
+        self._canary = _canary() if self._beside else None
         self._child = subprocess.Popen(
             [sys.executable or 'python3', '-I', '-S', '-c', _BECOME, str(os.getpid()), *argv],
             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -176,11 +189,19 @@ class _Job:
     def _hand_on(self, interrupts: _Interrupts) -> None:
         os.read(interrupts.read_fd, _READ_NBYTES)
         # The terminal's first Ctrl-C has reached the launcher already; two are an order to kill.
-        if self._beside:
-            self._sent = max(self._sent, 1)
+        if self._beside and not self._sent and self._was_key():
+            self._sent = 1
         while self._sent < interrupts.count:
             self._sent += 1
             self._child.send_signal(signal.SIGINT)
+
+    def _was_key(self) -> bool:
+        """Whether the first interrupt came to all that run beside each other on the terminal, and
+        not to this process alone, as by kill."""
+        try:
+            return self._canary is None or self._canary.wait(_KEY_S) != 0
+        except subprocess.TimeoutExpired:
+            return False
 
     def _wait_s(self, now: float) -> Optional[float]:
         waits = [self._display.wait_s(now)]
@@ -214,6 +235,9 @@ class _Job:
         if not self._child.stderr.closed:
             self._read_words()
         self._selector.close()
+        if self._canary:
+            self._canary.kill()
+            self._canary.communicate()
         for pipe in self._pipes():
             pipe.close()
         return status, self._said
@@ -235,4 +259,7 @@ def follow(argv: Sequence[str], env: Dict[str, str], parcel: bytes, receiver: Re
             job.run(interrupts)
         finally:
             status, said = job.end()
+        if status == 0 and said:  # there is no error that would tell it
+            sys.stderr.write(said)
+            sys.stderr.flush()
         return End(status, job.verdict, said, interrupts.count > 0)

@@ -3,8 +3,9 @@
 
 The way there is a parcel: standard input, or the variable CALL, which may name a file. The way back
 is the rank's standard output, in lines that begin with the job's mark: the launcher brings them
-from wherever the rank is, and the display (reigen/_display.py) takes them out. No line is longer
-than a pipe takes at once, so that what other threads print cannot get into one.
+from wherever the rank is, and the display (reigen/_display.py) takes them out. A line and the newline
+in front of it are no longer than a pipe takes at once, so that what other threads print, also
+without a newline, can get neither into one nor in front of it.
 """
 import base64
 import collections
@@ -162,12 +163,15 @@ class Sender:
         """What comes on standard error from now on tells of the failure."""
         self._write(self._err, f'\n{_MARK}{token}:{FAILING}\n'.encode())
 
+    def tell(self, text: str) -> None:
+        """On standard error, whatever the function has made of sys.stderr."""
+        self._write(self._err, text.encode(errors='backslashreplace'))
+
     def send(self, token: str, outcome: Outcome) -> None:
         data = pickle.dumps(tuple(outcome), protocol=4)
-        head = f'{_MARK}{token}:'
+        # The newline ends what was printed without one, perhaps by another thread meanwhile.
+        head = f'\n{_MARK}{token}:'
         sender = os.urandom(4).hex()
-        # The newline ends what was printed without one.
-        self._write(self._out, b'\n')
         for at in range(0, len(data), _PIECE_NBYTES):
             piece = base64.b64encode(data[at:at + _PIECE_NBYTES]).decode()
             self._write(self._out, f'{head}{PIECE}:{sender}:{piece}\n'.encode())
@@ -176,7 +180,10 @@ class Sender:
     @staticmethod
     def _write(fd: int, data: bytes) -> None:
         while data:
-            data = data[os.write(fd, data):]
+            try:
+                data = data[os.write(fd, data):]
+            except BlockingIOError:  # the function, or a child of it, has made it so
+                os.set_blocking(fd, True)
 
 
 class Receiver:
