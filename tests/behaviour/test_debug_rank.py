@@ -31,6 +31,16 @@ def test_breakpoint_works_on_the_rank_that_has_the_terminal(terminal, programs, 
     assert t.seen.count(b'(Pdb)') == 2
 
 
+def test_what_the_users_settings_say_of_input_gives_way(terminal, programs, tmp_path):
+    for number, usual in enumerate(('stdin = all', 'pty = true', 'stdin = none')):
+        settings = tmp_path / f'settings{number}'
+        (settings / 'reigen').mkdir(parents=True)
+        (settings / 'reigen/config').write_text(f'[defaults]\n{usual}\n')
+        t = terminal(programs.reigen, 'run', '-np', 2, '--debug-rank', 1, 'sh', '-c',
+                     '! test -t 0 || echo terminal of $RANK', XDG_CONFIG_HOME=settings, NO_COLOR=1)
+        assert t.wait(60) == 0 and b'terminal of 1' in t.seen, (usual, t.seen)
+
+
 def test_quit_ends_the_job(terminal, programs, tmp_path):
     (tmp_path / 'script.py').write_text('breakpoint()\n')
     t = terminal(programs.reigen, 'run', '-np', 1, '--debug-rank', 0, 'python3',
@@ -44,7 +54,9 @@ def test_a_rank_that_is_not_there_and_what_has_no_terminal_are_refused():
     for options, words in ((['-np', '2', '--debug-rank', '2'], 'with -np 2 the ranks are 0 to 1'),
                            (['-np', '2', '--debug-rank', 'x'], '--debug-rank x'),
                            (['-np', '2', '--debug-rank', '0', '--json'], '--json and --pty'),
-                           (['-np', '2', '--debug-rank', '0', '--stdin', 'all'], '--pty gives')):
+                           (['-np', '2', '--debug-rank', '0', '--stdin', 'all'],
+                            '--debug-rank 0 gives that rank the terminal and what is typed: drop'),
+                           (['-np', '2', '--debug-rank', '1', '--stdin', '0'], 'drop --stdin')):
         done = subprocess.run([PROGRAMS.reigen, 'run', *options, 'true'], timeout=60, text=True,
                               capture_output=True, check=False, stdin=subprocess.DEVNULL,
                               env=environment())

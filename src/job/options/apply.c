@@ -556,6 +556,7 @@ APPLY(debug_rank)
     if (rc < 0)
         return rc;
     request->debugs = true;
+    request->debug_rank = (int) rank;
     request->job.pty = true;
     request->job.stdin_mode = RG_STDIN_RANK;
     request->job.stdin_rank = (int) rank;

@@ -68,6 +68,7 @@ struct rg_request {
     char *write_plan;     /* where the plan is to be written, in the place of running; or NULL */
     bool lease;           /* --lease was given */
     bool debugs;          /* --debug-rank was given: no rank's time is to run out */
+    int debug_rank;       /* the rank that it named */
     bool display_map;     /* print where each rank runs, then run */
     bool report_bindings; /* print which cores each rank is bound to */
     bool quiet;           /* nothing from reigen itself but errors */

@@ -73,9 +73,12 @@ static bool ends_elsewhere(const struct rg_request *request, const struct rg_pla
     return own->away || request->job.submit || request->write_plan;
 }
 
+/* --debug-rank has said itself who gets the terminal. */
 static bool is_usual(const struct rg_request *request, const char *name)
 {
-    return rg_strv_has(&request->usual, name);
+    bool debugs = request->debugs && (strcmp(name, "pty") == 0 || strcmp(name, "stdin") == 0);
+
+    return !debugs && rg_strv_has(&request->usual, name);
 }
 
 /* There is no terminal, or somebody else has it now. */
@@ -155,6 +158,9 @@ int rg_request_settle_debug(struct rg_request *request, struct rg_error *err)
 
     if (!request->debugs)
         return 0;
+    if (job->stdin_mode != RG_STDIN_RANK || job->stdin_rank != request->debug_rank)
+        return rg_error_set(err, EINVAL, "--debug-rank %d gives that rank the terminal and what is "
+                            "typed: drop --stdin", request->debug_rank);
     if (job->timeout_ms || deadlock)
         rc = rg_request_note(request, "--debug-rank %d: %s does not count", job->stdin_rank,
                              job->timeout_ms ? "--timeout" : "--deadlock-timeout");

@@ -25,7 +25,8 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
 int rg_request_check_caller_env(struct rg_request *request, struct rg_error *err);
 
 /* With --debug-rank no rank's time runs out: limits of the job, and what ranks are told of theirs
- * by variables. A limit that was given and does not count is noted. 0 or -ENOMEM. */
+ * by variables. A limit that was given and does not count is noted. 0; -EINVAL
+ * when --stdin gives the keys to another one; -ENOMEM. */
 int rg_request_settle_debug(struct rg_request *request, struct rg_error *err);
 
 /* Whether there are several programs, once the command is known, which has nwords words on the
