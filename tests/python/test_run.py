@@ -105,6 +105,32 @@ def test_a_configuration_that_detaches_jobs_does_not_take_the_results_away(tmp_p
     assert done.returncode == 0 and done.stdout == '[3, 3]\n', done
 
 
+USUAL = '''
+import os, reigen
+def second(folder):
+    mark = folder + '/mark'
+    if os.environ['RANK'] == '1' and not os.path.exists(mark):
+        open(mark, 'w').close()
+        raise ValueError('the first time')
+    print('shown')
+    return os.environ['RANK']
+print(reigen.run(second, (os.environ['TMPDIR'],), np=2))
+'''
+
+
+def test_the_users_configuration_counts(tmp_path):
+    settings, folder = tmp_path / 'reigen', tmp_path / 'tmp'
+    settings.mkdir()
+    folder.mkdir()
+    (settings / 'config').write_text('[defaults]\nmax-restarts = 1\nranks = 1\n')
+    done = subprocess.run([jobs.python(), '-c', USUAL], timeout=100, text=True,
+                          capture_output=True, stdin=subprocess.DEVNULL, check=False,
+                          env=environment(folder, XDG_CONFIG_HOME=str(tmp_path)))
+    assert done.stdout == "[1] shown\n['0', '1']\n", done.stdout + done.stderr
+    assert 'restart' in done.stderr
+    assert not re.search('reigen:[0-9a-f]{16}:', done.stderr)
+
+
 ACROSS = '''
 import os, reigen
 def where(folder):

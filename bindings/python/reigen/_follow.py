@@ -182,7 +182,7 @@ class _Job:
             whole, newline, self._said = self._said.rpartition('\n')
             self._said_at = 0.0
             if newline:
-                self._display.note(whole)
+                self._display.note(self._receiver.cleaned(whole))
 
     # -------------------------------------------------------------- the loop
 
@@ -240,7 +240,7 @@ class _Job:
             self._canary.communicate()
         for pipe in self._pipes():
             pipe.close()
-        return status, self._said
+        return status, self._receiver.cleaned(self._said)
 
 
 def follow(argv: Sequence[str], env: Dict[str, str], parcel: bytes, receiver: Receiver,

@@ -3,7 +3,9 @@
 import contextlib
 import functools
 import html
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -140,10 +142,27 @@ def _has(options: Mapping[str, Any], names: Sequence[str]) -> bool:
     return any(options.get(name) is not None for name in names)
 
 
-def _flags_of(options: Mapping[str, Any]) -> List[str]:
+def _usual(launcher: str, profile: Optional[str], env: Dict[str, str]) -> Dict[str, Any]:
+    """What the user's configuration says of all jobs, by option. What is wrong with it the launcher
+    tells when it runs the job."""
+    flags = [] if profile is None else [f'--profile={profile}']
+    done = subprocess.run([launcher, 'config', '--json', *flags], env=env, check=False,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL)
+    try:
+        return {one['option'].replace('-', '_'): one['value']
+                for one in json.loads(done.stdout)['options']}
+    except ValueError:
+        return {}
+
+
+def _check(options: Mapping[str, Any]) -> None:
     for name, why in _REFUSED.items():
         if options.get(name) not in (None, False):
             raise ValueError(f'run() does not take {name}={options[name]!r}: {why}.')
+
+
+def _flags_of(options: Mapping[str, Any]) -> List[str]:
     return [word for name, value in options.items() for word in _flag(name, value)]
 
 
@@ -183,7 +202,7 @@ def _tag_of(options: Dict[str, Any]) -> Optional[Callable[[int, str, float], str
 def _ranks_of(options: Dict[str, Any]) -> Optional[Set[int]]:
     """Whose lines are shown: this process does what --ranks says, as results are lines, too."""
     given = options.pop('ranks', None)
-    if given is None:
+    if given in (None, 'all'):
         return None
     shown: Set[int] = set()
     for part in str(given).split(','):
@@ -281,15 +300,20 @@ def run(func: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]]
     for an option that a function cannot have; what pickling raises when func cannot travel.
     """
     __tracebackhide__ = True  # from IPython's tracebacks
-    tag, ranks = _tag_of(options), _ranks_of(options)
     own = dict(os.environ)
+    _check(options)
+    launcher = _launcher.find()
+    given = {'np': np, **options}
+    known = {**_usual(launcher, options.get('profile'), own),
+             **{name: value for name, value in given.items() if value is not None}}
+    tag = _tag_of(options)
+    options.pop('ranks', None)
     wanted = 0
-    if _has(options, _ELASTIC):
-        wanted = options.get('min_np') or options.get('min_num_proc') or np or 0
-    flags = [*_flag('np', np), *_flag('hosts', hosts), *_flag('image', image),
+    if _has(known, _ELASTIC):
+        wanted = int(known.get('min_np') or known.get('min_num_proc') or known.get('np') or 0)
+    flags = ['--ranks=all', *_flag('np', np), *_flag('hosts', hosts), *_flag('image', image),
              *_variables(env, own), *['--verbose'] * int(verbose), *_flags_of(options)]
     python = executable or ('python3' if image and image != 'none' else sys.executable)
     return launch(functools.partial(func, *args, **(kwargs or {})),
-                  [_launcher.find(), 'run', *flags], own, python,
-                  goes_on=_has(options, _GOES_ON), no_input=_has(options, _NO_INPUT), tag=tag,
-                  wanted=wanted, ranks=ranks)
+                  [launcher, 'run', *flags], own, python, goes_on=_has(known, _GOES_ON),
+                  no_input=_has(known, _NO_INPUT), tag=tag, wanted=wanted, ranks=_ranks_of(known))

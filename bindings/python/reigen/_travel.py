@@ -3,9 +3,9 @@
 
 The way there is a parcel: standard input, or the variable CALL, which may name a file. The way back
 is the rank's standard output, in lines that begin with the job's mark: the launcher brings them
-from wherever the rank is, and the display (reigen/_display.py) takes them out. A line and the newline
-in front of it are no longer than a pipe takes at once, so that what other threads print, also
-without a newline, can get neither into one nor in front of it.
+from wherever the rank is, and the display (reigen/_display.py) takes them out. A line and the
+newline in front of it are no longer than a pipe takes at once, so that what other threads print,
+also without a newline, can get neither into one nor in front of it.
 """
 import base64
 import collections
@@ -196,6 +196,11 @@ class Receiver:
 
     def is_ours(self, line: str) -> bool:
         return line.startswith(self._head)
+
+    def cleaned(self, words: str) -> str:
+        """What the launcher says, which may quote a rank's last lines, without ours."""
+        name = self._head[1:]  # the launcher does not print the first character as it is
+        return ''.join(line for line in words.splitlines(keepends=True) if name not in line)
 
     def take(self, line: str) -> str:
         """Take a line of ours; its kind."""

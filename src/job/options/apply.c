@@ -521,8 +521,8 @@ APPLY(no_tag_output)
 
 APPLY(ranks)
 {
-    struct rg_ranks ranks;
-    int rc = rg_ranks_parse(value, &ranks, err);
+    struct rg_ranks ranks = { .count = 0 };
+    int rc = strcmp(value, "all") == 0 ? 0 : rg_ranks_parse(value, &ranks, err);
 
     if (rc < 0)
         return rg_error_prepend(err, "%s", what);

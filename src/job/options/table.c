@@ -195,7 +195,7 @@ static const struct rg_option options[] = {
      "Also write each rank's output to DIR/rank.R/stdout and DIR/rank.R/stderr, byte by byte.",
      TEXT(job.output_dir), .brief = "also write each rank's output to files there"},
     {"ranks", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "SET", NULL, NULL,
-     "Show only the output of these ranks, such as 0,3-5. Files get all.", BY(ranks)},
+     "Show only the output of these ranks, such as 0,3-5, or all. Files get all.", BY(ranks)},
     {"json", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_BOOL, NULL, NULL, NULL,
      "Write events to standard output, one JSON object per line, instead of plain output.",
      FLAG(job.json)},
