@@ -115,6 +115,9 @@ def test_a_job_that_is_started_again_stays_one_job(home):
             assert (told['id'], told['state'], told['restarts']) == (first, 'running', 2), told
             status = home.reigen('status', last).stdout
             assert status.startswith(f'job {first}: running') and '  restarts: 2\n' in status
+            # Its launcher listens under the last id, and answers that no rank has numbers.
+            wait_until(lambda: json.loads(home.reigen('status', '--json', first).stdout)
+                       ['numbers'] == [])
             # By either of its ids; what follows it ends with it, and not with its first start.
             with subprocess.Popen([PROGRAMS.reigen, 'logs', '-f', first], env=home.env, text=True,
                                   stdout=subprocess.PIPE) as following:

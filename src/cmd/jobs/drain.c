@@ -86,7 +86,7 @@ static int wait_until_free(const struct rg_registry_job *job, const char *host)
 static int drain(const struct rg_registry_job *job, const struct rg_control_request *request)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    int r = rg_control_ask(job->id, request, RG_JOBS_ASK_MS, &text);
+    int r = rg_control_ask(rg_registry_id_now(job), request, RG_JOBS_ASK_MS, &text);
 
     if (r < 0)
         return fail_to_ask(job, r);

@@ -28,7 +28,8 @@ json_t *rg_jobs_ask_elastic(const struct rg_registry_job *job, const char *host)
     struct rg_control_request request = { .question = RG_CONTROL_STATUS };
 
     snprintf(request.host, sizeof(request.host), "%s", host);
-    json_t *answer = rg_registry_state(job) == RG_JOB_RUNS ? rg_jobs_ask(job->id, &request) : NULL;
+    json_t *answer = rg_registry_state(job) == RG_JOB_RUNS
+                         ? rg_jobs_ask(rg_registry_id_now(job), &request) : NULL;
 
     if (json_is_integer(json_object_get(answer, "epoch")))
         return answer;

@@ -30,7 +30,7 @@ json_t *rg_jobs_ask_numbers(const struct rg_registry_job *job)
         return json_null();
     do {
         request.from = next;
-        page = rg_jobs_ask(job->id, &request);
+        page = rg_jobs_ask(rg_registry_id_now(job), &request);
         if (!list && json_is_array(json_object_get(page, "rows")))
             list = json_array();
         if (next && !page) { /* a part of the ranks would look like all of them */

@@ -140,16 +140,10 @@ static void on_answer(void *arg, int events)
         settle(watch, page && watch->coming.sound);
 }
 
-/* Its newest id is the one that its launcher listens under. */
-static const char *id_now(const struct rg_registry_job *job)
-{
-    return job->restarts.count ? job->restarts.v[job->restarts.count - 1] : job->id;
-}
-
 static void ask_page(struct rg_top_watch *watch, unsigned from)
 {
     const struct rg_control_request request = { .question = RG_CONTROL_NUMBERS, .from = from };
-    int fd = rg_control_begin(id_now(&watch->job), &request);
+    int fd = rg_control_begin(rg_registry_id_now(&watch->job), &request);
 
     watch->next = from;
     if (fd == -ECONNREFUSED)

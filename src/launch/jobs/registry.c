@@ -625,6 +625,11 @@ int rg_registry_launcher(const struct rg_registry_job *job)
     return !job->kernel || strcmp(then.pidns, now.pidns) == 0 ? pid_of(job) : -1;
 }
 
+const char *rg_registry_id_now(const struct rg_registry_job *job)
+{
+    return job->restarts.count ? job->restarts.v[job->restarts.count - 1] : job->id;
+}
+
 bool rg_registry_is_over(const struct rg_registry_job *job)
 {
     rg_autofree char *path = jobs_path(JOBS, job->id);

@@ -127,6 +127,8 @@ enum rg_registry_state rg_registry_state(const struct rg_registry_job *job);
 int rg_registry_parse(const char *text, struct rg_registry_job *ret_job);
 void rg_registry_job_fini(struct rg_registry_job *job);
 
+/* The id of its last start, which its launcher is asked under; the job's. */
+const char *rg_registry_id_now(const struct rg_registry_job *job);
 /* Of one that was listed as running: whether it has ended, or died, meanwhile. */
 bool rg_registry_is_over(const struct rg_registry_job *job);
 
