@@ -110,6 +110,8 @@ const char *rg_jobs_output(const struct rg_registry_job *job, char kind[16]);
 
 /* Of a line of such a log (output log): the rank's number in its tag, or -1. */
 int rg_jobs_tag_rank(const void *line, size_t nbytes);
+/* Where in such a line that begins what the rank has written. */
+size_t rg_jobs_tag_nbytes(const void *line, size_t nbytes);
 /* Append the line without the colours of its tag. */
 void rg_jobs_put_plain(struct rg_buf *text, const void *line, size_t nbytes);
 

@@ -69,6 +69,16 @@ int rg_jobs_tag_rank(const void *line, size_t nbytes)
     return text[tag.open + 1] == ']' ? -1 : rank;
 }
 
+size_t rg_jobs_tag_nbytes(const void *line, size_t nbytes)
+{
+    const char *text = line;
+    struct tag tag;
+
+    if (!find_tag(text, nbytes, &tag))
+        return 0;
+    return tag.rest + (tag.rest < nbytes && text[tag.rest] == ' ');
+}
+
 void rg_jobs_put_plain(struct rg_buf *text, const void *line, size_t nbytes)
 {
     const char *from = line;

@@ -14,6 +14,7 @@
 
 #define TAIL_NBYTES 32768
 #define NUMBER_LINES 5 /* of a rank's page, above its last lines */
+#define OF_RANK "its last lines, in "
 #define BOLD "\033[1m"
 #define YELLOW "\033[33m"
 
@@ -50,59 +51,79 @@ void rg_top_put_job(const struct rg_top_watch *watch, const struct rg_top_view *
 
 /* --- a rank: its last lines ------------------------------------------------------------------- */
 
+/* Where lines are. */
+struct source {
+    const char *path;
+    off_t skip; /* what another job has written to it before */
+    int rank;   /* only lines that have its tag; -1: all lines */
+};
+
 /* The end of a regular file, in which lines are whole. 0 or -errno. */
-static int read_tail(const char *path, struct rg_buf *tail)
+static int read_tail(const struct source *source, struct rg_buf *tail)
 {
-    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    rg_autoclose int fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode))
         return -EINVAL;
-    off_t at = st.st_size > TAIL_NBYTES ? st.st_size - TAIL_NBYTES : 0;
+    off_t skip = source->skip <= st.st_size ? source->skip : 0; /* it was emptied since */
+    bool part = st.st_size - skip > TAIL_NBYTES;
+    off_t at = part ? st.st_size - TAIL_NBYTES : skip;
     uint8_t *room = rg_buf_reserve(tail, TAIL_NBYTES);
     ssize_t n = room ? pread(fd, room, TAIL_NBYTES, at) : -1;
     if (n < 0)
         return -errno;
     rg_buf_commit(tail, (size_t) n);
-    const uint8_t *end = at ? memchr(rg_buf_bytes(tail), '\n', (size_t) n) : NULL;
+    const uint8_t *end = part ? memchr(rg_buf_bytes(tail), '\n', (size_t) n) : NULL;
     if (end)
         rg_buf_consume(tail, (size_t) (end - rg_buf_bytes(tail)) + 1);
     return 0;
 }
 
-/* What stands on a terminal after a line, without its tag; NULL: it is another rank's. The line is
- * ended here. */
-static const char *shown(char *line, size_t nbytes, const char *tag)
+/* Zeros show nothing. Files have them that were emptied while they were written. */
+static void drop_zeros(char *text, size_t nbytes)
 {
-    line[nbytes] = '\0';
-    if (!rg_str_starts(line, tag))
-        return NULL;
-    line += strlen(tag);
-    for (char *back; (back = strrchr(line, '\r'));) {
-        if (back[1])
-            return back + 1;
-        *back = '\0';
+    size_t kept = 0;
+
+    for (size_t i = 0; i < nbytes; i++) {
+        if (text[i])
+            text[kept++] = text[i];
     }
-    return line;
+    text[kept] = '\0';
 }
 
-/* The last lines that have the tag, at most so many. Returns how many there are. */
-static size_t put_tail(const char *path, const char *tag, size_t nlines,
-                       const struct rg_top_look *look, struct rg_buf *text)
+/* What stands on a terminal after a line, without its tag; NULL: it is another rank's. The line is
+ * ended here. */
+static const char *shown(char *line, size_t nbytes, int rank)
+{
+    if (rank >= 0 && rg_jobs_tag_rank(line, nbytes) != rank)
+        return NULL;
+    size_t begin = rank >= 0 ? rg_jobs_tag_nbytes(line, nbytes) : 0;
+    while (nbytes > begin && line[nbytes - 1] == '\r')
+        nbytes--;
+    line[nbytes] = '\0';
+    const char *back = strrchr(line + begin, '\r');
+    return back ? back + 1 : line + begin;
+}
+
+/* The last of its lines, at most so many. Returns how many there are. */
+static size_t put_tail(const struct source *source, size_t nlines, const struct rg_top_look *look,
+                       struct rg_buf *text)
 {
     rg_autobuf struct rg_buf tail = RG_BUF_INIT;
     rg_autofree const char **lines = calloc(nlines + 1, sizeof(*lines));
     size_t count = 0;
 
-    if (!lines || read_tail(path, &tail) < 0)
+    if (!lines || read_tail(source, &tail) < 0)
         return 0;
     char *p = (char *) rg_buf_text(&tail);
+    drop_zeros(p, rg_buf_nbytes(&tail));
     for (size_t n; *p; p += n) {
         n = strcspn(p, "\n");
         bool ended = p[n] == '\n';
-        const char *line = shown(p, n, tag);
+        const char *line = shown(p, n, source->rank);
         n += ended;
         if (line)
             lines[count++ % (nlines + 1)] = line;
@@ -127,11 +148,11 @@ static void put_from(const char *what, const char *path, const struct rg_top_loo
     rg_top_put_line(rg_buf_text(&line), "", look, text);
 }
 
-static void put_one_file(const char *path, const char *tag, size_t nlines,
+static void put_one_file(const char *what, const struct source *source, size_t nlines,
                          const struct rg_top_look *look, struct rg_buf *text)
 {
-    put_from("its last lines, in ", path, look, text);
-    if (put_tail(path, tag, nlines - 1, look, text) == 0)
+    put_from(what, source->path, look, text);
+    if (put_tail(source, nlines - 1, look, text) == 0)
         rg_top_put_line("  none of late", "", look, text);
 }
 
@@ -142,11 +163,12 @@ static void put_two_files(const char *dir, int width, int rank, size_t nlines,
     rg_autofree char *out = rg_strf("%s/rank.%0*d/stdout", dir, width, rank);
     rg_autofree char *err = rg_strf("%s/rank.%0*d/stderr", dir, width, rank);
     rg_autobuf struct rg_buf errors = RG_BUF_INIT;
-    size_t n = out && err ? put_tail(err, "", nlines / 2 - 1, look, &errors) : 0;
+    const struct source of_out = { out, 0, -1 }, of_err = { err, 0, -1 };
+    size_t n = out && err ? put_tail(&of_err, nlines / 2 - 1, look, &errors) : 0;
 
     if (!out || !err)
         return;
-    put_one_file(out, "", nlines - (n ? n + 1 : 0), look, text);
+    put_one_file(OF_RANK, &of_out, nlines - (n ? n + 1 : 0), look, text);
     if (n)
         put_from("and in ", err, look, text);
     rg_buf_put(text, rg_buf_bytes(&errors), rg_buf_nbytes(&errors));
@@ -155,16 +177,17 @@ static void put_two_files(const char *dir, int width, int rank, size_t nlines,
 static void put_lines(const struct rg_registry_job *job, int rank, size_t nlines,
                       const struct rg_top_look *look, struct rg_buf *text)
 {
-    char kind[16], number[16], tag[24] = "";
+    char kind[16], number[16];
     const char *path = rg_jobs_output(job, kind);
     int width = snprintf(number, sizeof(number), "%d", job->nranks > 0 ? job->nranks - 1 : 0);
+    bool log = strcmp(kind, "log") == 0, tags = log ? job->tags : job->nranks > 1;
+    const struct source source = { path, (off_t) job->skip_nbytes, tags ? rank : -1 };
 
-    if (job->nranks > 1)
-        snprintf(tag, sizeof(tag), "[%d] ", rank);
     if (strcmp(kind, "dir") == 0)
         put_two_files(path, width, rank, nlines, look, text);
-    else if (strcmp(kind, "file") == 0 || strcmp(kind, "log") == 0)
-        put_one_file(path, tag, nlines, look, text);
+    else if (log || strcmp(kind, "file") == 0)
+        put_one_file(tags || job->nranks == 1 ? OF_RANK : "last lines of all ranks, in ", &source,
+                     nlines, look, text);
     else
         rg_top_put_line("its lines are kept nowhere: start a job with --output-dir DIR", "", look,
                         text);

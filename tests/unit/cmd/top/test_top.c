@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Readings of jobs that are too large, or too odd, to be run here. */
 #include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "cmd/top/keys.h"
+#include "cmd/top/page.h"
 #include "cmd/top/reading.h"
 #include "cmd/top/rows.h"
 #include "cmd/top/table.h"
@@ -247,6 +251,45 @@ static void amounts_fit_their_columns(void **state)
     assert_string_equal(rg_top_percent(0.314, true, cell), "31%");
 }
 
+/* --- a rank's last lines ---------------------------------------------------------------------- */
+
+/* On rank 1's page, of a job of 2 ranks whose output is a file of that kind. */
+static void assert_lines(const char *kind, const char *bytes, size_t nbytes, uint64_t skip,
+                         const char *wanted)
+{
+    char path[] = "/tmp/reigen-top-XXXXXX";
+    int fd = mkstemp(path);
+    rg_autofree char *output = rg_strf("%s %s", kind, path);
+    rg_autobuf struct rg_buf page = RG_BUF_INIT;
+    const struct rg_top_look look = { .columns = 80 };
+    const struct rg_top_watch watch = { .reading = RG_TOP_READING_INIT,
+                                        .job = { .output = output, .tags = true, .nranks = 2,
+                                                 .skip_nbytes = skip } };
+
+    assert_true(fd >= 0 && write(fd, bytes, nbytes) == (ssize_t) nbytes);
+    rg_top_put_rank(&watch, 1, 20, &look, &page);
+    close(fd);
+    unlink(path);
+    const char *lines = strstr(rg_buf_text(&page), path);
+    assert_non_null(lines);
+    assert_string_equal(lines + strlen(path) + 1, wanted);
+}
+
+static void a_ranks_last_lines_are_found_whatever_stands_around_them(void **state)
+{
+    static const char coloured[] = "\033[36m[0]\033[0m no\n\033[33m[1]\033[0m yes\n"
+                                   "\033[1;33m[1]+\033[0m \033[31m[0] 9%\r10%\r\r\n";
+    static const char emptied[] = "\0\0\0\0[1] a\0b\n[0] no\n[1] last";
+    static const char appended[] = "[1] of another job\n[1] mine\n";
+
+    (void) state;
+    assert_lines("log", coloured, sizeof(coloured) - 1, 0, "  | yes\n  | 10%\n");
+    assert_lines("file", emptied, sizeof(emptied) - 1, 0, "  | ab\n  | last\n");
+    assert_lines("file", appended, sizeof(appended) - 1, 19, "  | mine\n");
+    assert_lines("file", appended, sizeof(appended) - 1, 1000,
+                 "  | of another job\n  | mine\n");
+}
+
 /* --- keys ------------------------------------------------------------------------------------- */
 
 static void keys_and_their_sequences_are_told_apart(void **state)
@@ -291,6 +334,7 @@ int main(void)
         cmocka_unit_test(every_key_sorts),
         cmocka_unit_test(a_table_is_as_wide_as_its_terminal_and_as_long_as_asked),
         cmocka_unit_test(amounts_fit_their_columns),
+        cmocka_unit_test(a_ranks_last_lines_are_found_whatever_stands_around_them),
         cmocka_unit_test(keys_and_their_sequences_are_told_apart),
     };
 
