@@ -150,9 +150,14 @@ def test_keys_sort_open_and_go_back_and_hosts_stand_for_ranks(jobs, top, columns
     screen.send(b'\033[H\r')
     lines = see(screen, '1-2 of 2')
     assert ranks_of(lines) == ['0', '1'], lines
+    screen.screen.resize(5, columns)
+    screen.resize(5, columns)  # what is chosen is seen even there
+    see(screen, '>      0 a')
     screen.send(b'q')
     assert screen.wait() == 0 and screen.seen.endswith(CLOSED) and screen.echo_is_on()
     styles = set(re.findall(rb'\033\[(\d+)m', screen.seen))
+    # Behind a line that fills its row, terminals would erase its last character.
+    assert not re.search(rb'[^H\n]\033\[K', screen.seen)
     assert styles == ({b'0'} if plain else {b'0', b'1', b'7', b'31'}), styles
 
 
@@ -220,6 +225,8 @@ def test_a_launcher_that_is_paused_keeps_nobody_waiting(jobs, top):
     see(screen, 'waited for: rank 1')
     jobs.running[0].send_signal(signal.SIGSTOP)
     see(screen, 'does not answer')
+    silent = top('-n', 2)
+    assert silent.wait(LIMIT) == 0 and b'not answered yet' in silent.seen
     screen.send(b'\r')
     see(screen, 'others wait')
     jobs.running[0].send_signal(signal.SIGCONT)

@@ -54,6 +54,8 @@ struct screen {
     uint8_t keys[KEYS_MAX];
     size_t nkeys;
     int exit_code;
+    bool asking;                /* launchers are being asked */
+    bool counted;               /* the reading that was asked for last */
     bool leaving;
     bool last;                  /* what is shown last stays */
 };
@@ -102,12 +104,18 @@ static void choose_row(struct screen *screen, const struct rg_top_rows *rows, si
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
+/* Where there would be no room for a row, all that stands above the table is left out. */
+static bool has_head(const struct screen *screen)
+{
+    return screen->rows > RG_TOP_HEAD_LINES + 1;
+}
+
 /* Rows that a table has; one row of the screen is the foot's. */
 static size_t room_of(const struct screen *screen)
 {
-    int head = RG_TOP_HEAD_LINES + 1;
+    int head = has_head(screen) ? RG_TOP_HEAD_LINES + 1 : 2;
 
-    return screen->rows > head + 1 ? (size_t) (screen->rows - head) : 1;
+    return screen->rows > head ? (size_t) (screen->rows - head) : 1;
 }
 
 static int make_rows(const struct screen *screen, struct rg_top_rows *rows)
@@ -137,7 +145,8 @@ static void put_table(const struct screen *screen, const struct rg_top_look *loo
     rg_cleanup(rg_top_rows_fini) struct rg_top_rows rows = { 0 };
     struct rg_top_part part = { .count = room_of(screen) };
 
-    rg_top_put_head(screen->watch, look, text);
+    if (has_head(screen) || !screen->watch->reading.nranks)
+        rg_top_put_head(screen->watch, look, text);
     if (!screen->watch->reading.nranks || make_rows(screen, &rows) < 0) {
         put_foot(screen, &part, 0, foot);
         return;
@@ -160,7 +169,8 @@ static void put_page(const struct screen *screen, const struct rg_top_look *look
             rg_top_put_jobs(screen->jobs, sorted, find_job(screen, sorted), room, look, text);
         put_foot(screen, &none, 0, foot);
     } else if (screen->rank >= 0) {
-        rg_top_put_head(screen->watch, look, text);
+        if (has_head(screen))
+            rg_top_put_head(screen->watch, look, text);
         rg_top_put_rank(screen->watch, screen->rank, room > RG_TOP_HEAD_LINES
                         ? room - RG_TOP_HEAD_LINES : 1, look, text);
         put_foot(screen, &none, 0, foot);
@@ -169,7 +179,8 @@ static void put_page(const struct screen *screen, const struct rg_top_look *look
     }
 }
 
-/* The lines of page as far as there are rows for them, each erased behind its end. */
+/* The lines of page as far as there are rows for them. Each is erased before it is written: behind
+ * a line that fills its row, the cursor stands on the last character. */
 static void put_frame(const struct screen *screen, const char *page, struct rg_buf *frame)
 {
     int row = 1;
@@ -177,8 +188,9 @@ static void put_frame(const struct screen *screen, const char *page, struct rg_b
     rg_buf_printf(frame, "\033[H");
     for (size_t n; *page && row < screen->rows; page += n, row++) {
         n = strcspn(page, "\n");
+        rg_buf_printf(frame, ERASE_LINE);
         rg_buf_put(frame, page, n);
-        rg_buf_printf(frame, ERASE_LINE "\r\n");
+        rg_buf_printf(frame, "\r\n");
         n += page[n] == '\n';
     }
     rg_buf_printf(frame, ERASE_BELOW "\033[%d;1H", screen->rows);
@@ -198,7 +210,6 @@ static void draw(void *arg)
     put_frame(screen, rg_buf_text(&page), &frame);
     rg_top_put_line(rg_buf_text(&foot), REVERSE, &look, &cut);
     rg_buf_put(&frame, rg_buf_bytes(&cut), rg_buf_nbytes(&cut) ? rg_buf_nbytes(&cut) - 1 : 0);
-    rg_buf_printf(&frame, ERASE_LINE);
     if (rg_buf_status(&frame) == 0)
         rg_print_exact(rg_buf_text(&frame));
 }
@@ -213,6 +224,8 @@ static void draw_soon(struct screen *screen)
 
 static void leave(struct screen *screen, int exit_code, bool last)
 {
+    if (screen->leaving)
+        return;
     screen->leaving = true;
     screen->exit_code = exit_code;
     screen->last = last;
@@ -419,15 +432,26 @@ static void on_input(void *arg, int events)
 
 /* --- readings --------------------------------------------------------------------------------- */
 
+static void count(struct screen *screen)
+{
+    screen->counted = true;
+    if (screen->left > 0 && --screen->left == 0)
+        leave(screen, 0, true);
+}
+
 static void on_changed(void *arg)
 {
     struct screen *screen = arg;
     bool whole = true;
 
+    if (screen->asking)
+        return;
     for (size_t i = 0; i < screen->jobs->count; i++)
         whole &= screen->jobs->watches[i]->tried || screen->jobs->watches[i]->over;
-    if (is_all_over(screen) || (whole && screen->left > 0 && --screen->left == 0))
+    if (is_all_over(screen))
         leave(screen, 0, true);
+    else if (whole && !screen->counted)
+        count(screen);
     draw_soon(screen);
 }
 
@@ -435,9 +459,16 @@ static void on_tick(void *arg)
 {
     struct screen *screen = arg;
 
+    if (!screen->counted) /* a launcher does not answer, and is not waited for */
+        count(screen);
+    if (screen->leaving)
+        return;
     rg_top_jobs_find(screen->jobs);
+    screen->counted = false;
+    screen->asking = true;
     rg_top_jobs_ask(screen->jobs);
-    draw_soon(screen);
+    screen->asking = false;
+    on_changed(screen);
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */
@@ -452,7 +483,7 @@ static void start(struct screen *screen)
     rg_signal_start(&screen->cont, loop, SIGCONT, on_continued, screen);
     rg_signal_start(&screen->resize, loop, SIGWINCH, on_resize, screen);
     rg_io_start(&screen->input, loop, 0, RG_IO_READ, on_input, screen);
-    rg_timer_start(&screen->tick, loop, READ_MS, READ_MS, on_tick, screen);
+    rg_timer_start(&screen->tick, loop, 0, READ_MS, on_tick, screen);
 }
 
 static void finish(struct screen *screen)
@@ -474,7 +505,7 @@ int rg_top_screen(struct rg_top_jobs *jobs, bool one, int64_t readings)
 {
     struct screen screen = { .jobs = jobs, .loop = jobs->loop, .one = one, .left = readings,
                              .watch = one ? jobs->watches[0] : NULL, .rank = -1,
-                             .chosen_rank = -1 };
+                             .chosen_rank = -1, .counted = true };
     int r = rg_terminal_page(1);
 
     if (r < 0)
@@ -483,7 +514,6 @@ int rg_top_screen(struct rg_top_jobs *jobs, bool one, int64_t readings)
     draw(&screen);
     jobs->changed = on_changed;
     jobs->arg = &screen;
-    rg_top_jobs_ask(jobs);
     rg_loop_run(jobs->loop);
     jobs->changed = NULL;
     finish(&screen);
