@@ -94,7 +94,7 @@ def _put(stream: Any, text: str) -> None:
     except UnicodeEncodeError:
         coding = stream.encoding or 'ascii'
         stream.write(text.encode(coding, 'backslashreplace').decode(coding))
-    stream.flush()
+    stream.flush()  # which is a message in a notebook, and takes a millisecond there
 
 
 class Display:
@@ -121,6 +121,7 @@ class Display:
         self._dirty = False
         self._due = 0.0
         self._starting = ''
+        self._texts: List[Tuple[str, List[str]]] = []  # what show() writes, by stream
 
     # -------------------------------------------------------------- events
 
@@ -215,20 +216,31 @@ class Display:
 
     def _wipe(self) -> None:
         if self._drawn:
-            _put(sys.stdout, '\r' + ' ' * self._drawn + '\r')
+            self._write('stdout', '\r' + ' ' * self._drawn + '\r')
         self._drawn = 0
 
     def _draw(self) -> None:
         text = self._bar()
-        _put(sys.stdout, '\r' + text.ljust(self._drawn) if self._drawn else text)
+        self._write('stdout', '\r' + text.ljust(self._drawn) if self._drawn else text)
         self._drawn = max(len(text), self._drawn) if text else 0
 
     def _line(self, stream: str, text: str) -> None:
         """Whole lines, above what moves."""
         stood = self._drawn > 0
         self._wipe()
-        _put(sys.stderr if stream == 'stderr' else sys.stdout, text)
+        self._write(stream, text)
         self._dirty |= stood
+
+    def _write(self, stream: str, text: str) -> None:
+        if not self._texts or self._texts[-1][0] != stream:
+            self._texts.append((stream, []))
+        self._texts[-1][1].append(text)
+
+    def show(self) -> None:
+        """Write what the events so far have brought: many lines at once, where many came."""
+        texts, self._texts = self._texts, []
+        for stream, parts in texts:
+            _put(sys.stderr if stream == 'stderr' else sys.stdout, ''.join(parts))
 
     def finish(self) -> None:
         """Nothing more comes."""
@@ -239,3 +251,4 @@ class Display:
                 self._feed((rank, stream), '\n', time.time())
         for key in [key for key, blank in self._blank.items() if blank]:
             self._feed(key, '\n', time.time())
+        self.show()

@@ -220,6 +220,7 @@ class _Job:
             now = time.monotonic()
             self._show_words(now)
             self._display.tick(now)
+            self._display.show()
         self._display.finish()
 
     def end(self) -> Tuple[int, str]:
