@@ -107,16 +107,17 @@ def test_silent_launcher_ends_the_ranks_after_the_lease(start, programs):
     assert child.returncode == 76
 
 
-def test_ctrl_z_pauses_ranks_and_lease(start, programs):
+def test_ctrl_z_pauses_ranks_and_lease(start, programs, tmp_path):
     word = processes.mark()
     child = start(programs.reigen, 'run', '-np', 2, '--lease', '3s', '--', 'sh', '-c',
-                  f'i=0; while [ $i -lt 20 ]; do sleep 0.05; i=$((i+1)); done; echo done; : {word}')
+                  f'until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo done; : {word}')
     ranks = [p for p in processes.wait_count(word, 3) if p != child.pid]
     child.send_signal(signal.SIGTSTP)
     processes.wait_for(lambda: processes.state(child.pid) == 'T' and
                        all(processes.state(p) == 'T' for p in ranks), 'the stop')
     time.sleep(5)  # patient: longer than the lease
     assert all(processes.state(p) == 'T' for p in ranks)
+    (tmp_path / 'go').touch()
     child.send_signal(signal.SIGCONT)
     out, err = child.communicate(timeout=10)
     assert child.returncode == 0, err
