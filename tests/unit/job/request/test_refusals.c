@@ -87,7 +87,7 @@ static const struct refusal command_lines[] = {
     { "--cwd= x", "--cwd", "empty" },
     { "--output-dir= x", "--output-dir", "empty" },
     { "--ranks 3-1 x", "3-1", "0,3-5" },
-    { "--ranks all x", "all", "0,3-5" },
+    { "--ranks some x", "some", "0,3-5" },
     { "-np 2 --ranks 0-2 x", "no rank 2", "0 to 1" },
     { "--stdin some x", "some", "all or none" },
     { "--stdin -1 x", "-1", "all or none" },
