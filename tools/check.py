@@ -52,7 +52,7 @@ LOOK_S = 0.1
 #: What each test may take is its own affair (tests/took.py).
 PART_LIMIT_S = 3600
 #: What the tests in an empty Debian take; a shorter soak is without them.
-FRESH_TESTS_S = 900
+FRESH_TESTS_S = 1500
 UNITS_S = {'s': 1, 'm': 60, 'h': 3600}
 GROUP = r'@\w+$'
 SBIN = ('/usr/local/sbin', '/usr/sbin', '/sbin')
