@@ -585,18 +585,18 @@ class Part(NamedTuple):
 
 #: By stage: the parts, and those that run alone afterwards.
 PARTS = {
-    'check': [Part('lint', part_lint, 1.0, 10), Part('asan', part_asan, 1.3, 190),
-              Part('behaviour', part_behaviour, 1.6, 300), Part('unit', part_unit, 1.0, 5)],
+    'check': [Part('lint', part_lint, 1.0, 10), Part('asan', part_asan, 1.7, 240),
+              Part('behaviour', part_behaviour, 1.6, 380), Part('unit', part_unit, 1.0, 5)],
     'check-all': [Part('prepare', part_prepare, 1.3, 900),
-                  Part('kubernetes', part_kubernetes, 0.8, 700, after='prepare'),
+                  Part('kubernetes', part_kubernetes, 0.8, 970, after='prepare'),
                   Part('operator', part_operator, 1.0, 300, after='prepare'),
-                  Part('hosts', part_hosts, 0.7, 700), Part('slurm', part_slurm, 0.65, 350),
-                  Part('torch2', part_torch2, 1.3, 330), Part('fresh', part_fresh, 0.9, 250),
-                  Part('tensorflow', part_tensorflow, 1.4, 250),
-                  Part('jax', part_jax, 0.7, 150),
-                  Part('tsan', part_tsan, 1.2, 170), Part('demo', part_demo, 1.0, 135),
-                  Part('asan-ranks', part_asan_ranks, 1.4, 115),
-                  Part('slow', part_slow, 0.9, 100), Part('install', part_install, 0.8, 30)],
+                  Part('hosts', part_hosts, 0.5, 1040), Part('slurm', part_slurm, 0.4, 690),
+                  Part('torch2', part_torch2, 1.0, 600),
+                  Part('tensorflow', part_tensorflow, 1.1, 490),
+                  Part('tsan', part_tsan, 1.0, 340), Part('demo', part_demo, 0.9, 300),
+                  Part('fresh', part_fresh, 0.6, 250), Part('jax', part_jax, 0.8, 145),
+                  Part('install', part_install, 0.6, 140), Part('slow', part_slow, 1.2, 130),
+                  Part('asan-ranks', part_asan_ranks, 1.6, 125)],
     'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_fuzz, 1.0, 2),
              Part('changed', part_changed, 0.5, 1), Part('fresh', part_fresh_tests, 1.0, 1)],
 }
