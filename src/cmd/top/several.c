@@ -230,7 +230,7 @@ static void put_row(const struct cells *cells, int width, const char *mark, cons
     static const struct rg_top_numbers none;
     rg_autobuf struct rg_buf line = RG_BUF_INIT;
     const struct rg_top_numbers *n = cells->n ? cells->n : &none;
-    char cell[RG_TOP_CELL], ranks[RG_TOP_CELL] = "-";
+    char cell[RG_TOP_CELL], ranks[24] = "-"; /* any size_t */
 
     if (cells->nranks)
         snprintf(ranks, sizeof(ranks), "%zu", cells->nranks);
