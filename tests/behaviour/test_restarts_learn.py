@@ -126,6 +126,31 @@ def test_who_left_the_others_is_compared_whoever_is_heard_first(reigen, ssh, las
     assert 'rank 1 on b failed first: exit code 3' in done.stderr, done.stderr
 
 
+# What cut off rank 0 the first time is never known; the second time it fails by itself, once.
+ONCE = '''
+import os, reigen, signal, sys, time
+start, rank = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), os.environ["RANK"]
+if start == 0:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    reigen.init()
+    reigen.barrier()
+    if rank == "0":
+        reigen.broadcast_object(None, 1)
+    reigen.shutdown()
+    signal.sigwait([signal.SIGTERM])
+elif start == 1:
+    1 / int(rank)
+    signal.pause()
+'''
+
+
+def test_a_failure_is_not_compared_with_itself(reigen, ssh):  # noqa: F811
+    done = reigen('torchrun', '--nnodes=1:2', '--nproc-per-node=1', '--max-restarts=9', '-H',
+                  'a,b', '--no-python', *program(ONCE), env=ssh())
+    assert 'restart 2, after rank 0 on a: exit code 1' in done.stderr, done.stderr
+    assert done.returncode == 0 and TWICE not in done.stderr, done.stderr
+
+
 # The agent of host b dies when its rank is told to end, so rank 0 is heard first. The rank on c
 # ends after that.
 LOSES = '''

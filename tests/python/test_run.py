@@ -198,7 +198,8 @@ def test_an_interrupt_of_this_process_alone_ends_the_job_in_order(tmp_path):
         assert script.returncode == 0 and all(map(gone, pids))
 
 
-def test_ctrl_c_of_a_terminal_ends_the_job_in_order(tmp_path):
+def on_a_terminal(tmp_path, interrupt):
+    """What LASTING writes there, with interrupt(its process, the terminal) when its ranks run."""
     child, terminal = pty.fork()
     if not child:
         os.execve(jobs.python(), [jobs.python(), '-c', LASTING], environment(tmp_path))
@@ -206,33 +207,24 @@ def test_ctrl_c_of_a_terminal_ends_the_job_in_order(tmp_path):
     try:
         while text.count(b'pid') < 2:
             text += os.read(terminal, 4096)
-        os.write(terminal, b'\x03')
+        interrupt(child, terminal)
         with contextlib.suppress(OSError):  # EIO: nobody has it open any more
             while more := os.read(terminal, 4096):
                 text += more
     finally:
         os.close(terminal)
         os.waitpid(child, 0)
+    return text
+
+
+@pytest.mark.parametrize('interrupt', [lambda child, terminal: os.write(terminal, b'\x03'),
+                                       lambda child, terminal: os.kill(child, signal.SIGINT)],
+                         ids=['key', 'kill'])
+def test_an_interrupt_on_a_terminal_ends_the_job_in_order(tmp_path, interrupt):
+    """Ctrl-C, which the launcher hears as well; and a signal to this process alone."""
+    text = on_a_terminal(tmp_path, interrupt)
     assert text.count(b'] left\r\n') == 2 and text.endswith(b'interrupted\r\n')
     assert all(map(gone, map(int, re.findall(rb'pid (\d+)', text))))
-
-
-def test_an_interrupt_of_this_process_alone_on_a_terminal_ends_the_job_in_order(tmp_path):
-    child, terminal = pty.fork()
-    if not child:
-        os.execve(jobs.python(), [jobs.python(), '-c', LASTING], environment(tmp_path))
-    text = b''
-    try:
-        while text.count(b'pid') < 2:
-            text += os.read(terminal, 4096)
-        os.kill(child, signal.SIGINT)
-        with contextlib.suppress(OSError):  # EIO: nobody has it open any more
-            while more := os.read(terminal, 4096):
-                text += more
-    finally:
-        os.close(terminal)
-        os.waitpid(child, 0)
-    assert text.count(b'] left\r\n') == 2 and text.endswith(b'interrupted\r\n')
 
 
 def test_the_job_ends_with_a_process_that_is_killed(tmp_path):

@@ -47,8 +47,8 @@ struct session_elastic {
     bool stepping, started, over; /* a rank was started; the membership has said END */
     uint64_t stamp;           /* of the last UPDATE */
     struct rg_failure failures[2]; /* of the attempt before, and of this one */
-    int victim;               /* 1 + the place whose end was told first, though another rank cut it
-                               * off, of whose end nothing is known yet; 0: there is none */
+    int culprit;              /* 1 + the rank that cut off the one whose end was told first, and
+                               * has not ended yet in this attempt; 0: there is none */
     struct wait init, meeting, hosts, rest; /* of which waits.c tells */
     uint32_t told_epoch;      /* in which it has told of ntold deaths beside the first one */
     int ntold;

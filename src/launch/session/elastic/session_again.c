@@ -88,26 +88,36 @@ static bool compare(struct rg_session *session, int place)
     return false;
 }
 
+/* 1 + who cut that place off and is still on its way out; 0: nobody. */
+static int culprit_of(const struct rg_session *session, int place)
+{
+    int other = place < 0 ? -1 : session->facts[place].cut_by - 1;
+
+    return other >= 0 && other < session->o.plan->nranks && !session->facts[other].ended
+               ? 1 + other : 0;
+}
+
 bool session_again_is_vain(struct rg_session *session, int place)
 {
     struct session_elastic *elastic = session->elastic;
 
-    elastic->victim = place >= 0 && blamed_by(session, place) < 0 ? 1 + place : 0;
-    return !elastic->victim && compare(session, place);
+    elastic->culprit = culprit_of(session, place);
+    return !elastic->culprit && compare(session, place);
 }
 
 bool session_again_explains(struct rg_session *session, int rank)
 {
     struct session_elastic *elastic = session->elastic;
+    struct rg_fact *fact = &session->facts[rank];
 
-    if (!elastic->victim || blamed_by(session, elastic->victim - 1) != rank)
+    if (elastic->culprit != 1 + rank)
         return false;
-    elastic->victim = 0;
-    const struct rg_fact *fact = &session->facts[rank];
-    if (fact->end.end == RG_END_SIGNAL && (uint32_t) fact->end.value == fact->signalled)
+    elastic->culprit = 0;
+    if (rg_end_is_good(&fact->end) ||
+        (fact->end.end == RG_END_SIGNAL && (uint32_t) fact->end.value == fact->signalled))
         return false; /* what it would have ended with, it could not show */
     if (!compare(session, rank))
         return false;
-    session->facts[rank].signalled = 0; /* it had left its victim before it was told to end */
+    fact->signalled = 0; /* it had left its victim before it was told to end */
     return true;
 }
