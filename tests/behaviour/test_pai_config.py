@@ -410,9 +410,12 @@ def test_on_kubernetes_tasks_are_pods_with_what_they_ask_for(config):
 def test_pods_run_its_tasks(job, tmp_path):
     """The head in the first one, as on a cluster."""
     path = tmp_path / 'job.json'
+    # The end of the master's ends theirs, whether they have begun or not.
+    wait = "'until [ -e /reigen/run/up ]; do sleep 0.1; done'"
     path.write_text(json.dumps(v1(
-        role('worker', STAY, 2), role('master', 'sleep 1; ssh worker-1 echo there; env',
-                                      minSucceededTaskCount=1))))
+        role('worker', 'echo up; touch /reigen/run/up; exec sleep 300', 2),
+        role('master', f'sleep 1; ssh worker-0 {wait}; ssh worker-1 {wait}; '
+                       'ssh worker-1 echo there; env', minSucceededTaskCount=1))))
     job.plan(3, '--no-inject-runtime', '--config', path, '--image', 'none')
     pods = [job.pod(i) for i in range(3)]
     assert [pod.wait() for pod in pods] == [0, 0, 0], [pod.out for pod in pods]
