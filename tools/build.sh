@@ -70,7 +70,17 @@ print(os.path.relpath(sysconfig.get_path("purelib"), sys.prefix))')
     echo "$setup" >build/.configured
 fi
 : >build/.before
-if ! progress 'build: compiling' build/ninja.log ninja -C build 9>&-; then
+# What is made where nobody asks for more, but for the tests in C: Meson counts these in, and who runs
+# some of them makes those.
+targets() {
+    ninja -C build -t query all | sed -n '/^  outputs:/q; s/^    \([^| ]*\)$/\1/p' | grep -v 'prereq$'
+}
+compile() {
+    ninja -C build build.ninja || return
+    # shellcheck disable=SC2046 # names of files in the build directory, without a space
+    ninja -C build $(targets)
+}
+if ! progress 'build: compiling' build/ninja.log compile 9>&-; then
     grep -v '^\[[0-9]*/[0-9]*\] ' build/ninja.log >&2 || true
     ninja -C build -t targets >/dev/null 2>&1 9>&- || rm -f build/.configured
     exit 1

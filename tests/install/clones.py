@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Of a build whose programs are only to run: it takes half the time.
+QUICK = {'CFLAGS': '-O0 -g0'}
 
 
 def source_files():
@@ -22,9 +24,9 @@ def copy_source(where):
     return where
 
 
-def make_in(home):
+def make_in(home, **variables):
     """make as a person has it whose home is this folder."""
-    env = {'HOME': str(home), 'PATH': os.environ['PATH'], 'LANG': 'C.UTF-8'}
+    env = {'HOME': str(home), 'PATH': os.environ['PATH'], 'LANG': 'C.UTF-8', **variables}
 
     def run(tree, *arguments, timeout=300):
         done = subprocess.run(['make', *arguments], cwd=tree, env=env, timeout=timeout,
