@@ -51,8 +51,9 @@ LOOK_S = 0.1
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
 #: What each test may take is its own affair (tests/took.py).
 PART_LIMIT_S = 3600
-#: What the tests in an empty Debian take; a shorter soak is without them.
-FRESH_TESTS_S = 1500
+#: What the tests in an empty Debian, and the variants that CI does without, take; a shorter soak is
+#: without them.
+LONG_SOAK_S = 1500
 UNITS_S = {'s': 1, 'm': 60, 'h': 3600}
 GROUP = r'@\w+$'
 SBIN = ('/usr/local/sbin', '/usr/sbin', '/sbin')
@@ -477,7 +478,7 @@ def part_changed(part):
 
 
 def part_torch2(part):
-    return pytest(part, ['tests/torch2'])
+    return pytest(part, ['tests/torch2'], '-m', 'not soak')
 
 
 def part_jax(part):
@@ -485,7 +486,12 @@ def part_jax(part):
 
 
 def part_tensorflow(part):
-    return pytest(part, ['tests/tensorflow'])
+    return pytest(part, ['tests/tensorflow'], '-m', 'not soak')
+
+
+def part_variants(part):
+    """Other versions and launchers of what torch2 and tensorflow try (tests/variants.py)."""
+    return in_a_long_soak(part, ['tests/torch2', 'tests/tensorflow'])
 
 
 def part_fuzz(part):
@@ -558,11 +564,15 @@ def part_fresh(part):
 
 
 def part_fresh_tests(part):
+    return in_a_long_soak(part, ['tests/fresh'])
+
+
+def in_a_long_soak(part, paths):
     """Once only, where there is time for it."""
-    if SOAK.seconds >= FRESH_TESTS_S:
-        return pytest_once(part, ['tests/fresh'], '-m', 'soak')
+    if SOAK.seconds >= LONG_SOAK_S:
+        return pytest_once(part, paths, '-m', 'soak')
     result = Result()
-    result.skips.append(f'{part}: begins where soak has {FRESH_TESTS_S} s')
+    result.skips.append(f'{part}: begins where soak has {LONG_SOAK_S} s')
     return result
 
 
@@ -598,7 +608,8 @@ PARTS = {
                   Part('install', part_install, 0.6, 140), Part('slow', part_slow, 1.2, 130),
                   Part('asan-ranks', part_asan_ranks, 1.6, 125)],
     'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_fuzz, 1.0, 2),
-             Part('changed', part_changed, 0.5, 1), Part('fresh', part_fresh_tests, 1.0, 1)],
+             Part('changed', part_changed, 0.5, 1), Part('fresh', part_fresh_tests, 1.0, 1),
+             Part('variants', part_variants, 1.0, 1)],
 }
 ALONE = {'check': [Part('serial', part_serial, 1.0, 5)],
          'check-all': [Part('slow-serial', part_slow_serial, 1.5, 60)]}

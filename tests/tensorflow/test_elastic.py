@@ -3,13 +3,14 @@
 import re
 
 import pytest
-from conftest import ENVS, ROOT, python_of
+from conftest import ROOT, python_of
 from elastic_job import ElasticJob, Script
+from variants import rest
 
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(params=ENVS)
+@pytest.fixture
 def job(request, tmp_path):
     """job(options, script, *argv)"""
     started = []
@@ -42,6 +43,7 @@ def lose_one_and_gain_one(it, script, going):
     return output
 
 
+@pytest.mark.parametrize('job', ['tf', rest('tf215')], indirect=True)
 def test_a_loop_of_ones_own_loses_a_host_and_gains_one(job, tmp_path):
     script = Script(tmp_path, 'a:2', 'b:2')
     it = job(['--host-discovery-script', script.path], 'elastic_tape.py')
@@ -50,7 +52,9 @@ def test_a_loop_of_ones_own_loses_a_host_and_gains_one(job, tmp_path):
     assert batches == sorted(set(batches)), output
 
 
-@pytest.mark.parametrize('which', ['keras', 'tf.keras'])
+@pytest.mark.parametrize('job, which', [('tf', 'keras'), rest('tf', 'tf.keras'),
+                                        rest('tf215', 'keras'), ('tf215', 'tf.keras')],
+                         indirect=['job'])
 def test_fit_loses_a_host_and_gains_one(job, tmp_path, which):
     script = Script(tmp_path, 'a:2', 'b:2')
     it = job(['--host-discovery-script', script.path], 'elastic_fit.py', which)

@@ -2,12 +2,13 @@
 """What scripts written for Horovod rely on, as their launchers start them."""
 import pytest
 from conftest import run_ranks
+from variants import rest
 
 pytestmark = pytest.mark.timeout(1500)
 
 
 @pytest.mark.parametrize('name, np, launcher', [
-    ('tf', 2, 'horovodrun'), ('tf', 4, 'mpirun'), ('tf215', 2, 'mpirun'),
+    rest('tf', 2, 'horovodrun'), ('tf', 4, 'mpirun'), rest('tf215', 2, 'mpirun'),
     ('tf215', 3, 'horovodrun')])
 def test_scripts_for_horovod_find_what_they_rely_on(name, np, launcher):
     # A collective that a rank leaves out is named, instead of being waited for.

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from elastic_job import ElasticJob, Script
 from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
+from variants import rest
 
 pytestmark = pytest.mark.timeout(600)
 #: All ranks wait for the test at this step; a pass of two hosts has 79.
@@ -68,8 +69,9 @@ def undisturbed(training):
     return report['accuracies'][-1]
 
 
-@pytest.mark.parametrize('host, whole', [('b', False), ('b', True), ('a', False)],
-                         ids=['rank', 'host', 'oldest'])
+@pytest.mark.parametrize('host, whole', [
+    rest('b', False, id='rank'), pytest.param('b', True, id='host'),
+    pytest.param('a', False, id='oldest')])
 def test_training_loses_a_host_and_gains_two(training, undisturbed, tmp_path, host, whole):
     script = Script(tmp_path, 'a:2', 'b:2')
     it = training('--host-discovery-script', script.path)

@@ -5,6 +5,7 @@ import re
 import pytest
 from elastic_job import ElasticJob, Script
 from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
+from variants import rest
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -40,9 +41,9 @@ def undisturbed(training):
     return training('destroy', '-H', 'a:2,b:2').accuracy(4)
 
 
-@pytest.mark.parametrize('how, host, whole', [('destroy', 'b', False), ('abort', 'b', True),
-                                              ('destroy', 'a', False)],
-                         ids=['rank', 'host', 'oldest'])
+@pytest.mark.parametrize('how, host, whole', [
+    rest('destroy', 'b', False, id='rank'), pytest.param('abort', 'b', True, id='host'),
+    pytest.param('destroy', 'a', False, id='oldest')])
 def test_a_group_loses_a_host_and_gains_two(training, undisturbed, tmp_path, how, host, whole):
     script = Script(tmp_path, 'a:2', 'b:2')
     it = training(how, '--host-discovery-script', script.path)

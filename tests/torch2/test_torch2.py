@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from variants import rest
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
@@ -64,8 +65,9 @@ def test_a_mistake_is_told_with_its_cause_and_the_users_line():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize('launcher', ['horovodrun', 'mpirun'])
-@pytest.mark.parametrize('version, np', [(1, 3), (2, 2), (2, 4)])
+@pytest.mark.parametrize('version, np, launcher', [
+    (1, 3, 'horovodrun'), rest(1, 3, 'mpirun'), rest(2, 2, 'horovodrun'), rest(2, 2, 'mpirun'),
+    rest(2, 4, 'horovodrun'), (2, 4, 'mpirun')])
 def test_ranks_stay_in_step_through_a_hundred_inits_and_wrong_calls(launcher, version, np):
     commands = {'horovodrun': [ROOT / '.venv/bin/horovodrun'],
                 'mpirun': ['mpirun', '--allow-run-as-root', '--oversubscribe',
