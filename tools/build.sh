@@ -70,10 +70,11 @@ print(os.path.relpath(sysconfig.get_path("purelib"), sys.prefix))')
     echo "$setup" >build/.configured
 fi
 : >build/.before
-# What is made where nobody asks for more, but for the tests in C: Meson counts these in, and who runs
-# some of them makes those.
+# What is made where nobody asks for more, but for the tests in C: Meson counts these in, and who
+# runs some of them makes those.
 targets() {
-    ninja -C build -t query all | sed -n '/^  outputs:/q; s/^    \([^| ]*\)$/\1/p' | grep -v 'prereq$'
+    ninja -C build -t query all | sed -n '/^  outputs:/q; s/^    \([^| ]*\)$/\1/p' |
+        grep -v 'prereq$'
 }
 compile() {
     ninja -C build build.ninja || return

@@ -19,7 +19,6 @@ of the program, to be repaired, but no reason to refuse a change that has not to
 import glob
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -54,7 +53,6 @@ PART_LIMIT_S = 3600
 #: What the tests in an empty Debian, and the variants that CI does without, take; a shorter soak is
 #: without them.
 LONG_SOAK_S = 1500
-UNITS_S = {'s': 1, 'm': 60, 'h': 3600}
 GROUP = r'@\w+$'
 SBIN = ('/usr/local/sbin', '/usr/sbin', '/sbin')
 SANITIZERS = {'asan': 'address,undefined', 'tsan': 'thread'}
@@ -690,25 +688,6 @@ def report_all(results, seconds):
 SOAK = None
 
 
-def begin_soak(words, since):
-    """Let the tests that can go on for as long as one likes go on for so long, from a seed that no
-    run had before; which one is said, so that it can be had again. The page."""
-    match = re.fullmatch(r'(\d+)([smh])', words)
-    if not match:
-        sys.exit(f'soak for "{words}"? Write 90s, 30m or 8h')
-    seconds = int(match[1]) * UNITS_S[match[2]]
-    seed = os.environ.setdefault('REIGEN_SWEEP_SEED', str(random.randrange(1 << 30)))
-    # Two fuzz targets at a time.
-    ntargets = len(glob.glob(str(ROOT / 'tests/fuzz/fuzz_*.c')))
-    os.environ['REIGEN_SWEEP_SECONDS'] = str(seconds)
-    os.environ['REIGEN_FUZZ_SECONDS'] = str(max(5, 2 * seconds // ntargets))
-    print(f'soak: {seconds} s; REIGEN_SWEEP_SEED={seed} has the same operations again', flush=True)
-    page = soak.Page(seconds, seed, soak.base_of(since))
-    print(f'soak: new and changed tests are those since {page.base[:12]}; the page is '
-          f'{page.path.relative_to(ROOT)}', flush=True)
-    return page
-
-
 def whole_part(part):
     """Run one part, and say what it came to."""
     for old in glob.glob(str(LOGS / f'{part.name}*')):
@@ -792,7 +771,7 @@ def main(argv):
     (LOGS / 'left-behind').unlink(missing_ok=True)
     if stage == 'soak':
         global SOAK  # pylint: disable=global-statement
-        SOAK = begin_soak(asked, since)
+        SOAK = soak.begin(asked, since)
     start = time.monotonic()
     early = begin_fetching(names)
     cores = len(os.sched_getaffinity(0)) + SPARE_CORES

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import os
 import platform
+import random
 import re
 import signal
 import subprocess
@@ -22,6 +23,7 @@ PAGE = ROOT / 'build/soak/report.md'
 TIMES = 20
 #: Without a landing to compare with: so many commits.
 COMMITS = 20
+UNITS_S = {'s': 1, 'm': 60, 'h': 3600}
 
 
 # ---------------------------------------------------------------------------- what has changed
@@ -216,3 +218,22 @@ class Page:
             yield (f'| {name.replace("|", "/")} | {row["runs"]} | {failed} | '
                    f'{row["seconds"]:.1f} | {notes} |')
         yield from (f'\nskipped: {skip}' for skip in result.skips)
+
+
+def begin(words, since):
+    """Let the tests that can go on for as long as one likes go on for so long, from a seed that no
+    run had before; which one is said, so that it can be had again. The page."""
+    match = re.fullmatch(r'(\d+)([smh])', words)
+    if not match:
+        sys.exit(f'soak for "{words}"? Write 90s, 30m or 8h')
+    seconds = int(match[1]) * UNITS_S[match[2]]
+    seed = os.environ.setdefault('REIGEN_SWEEP_SEED', str(random.randrange(1 << 30)))
+    # Two fuzz targets at a time.
+    ntargets = len(list((ROOT / 'tests/fuzz').glob('fuzz_*.c')))
+    os.environ['REIGEN_SWEEP_SECONDS'] = str(seconds)
+    os.environ['REIGEN_FUZZ_SECONDS'] = str(max(5, 2 * seconds // ntargets))
+    print(f'soak: {seconds} s; REIGEN_SWEEP_SEED={seed} has the same operations again', flush=True)
+    page = Page(seconds, seed, base_of(since))
+    print(f'soak: new and changed tests are those since {page.base[:12]}; the page is '
+          f'{page.path.relative_to(ROOT)}', flush=True)
+    return page

@@ -340,7 +340,7 @@ static int look_up(const char *host, int port, struct addrinfo **ret_all, struct
     snprintf(service, sizeof(service), "%d", port);
     int r = getaddrinfo(host, service, &hints, ret_all);
 
-    /* A system or an image without /etc/hosts knows no localhost, and everybody knows what it is. */
+    /* A system or an image without /etc/hosts knows no localhost; everybody knows what it is. */
     if (r != 0 && strcmp(host, "localhost") == 0)
         r = getaddrinfo("127.0.0.1", service, &hints, ret_all);
     return r == 0 ? 0
