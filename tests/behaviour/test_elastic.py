@@ -102,6 +102,24 @@ def test_a_killed_rank_costs_its_host_and_the_others_go_on(job, place):
     assert_each_step_once(it)
 
 
+def test_where_there_is_one_host_a_killed_rank_is_started_again_there(job):
+    """Setting that host aside would be the end of the job. The third failure is."""
+    it = job('-np 3 --min-np 2')
+    for failures in range(2):
+        newest = it.wait(r'place \d pid (\d+)', count=3 + failures)
+        it.wait('train . of 3 at', count=3 + 3 * failures)
+        it.wait('step . size 3')
+        os.kill(int(newest.group(1)), signal.SIGKILL)
+    it.wait('train . of 3 at', count=9)
+    assert it.text().count('(Killed); its host is not set aside for this') == 2, it.text()
+    assert len(re.findall(r'place \d pid', it.text())) == 5, 'survivors keep their processes'
+    oldest = re.search(r'place \d pid (\d+)', it.text()).group(1)
+    os.kill(int(oldest), signal.SIGKILL)
+    assert it.end() == 69, it.text()
+    assert 'host localhost is set aside for the rest of the job' in it.text()
+    assert_each_step_once(it)
+
+
 def test_a_rank_that_raises_counts_as_one_that_is_killed(job):
     it = job('-np 2 --min-np 1 -H a:1,b:1', fail=True)
     it.wait('step 3 size 2')

@@ -30,7 +30,8 @@
 #define JOIN_MS 600000  /* for a joiner to load what it needs, however short the time-out is */
 #define DISCOVERY_MS 1000       /* between two runs of the script */
 #define DISCOVERY_LIMIT_MS 30000 /* of one */
-#define TRIES 1         /* failures of its ranks for which a host is set aside */
+#define TRIES 1         /* failures of its ranks for which a host is set aside; */
+#define TRIES_ALONE 3   /* the same where there is no other: the first would end the job */
 
 static int init(struct rg_session *session)
 {
@@ -636,6 +637,7 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
     const struct rg_job *job = session->o.job;
     const struct rg_elastic *asked = &job->elastic;
     bool hasty = asked->timeout_ms > 0 && asked->timeout_ms < JOIN_MS;
+    bool alone = !asked->discovery && job->nhosts == 1;
 
     return (struct rg_membership_rules){
         .elastic = true,
@@ -654,7 +656,7 @@ static struct rg_membership_rules rules_of(const struct rg_session *session)
         .leave_ns = asked->timeout_ms * RG_NS_PER_MS,
         .join_ns = (hasty ? JOIN_MS : asked->timeout_ms) * RG_NS_PER_MS,
         .reset_limit = asked->reset_limit == RG_ELASTIC_NO_LIMIT ? -1 : asked->reset_limit,
-        .tries = asked->restarts ? 0 : TRIES,
+        .tries = asked->restarts ? 0 : alone ? TRIES_ALONE : TRIES,
         .cooldown_min_ns = asked->cooldown_min_ms * RG_NS_PER_MS,
         .cooldown_max_ns = asked->cooldown_max_ms * RG_NS_PER_MS,
     };
