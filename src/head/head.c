@@ -18,6 +18,7 @@
 #include "head/input.h"
 #include "head/metrics/metrics.h"
 #include "head/notify.h"
+#include "head/record/record.h"
 #include "head/restart.h"
 #include "head/show/presenter.h"
 #include "head/signals.h"
@@ -61,6 +62,7 @@ struct run {
     struct rg_chaos *chaos;    /* NULL: no faults */
     struct rg_notify notify;
     struct rg_metrics *metrics; /* NULL: nobody wants them */
+    struct rg_record *record;   /* likewise */
     struct rg_detach detach;
 };
 
@@ -470,15 +472,19 @@ static int get_plan(struct run *run, const struct rg_driver_ops *driver, struct 
 }
 
 /* What of the job others may see, and where, before anything of it is there. */
-static int open_metrics(struct run *run, struct rg_error *err)
+static int open_for_others(struct run *run, struct rg_error *err)
 {
 #ifndef RG_AGENT
-    const char *where = run->as->instead ? NULL : run->planned.job.metrics;
-#else
-    const char *where = NULL;
-#endif
+    const struct rg_job *job = &run->planned.job;
 
-    return rg_metrics_open(where, &run->metrics, err);
+    if (run->as->instead)
+        return 0;
+    int r = rg_metrics_open(job->metrics, &run->metrics, err);
+    return r < 0 ? r : rg_record_open(job->record, &run->record, err);
+#else
+    (void) run, (void) err;
+    return 0;
+#endif
 }
 
 static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
@@ -496,7 +502,7 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
     if (rc >= 0)
         rc = rg_place_job(job, !driver->platform.here, err);
     if (rc >= 0)
-        rc = open_metrics(run, err);
+        rc = open_for_others(run, err);
     if (rc >= 0)
         rc = get_plan(run, driver, err);
     if (rc >= 0)
@@ -679,7 +685,9 @@ static int fail(struct run *run, const struct rg_error *err)
     int code = rg_fail(err, run->as->command);
 
     rg_detach_fail(&run->detach, err, run->as->command);
-    rg_notify_keep(&run->notify, &(struct rg_verdict){ .exit_code = code, .cause = err->text });
+    const struct rg_verdict verdict = { .exit_code = code, .cause = err->text };
+    rg_notify_keep(&run->notify, &verdict);
+    rg_record_fail(run->record, &verdict);
     return code;
 }
 
@@ -713,6 +721,7 @@ static int run_job(struct run *run)
         .planned = &run->planned, .loop = run->loop, .log = run->as->log,
     };
     start_metrics(run);
+    rg_record_follow(run->record, &run->shown, look_at, run);
     if (start(run, driver, &err) < 0)
         return fail(run, &err);
     rg_loop_run(run->loop);
@@ -745,6 +754,7 @@ int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
         *as->ret_stopped = run.restart.stopped;
 
     rg_metrics_close(run.metrics, code);
+    rg_record_close(run.record, code);
     finish(&run);
     rg_notify_run(&run.notify, code);
     return code;

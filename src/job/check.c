@@ -38,6 +38,7 @@ void rg_job_fini(struct rg_job *job)
     free(job->chaos);
     free(job->notify);
     free(job->metrics);
+    free(job->record);
 #endif
     free(job->file_name);
     free(job->file_text);

@@ -161,6 +161,7 @@ struct rg_job {
     char *chaos;             /* the faults that it is to have (job/chaos/chaos.h), or NULL */
     char *notify;            /* the command that gets the verdict (head/notify.h), or NULL */
     char *metrics;           /* where its numbers are found (job/options/metrics.h), or NULL */
+    char *record;            /* the folder that its record is written in, or NULL */
 #endif
 };
 

@@ -101,12 +101,13 @@ json_t *rg_jobs_json(const struct rg_registry_job *job)
     json_t *output = json_pack("{s:o, s:o}", "kind", string_or_null(kind), "path",
                                string_or_null(path));
     json_t *value =
-        json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
-                  job->id, "state", state_of(job), "submitted", 0, "began",
+        json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                  "id", job->id, "state", state_of(job), "submitted", 0, "began",
                   time_text(job->began_s, began), "ended", string_or_null(ended), "elapsed_s",
                   elapsed, "ranks", job->nranks, "restarts", (json_int_t) job->restarts.count,
                   "hosts", hosts, "launcher", string_or_null(job->launcher), "image",
-                  string_or_null(job->image), "output", output, "command",
+                  string_or_null(job->image), "output", output, "record",
+                  string_or_null(job->record), "command",
                   string_or_null(job->command), "exit_code", code_or_null(job->exit_code));
     for (const struct rg_platform *const *p = rg_platforms(); value && *p; p++) {
         rg_autofree char *key = (*p)->variable ? rg_strf("%s_job", (*p)->name) : NULL;
@@ -346,4 +347,6 @@ void rg_jobs_describe(const struct rg_registry_job *job, const char *ranks, stru
         rg_shown_printf(text, "  output: %s%s%s\n", *path ? path : kind,
                         strcmp(kind, "terminal") == 0 ? ", a terminal" : "",
                         strcmp(kind, "dir") == 0 ? "/rank.*/" : "");
+    if (job->record)
+        rg_shown_printf(text, "  record: %s\n", job->record);
 }

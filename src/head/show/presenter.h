@@ -14,8 +14,11 @@
 #include "head/show/status.h"
 #include "launch/plan/plan_file.h"
 
+struct rg_record;
+
 struct rg_presenter {
     const struct rg_presenter_ops *ops;
+    struct rg_record *record;         /* of those ops (head/record); else NULL */
     const struct rg_planned *planned; /* borrowed, with the plan of this start */
     struct rg_loop *loop;
     struct rg_output *output;         /* of this start */

@@ -139,6 +139,8 @@ void rg_request_settle_usual(struct rg_request *request)
         free(rg_steal_ptr(&job->notify));
     if (is_usual(request, "metrics") && ends_elsewhere(request, own))
         free(rg_steal_ptr(&job->metrics));
+    if (is_usual(request, "record") && ends_elsewhere(request, own))
+        free(rg_steal_ptr(&job->record));
     drop_streams(request, own);
     drop_agents(request, own);
     /* The platform that is named now has hosts of its own. */
@@ -231,10 +233,10 @@ static int check_here(const struct rg_request *request, const struct rg_platform
 {
     const struct rg_job *job = &request->job;
 
-    if ((!job->notify && !job->metrics) || !ends_elsewhere(request, own))
+    if ((!job->notify && !job->metrics && !job->record) || !ends_elsewhere(request, own))
         return 0;
     return rg_error_set(err, EINVAL, "%s: the %s of a job %s%s %s here; leave it out",
-                        job->notify ? "--notify" : "--metrics",
+                        job->notify ? "--notify" : job->metrics ? "--metrics" : "--record",
                         job->notify ? "end" : "numbers",
                         own->away ? "on " : "of ",
                         own->away     ? own->title

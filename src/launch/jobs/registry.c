@@ -96,11 +96,20 @@ static void put_log(const struct rg_plan *plan, const struct rg_job *job, struct
         put(text, "tags", "yes");
 }
 
+static void put_path(struct rg_buf *text, const char *word, const char *kind, const char *path)
+{
+    char cwd[PATH_MAX];
+    bool whole = *path == '/' || !getcwd(cwd, sizeof(cwd));
+    rg_autofree char *value = rg_strf("%s%s%s%s", kind, whole ? "" : cwd, whole ? "" : "/", path);
+
+    put(text, word, value ? value : "none");
+}
+
 /* Where the ranks' output can be found: our own log, the files that were asked for, else our own
  * output. */
 static void put_output(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
-    char path[PATH_MAX], cwd[PATH_MAX];
+    char path[PATH_MAX];
     struct stat st;
 
     if (job->detach) {
@@ -108,10 +117,7 @@ static void put_output(const struct rg_plan *plan, const struct rg_job *job, str
         return;
     }
     if (job->output_dir) {
-        bool whole = *job->output_dir == '/' || !getcwd(cwd, sizeof(cwd));
-        rg_autofree char *value = rg_strf("dir %s%s%s", whole ? "" : cwd, whole ? "" : "/",
-                                          job->output_dir);
-        put(text, "output", value ? value : "none");
+        put_path(text, "output", "dir ", job->output_dir);
         return;
     }
     ssize_t n = readlink("/proc/self/fd/1", path, sizeof(path) - 1);
@@ -141,6 +147,10 @@ static void put_place(const struct rg_plan *plan, const struct rg_job *job, stru
             put(text, (*p)->name, number);
     }
     put_output(plan, job, text);
+#ifndef RG_AGENT
+    if (job->record)
+        put_path(text, "record", "", job->record);
+#endif
 }
 
 static int format(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
@@ -338,6 +348,7 @@ void rg_registry_job_fini(struct rg_registry_job *job)
     free(job->kernel);
     free(job->within_id);
     free(job->output);
+    free(job->record);
     rg_strv_fini(&job->ssh);
     rg_strv_fini(&job->hosts);
     rg_strv_fini(&job->restarts);
@@ -357,6 +368,7 @@ static char **text_of(struct rg_registry_job *job, const char *word)
            : strcmp(word, "image") == 0 ? &job->image
            : strcmp(word, "command") == 0 ? &job->command
            : strcmp(word, "kernel") == 0 ? &job->kernel
+           : strcmp(word, "record") == 0 ? &job->record
            : strcmp(word, "output") == 0 ? &job->output : NULL;
 }
 

@@ -17,6 +17,7 @@
  *     output KIND [PATH]           where its ranks' output goes: dir, file, terminal, pipe, none;
  *                                  log: it has detached, and keeps it itself
  *     tags yes                     in that log lines begin with their rank's number
+ *     record PATH                  the folder of its record (--record)
  *     skip NBYTES                  what was in that file before
  *     image IMAGE                  with containers; not where the platform clears up by itself
  *     ssh ARG                      how its hosts are reached, up to the host's name; any number;
@@ -68,6 +69,7 @@ struct rg_registry_job {
     const struct rg_platform *within; /* it is part of a job of this platform's; NULL: of none */
     char *within_id;                  /* whose number this is */
     char *output;                     /* "dir /path", as above */
+    char *record;
     struct rg_strv ssh, hosts;
     struct rg_strv restarts;          /* the ids of its later starts */
     uint64_t grace_ms;

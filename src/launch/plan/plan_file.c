@@ -76,7 +76,8 @@ struct entry {
       .max = (high) }
 
 /* job.file_text is none of them: it may hold secrets, and only its platform's driver reads it. Nor
- * are job.chaos, job.notify, job.metrics and job.detach: such a job is not written down. */
+ * are job.chaos, job.notify, job.metrics, job.record and job.detach: such a job is not written
+ * down. */
 static const struct entry planned_entries[] = {
     WORDS(job.command),
     STRING(job.title),

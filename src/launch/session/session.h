@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "launch/session/core/session_options.h"
+#include "launch/verdict/tail.h"
 #include "wire/numbers.h"
 
 /* Begin. 0 and the session runs in the loop; or -errno with err, exit_code set (69 when the
@@ -83,6 +84,11 @@ void rg_session_count(const struct rg_session *session, struct rg_session_counts
  * heard of it since it became one. */
 bool rg_session_numbers(const struct rg_session *session, int place,
                         struct rg_session_rank *ret_rank);
+/* The number that who is in this place has as a rank now; -1: none. */
+int rg_session_number(const struct rg_session *session, int place);
+/* The last lines that it wrote, as rg_tail_lines gives them: borrowed until the session goes on. */
+size_t rg_session_last_lines(const struct rg_session *session, int place,
+                             const char *ret_lines[RG_TAIL_LINES]);
 #endif
 
 #endif

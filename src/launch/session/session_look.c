@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be counted of a session while it runs, for who shows it. */
 #include "launch/session/core/session_facts.h"
+#include "launch/session/core/session_stream.h"
 #include "launch/session/elastic/session_numbers.h"
 #include "launch/session/meet/meet.h"
 #include "launch/session/session.h"
@@ -51,4 +52,15 @@ bool rg_session_numbers(const struct rg_session *session, int place,
         return false;
     *ret_rank = told;
     return true;
+}
+
+int rg_session_number(const struct rg_session *session, int place)
+{
+    return number_of(session, place);
+}
+
+size_t rg_session_last_lines(const struct rg_session *session, int place,
+                             const char *ret_lines[RG_TAIL_LINES])
+{
+    return session_output_last_lines(session, place, ret_lines);
 }
