@@ -100,6 +100,16 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'examples': 'reigen top\nreigen top -n 1 r-20260131 | sort -k7 -n\n'
                     'reigen top --json -n 60 r-20260131 > minute.json',
         'see': ('reigen-status', 'reigen-jobs', 'reigen-logs')},
+    'report': {
+        'about': 'DIR is what reigen run --record has written; with a job of reigen jobs --all '
+                 'that was recorded, its folder is found by itself. A record is as good as it is '
+                 'long: of a job that runs, or whose launcher was killed, the page says where it '
+                 'ends. The exit code is 0, whatever became of the job; 2 where there is no record '
+                 'or no such job, and 69 where that job was not recorded.',
+        'examples': 'reigen run --record night -np 8 -- python train.py\n'
+                    'reigen report night\n'
+                    'reigen report -o before-after.html last-night night',
+        'see': ('reigen-run', 'reigen-top', 'reigen-jobs')},
     'render': {
         'about': 'It asks no cluster, and makes nothing there. Whatever is wrong with a value is '
                  'said before anything is printed.',

@@ -15,6 +15,7 @@
 #include "cmd/jobs/jobs.h"
 #include "cmd/pai/command.h"
 #include "cmd/render/command.h"
+#include "cmd/report/report.h"
 #include "cmd/run/run.h"
 #include "cmd/simulate/command.h"
 #include "cmd/top/top.h"
@@ -82,6 +83,12 @@ static const struct rg_command_option top_options[] = {
     { "-n, --readings COUNT", "End after so many readings. The default is 1 where standard output "
                               "is no terminal." },
     { "--json", "Print each reading as one line, a JSON object for each job." },
+    { NULL, NULL },
+};
+
+static const struct rg_command_option report_options[] = {
+    { "-o, --output FILE", "Write the page to FILE, or - for standard output. The default is "
+                           "report.html in the first record." },
     { NULL, NULL },
 };
 
@@ -208,6 +215,12 @@ const struct rg_command rg_commands[] = {
       "on a worker --head the head, and --name what the head calls it; --port is the head's. Exit "
       "code 124: not ready within --start-timeout (300 s), and who is missing is named.",
       rg_cmd_wait_workers, NULL, .brief = "wait on the head of a job until all workers are ready" },
+    { "report", "[-o FILE] DIR|JOB [OTHER]", "-o @dir @job",
+      "Make a page of HTML of what `reigen run --record DIR` has recorded: how the job ended and "
+      "why, how fast it was, who was waited for, who ran where, and the last lines of each rank. "
+      "The page needs no server. It can be made while the job runs. With OTHER, another record or "
+      "job: what changed from the first to the second. Its path is printed.",
+      rg_cmd_report, NULL, .brief = "make a page of what a job did", .options = report_options },
     { "config", "[--profile NAME] [--all] [--json]", "--profile --all --json",
       "Show what your configuration, ~/.config/reigen/config, and the environment say of options, "
       "with the line or the variable that says so, and judge all of it. --profile: with this "
@@ -219,8 +232,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_explain, NULL, .brief = "say what an exit code means", .common = true },
     { "man", "[--roff] [PAGE]",
       "--roff reigen run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs "
-      "stop drain logs attach status top render pai wait-workers config explain man completion "
-      "sshd sshconfig run-dock-asuser install-scripts version help job",
+      "stop drain logs attach status top render pai wait-workers report config explain man "
+      "completion sshd sshconfig run-dock-asuser install-scripts version help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
       "--roff: its source, for man -l.",
       rg_cmd_man, NULL, .brief = "show a manual page" },
@@ -248,8 +261,8 @@ const struct rg_command rg_commands[] = {
       cmd_version, NULL, .brief = "print reigen's version" },
     { "help", "[COMMAND [TOPIC]|all]",
       "all run plan head horovodrun torchrun srun-docker rsh doctor bench simulate jobs stop drain "
-      "logs attach status top render pai wait-workers config explain man completion sshd sshconfig "
-      "run-dock-asuser install-scripts version",
+      "logs attach status top render pai wait-workers report config explain man completion sshd "
+      "sshconfig run-dock-asuser install-scripts version",
       "Print the commands that people use most, a command's help or one topic of it, or what all "
       "commands do.",
       cmd_help, NULL, .brief = "print the commands, or a command's help", .common = true },

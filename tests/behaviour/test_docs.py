@@ -73,6 +73,8 @@ WRITTEN_OUT = {
         'behaviour/test_burdens.py::test_a_burden_of_seconds_is_no_loss',
     'sudo python3 tests/hosts/cuts.py 100 40':
         'hosts/test_cuts.py::test_a_cut_host_is_named_and_ends_its_ranks',
+    'reigen report night':
+        'behaviour/test_report.py::test_the_page_says_what_the_job_did',
     'reigen top':
         'behaviour/test_top.py::test_keys_sort_open_and_go_back_and_hosts_stand_for_ranks',
     'torchft_lighthouse --min_replicas 1':

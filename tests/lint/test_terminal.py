@@ -36,6 +36,7 @@ EXACT = {
     'src/cmd/help/help.c': 'our own words',
     'src/cmd/help/manual.c': 'our own words',
     'src/cmd/jobs/command.c': 'composed in jobs_print.c',
+    'src/cmd/report/command.c': 'a page, all of whose foreign words went through rg_html_text',
     'src/cmd/jobs/jobs_print.c': 'JSON',
     'src/cmd/top/batch.c': 'JSON, and composed in table.c',
     'src/cmd/top/screen.c': 'composed in table.c',

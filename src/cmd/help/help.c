@@ -79,7 +79,7 @@ void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *c
         if (c->common)
             rg_put_row(text, c->name, rg_command_brief(c), LEFT_BRIEF - 10, columns);
         else
-            rg_buf_printf(&others, "%s%s", rg_buf_nbytes(&others) ? ", " : "Others: ", c->name);
+            rg_buf_printf(&others, "%s%s", rg_buf_nbytes(&others) ? ", " : "And: ", c->name);
     }
     rg_buf_printf(text, "\n");
     rg_wrap(text, rg_buf_text(&others), 0, columns);

@@ -10,6 +10,6 @@
 #define RG_RECORD_EVENTS "events.jsonl"
 #define RG_RECORD_SAMPLES "samples.jsonl"
 #define RG_RECORD_TAILS "tails.jsonl"
-#define RG_RECORD_PAGE "report.html" /* room for what may be made of it */
+#define RG_RECORD_PAGE "report.html" /* what reigen report makes there */
 
 #endif

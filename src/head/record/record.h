@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --record: what became of a job, in a folder, for programs. docs/report.md has all fields.
+ * --record: what became of a job, in a folder, for `reigen report` and for programs. docs/report.md
+ * has all fields.
  *
  *     events.jsonl   --json's events without output, each as it happens; its first line says what
  *                    wrote it, and for which job

@@ -206,8 +206,8 @@ static const struct rg_option options[] = {
      "Tell Prometheus what each rank does: at http://HOST:PORT/metrics where ADDRESS is HOST:PORT, "
      "or :PORT for this computer alone; or in FILE, which is replaced every 5 s.", BY(metrics)},
     {"record", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "DIR", NULL, "@dir",
-     "Record in DIR, a new folder or one with an older record, what becomes of the job.",
-     TEXT(job.record)},
+     "Record in DIR, a new folder or one with an older record, what becomes of the job; reigen "
+     "report DIR makes a page of it.", TEXT(job.record)},
 
     {"stdin", NULL, NULL, RG_GROUP_INPUT, RG_FILE_SCALAR, "RANK|all|none", NULL, "all none 0",
      "Who gets standard input. The default is rank 0.", BY(stdin)},

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reigen report: which records are meant, and where the page goes. */
+#include "cmd/report/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/exitcode.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cmd/jobs/jobs.h"
+#include "cmd/report/compare.h"
+#include "cmd/report/page.h"
+#include "head/console/args.h"
+#include "head/console/exit.h"
+#include "head/record/files.h"
+
+/* A record that was named, and all that is made of it. */
+struct read {
+    char *dir;
+    struct rg_recorded record;
+    struct rg_figures figures;
+    char *timeline;
+    bool runs;
+};
+
+static void read_fini(struct read *read)
+{
+    free(read->dir);
+    free(read->timeline);
+    rg_figures_fini(&read->figures);
+    rg_recorded_fini(&read->record);
+}
+
+/* --- which record ----------------------------------------------------------------------------- */
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A job's id, or a number of Slurm's; what else is no folder is a wrong path. */
+static bool may_be_job(const char *name)
+{
+    return !strchr(name, '/') && (strncmp(name, "r-", 2) == 0 ||
+                                  (*name && name[strspn(name, "0123456789")] == '\0'));
+}
+
+static int fail_unrecorded(const char *id)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    rg_error_set_exit(&err, ENOENT, RG_EXIT_UNAVAILABLE, "job %s was not recorded; start it by "
+                      "reigen run --record DIR, and a report can be made while it runs, and later",
+                      id);
+    return rg_fail(&err, "report");
+}
+
+static int find_job(const char *id, char **ret_dir)
+{
+    rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
+    int code = rg_jobs_find("report", id, &job);
+
+    if (code)
+        return code;
+    if (!job.record)
+        return fail_unrecorded(job.id);
+    *ret_dir = rg_steal_ptr(&job.record);
+    return 0;
+}
+
+/* While its launcher is at it, it holds a lock on the events. */
+static bool is_locked(const char *dir)
+{
+    rg_autofree char *path = rg_strf("%s/%s", dir, RG_RECORD_EVENTS);
+    rg_autoclose int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+
+    return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
+/* Where the job's timeline is; NULL: it is not here. */
+static char *find_timeline(const struct rg_recorded *record)
+{
+    const char *path = record->timeline;
+    char *whole = *path == '/' ? strdup(path) : rg_strf("%s/%s", record->cwd, path);
+
+    if (*path && whole && access(whole, R_OK) == 0)
+        return whole;
+    free(whole);
+    return NULL;
+}
+
+static int read_one(const char *name, struct read *read)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int code = 0;
+
+    if (!is_folder(name) && may_be_job(name))
+        code = find_job(name, &read->dir);
+    else
+        read->dir = strdup(name);
+    if (code)
+        return code;
+    if (!read->dir)
+        return rg_jobs_fail_memory("report");
+    for (size_t n = strlen(read->dir); n > 1 && read->dir[n - 1] == '/'; n--)
+        read->dir[n - 1] = '\0';
+    read->runs = is_locked(read->dir);
+    if (rg_recorded_read(read->dir, &read->record, &err) < 0)
+        return rg_fail(&err, "report");
+    if (rg_figures_make(&read->record, &read->figures) < 0)
+        return rg_jobs_fail_memory("report");
+    read->timeline = find_timeline(&read->record);
+    return 0;
+}
+
+/* --- the page --------------------------------------------------------------------------------- */
+
+/* As an address that a browser takes. */
+static char *link_to(const char *path)
+{
+    rg_autobuf struct rg_buf link = RG_BUF_INIT;
+
+    for (; path && *path; path++) {
+        bool plain = (*path >= '0' && *path <= '9') || (*path >= 'A' && *path <= 'Z') ||
+                     (*path >= 'a' && *path <= 'z') || strchr("/-._~", *path);
+        rg_buf_printf(&link, plain ? "%c" : "%%%02X", (unsigned char) *path);
+    }
+    return path && rg_buf_status(&link) == 0 ? strdup(rg_buf_text(&link)) : NULL;
+}
+
+static struct rg_report_run as_run(const struct read *read, const char *link)
+{
+    return (struct rg_report_run){ .record = &read->record, .figures = &read->figures,
+                                   .name = read->dir, .timeline = link, .runs = read->runs };
+}
+
+static int write_page(const struct rg_buf *page, const char *path)
+{
+    rg_autofree char *line = rg_strf("%s\n", path);
+    int code = rg_buf_status(page) < 0 || !line ? rg_jobs_fail_memory("report")
+                                                : rg_print_to(path, page, "report");
+
+    return code ? code : rg_print(line);
+}
+
+static int make_page(const struct read *first, const struct read *other, const char *out)
+{
+    rg_autobuf struct rg_buf page = RG_BUF_INIT;
+    rg_autofree char *link = link_to(first->timeline);
+    rg_autofree char *path = out ? strdup(out) : rg_strf("%s/%s", first->dir, RG_RECORD_PAGE);
+    const struct rg_report_run run = as_run(first, link), after = as_run(other, NULL);
+
+    if (!path)
+        return rg_jobs_fail_memory("report");
+    if (other->dir)
+        rg_report_compare(&page, &run, &after);
+    else
+        rg_report_page(&page, &run);
+    if (strcmp(path, "-") != 0)
+        return write_page(&page, path);
+    return rg_buf_status(&page) < 0 ? rg_jobs_fail_memory("report")
+                                    : rg_print_exact(rg_buf_text(&page));
+}
+
+int rg_cmd_report(int argc, char **argv)
+{
+    rg_cleanup(read_fini) struct read first = { 0 };
+    rg_cleanup(read_fini) struct read other = { 0 };
+    const char *out = NULL;
+    const struct rg_arg args[] = { { .name = "output", .letter = 'o', .what = "FILE",
+                                     .value = &out }, { NULL } };
+    int n = rg_args_parse(argc, argv, args, 2);
+
+    if (n < 0)
+        return -1 - n;
+    if (n == 0)
+        return rg_fail_usage("report", "report: of what? give the folder of a --record, or a job");
+    int code = read_one(argv[1], &first);
+    if (code == 0 && n > 1)
+        code = read_one(argv[2], &other);
+    return code ? code : make_page(&first, &other, out);
+}
