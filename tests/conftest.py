@@ -13,6 +13,7 @@ import io
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -26,6 +27,10 @@ from wait import patience, told
 # Where a person's PATH has no tools of administrators, such as chroot and ip: tests mean them.
 os.environ['PATH'] = os.pathsep.join([os.environ.get('PATH', '/usr/bin:/bin'), '/usr/local/sbin',
                                       '/usr/sbin', '/sbin'])
+
+# A shell that starts a command with & has it ignore Ctrl-C, and all that it starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: No process and no test is given more seconds than these, or than it asks for itself: one that
 #: hangs has to be named before the time of its part is over (tools/check.py).
@@ -66,6 +71,11 @@ class Patient(subprocess.Popen):
         read = [b''.join(parts).decode(errors='replace') for parts in
                 (getattr(self, '_fileobj2output', None) or {}).values()]
         return f'the end of "{words}", which had written {[text[-TOLD_CHARS:] for text in read]}'
+
+    def __exit__(self, kind, value, traceback):
+        if kind:
+            self.kill()  # who fails waits for nobody
+        return super().__exit__(kind, value, traceback)
 
     def wait(self, timeout=None):
         with told(self._told):
