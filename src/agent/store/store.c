@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <time.h>
 
@@ -66,6 +67,34 @@ bool rg_store_is_good(const char *path)
     return rg_store_is_ours(path) && statvfs(path, &fs) == 0 && !(fs.f_flag & ST_NOEXEC);
 }
 
+/* As linux/openat2.h has it, which is newer than some systems that this is built on. */
+#define OPENAT2 437
+#define RESOLVE_BENEATH_HERE (0x01 | 0x04 | 0x08) /* NO_XDEV, NO_SYMLINKS, BENEATH */
+struct how {
+    uint64_t flags, mode, resolve;
+};
+
+/* Kernels before 5.6 see other file systems by their number alone. */
+static int open_older(int dir_fd, const char *name)
+{
+    rg_autoclose int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat above, st;
+
+    if (fd < 0 || fstat(dir_fd, &above) < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return above.st_dev != st.st_dev ? -EXDEV : rg_steal_fd(&fd);
+}
+
+int rg_store_open_below(int dir_fd, const char *name)
+{
+    struct how how = { O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_BENEATH_HERE };
+    long fd = syscall(OPENAT2, dir_fd, name, &how, sizeof(how));
+
+    if (fd >= 0)
+        return (int) fd;
+    return errno == ENOSYS || errno == EPERM ? open_older(dir_fd, name) : -errno;
+}
+
 static void empty(int take_fd, int depth);
 
 static void remove_at(int dir_fd, const char *name, int depth)
@@ -73,7 +102,10 @@ static void remove_at(int dir_fd, const char *name, int depth)
     if (unlinkat(dir_fd, name, 0) == 0 || (errno != EISDIR && errno != EPERM) ||
         depth > TREE_DEPTH_MAX)
         return;
-    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    /* What is named by a path may be reached by links, and what is in it may not. */
+    int fd = dir_fd == AT_FDCWD ? openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+                                                           O_CLOEXEC)
+                                : rg_store_open_below(dir_fd, name);
     if (fd >= 0)
         empty(fd, depth + 1);
     unlinkat(dir_fd, name, AT_REMOVEDIR);

@@ -30,7 +30,10 @@ bool rg_store_is_private(const char *path);
 bool rg_store_is_ours(const char *path);
 /* And programs in it may run. */
 bool rg_store_is_good(const char *path);
-/* As rm -rf, without following links; what may not be removed stays. */
+/* Open a directory that is in this one, and neither a link nor a mount, nor on another file system:
+ * what is removed or written below never leads out. A descriptor, or -EXDEV, -ELOOP, -errno. */
+int rg_store_open_below(int dir_fd, const char *name);
+/* As rm -rf, without following links or mounts; what may not be removed stays. */
 void rg_store_remove_tree(const char *path);
 /* The same for what is in the directory that take_fd is open on. */
 void rg_store_empty(int take_fd);
