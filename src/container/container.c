@@ -38,6 +38,7 @@ static const struct field {
     FIELD("host", INDEX, place.host_index, 1 << 20),
     FIELD("alone", BOOL, place.one_host, 0),
     FIELD("cwd", TEXT, place.cwd, 0),
+    FIELD("cwd-is-sent", BOOL, place.cwd_is_sent, 0),
     FIELD("term", TEXT, place.term, 0),
     FIELD("launcher", TEXT, place.launcher, 0),
     FIELD("bundle", TEXT, place.bundle_digest, 0),

@@ -28,6 +28,7 @@ struct rg_container_place {
     int host_index;      /* in the plan: part of the container's name */
     bool one_host;       /* the job has no other host: no network is needed */
     char *cwd;           /* the caller's directory: mounted where it exists; NULL: none */
+    bool cwd_is_sent;    /* where it does not exist ranks get a copy of it (--sync) */
     char *term;          /* the caller's TERM, for a rank with a terminal; NULL: none */
     char *launcher;      /* HOST:PID:START, a label: whose container it is */
     char *bundle_digest;    /* the archive of our Python packages, see bundle.h; NULL: none */

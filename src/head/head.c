@@ -22,6 +22,7 @@
 #include "head/restart.h"
 #include "head/show/presenter.h"
 #include "head/signals.h"
+#include "head/sync.h"
 #include "head/console/terminal.h"
 #include "head/show/verdict.h"
 #include "platform/drivers.h"
@@ -60,6 +61,7 @@ struct run {
     bool killed;               /* by a second signal: nothing is waited for */
     bool again;                /* the job has failed and is to be started again */
     struct rg_chaos *chaos;    /* NULL: no faults */
+    struct rg_sync *sync;      /* NULL: hosts are sent nothing */
     struct rg_notify notify;
     struct rg_metrics *metrics; /* NULL: nobody wants them */
     struct rg_record *record;   /* likewise */
@@ -505,6 +507,8 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
         rc = open_for_others(run, err);
     if (rc >= 0)
         rc = get_plan(run, driver, err);
+    if (rc >= 0 && !run->as->instead)
+        rc = rg_head_sync_prepare(job, driver->platform.here, say_early, run, &run->sync, err);
     if (rc >= 0)
         rc = rg_sizes_check_plan(&run->planned.plan, job, err);
     if (rc >= 0 && (rc = check_against_plan(job, &run->planned.plan, err)) < 0)
@@ -579,7 +583,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
         .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,
 #ifndef RG_AGENT
-        .chaos = run->chaos,
+        .chaos = run->chaos, .sync = run->sync,
 #endif
     };
 
@@ -646,6 +650,7 @@ static void finish(struct run *run)
     rg_buf_fini(&run->last_words);
     rg_loop_destroy(run->loop);
     rg_head_chaos_free(run->chaos);
+    rg_head_sync_free(run->sync);
     rg_detach_fini(&run->detach);
     rg_planned_fini(&run->planned);
 }

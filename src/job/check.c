@@ -39,6 +39,7 @@ void rg_job_fini(struct rg_job *job)
     free(job->notify);
     free(job->metrics);
     free(job->record);
+    free(job->sync);
 #endif
     free(job->file_name);
     free(job->file_text);

@@ -159,6 +159,8 @@ struct rg_job {
     int verbose;
 #ifndef RG_AGENT             /* no plan's file has them */
     char *chaos;             /* the faults that it is to have (job/chaos/chaos.h), or NULL */
+    char *sync;              /* the directory that goes to hosts that lack it (launch/sync), or
+                              * NULL */
     char *notify;            /* the command that gets the verdict (head/notify.h), or NULL */
     char *metrics;           /* where its numbers are found (job/options/metrics.h), or NULL */
     char *record;            /* the folder that its record is written in, or NULL */

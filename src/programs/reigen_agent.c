@@ -17,6 +17,7 @@
 #include "agent/start/guard.h"
 #include "agent/start/install.h"
 #include "agent/rsh/rsh.h"
+#include "agent/sync/sync.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "head/console/command.h"
@@ -38,7 +39,7 @@ static void go_to(const char *cwd)
         setenv("PWD", cwd, 1);
     else if (*cwd)
         dprintf(1, "reigen-boot note there is no directory %s (%s): ranks run in the login "
-                   "directory\n",
+                   "directory (--sync sends it)\n",
                 cwd, strerror(errno));
 }
 
@@ -176,8 +177,19 @@ static int command_version(char **argv)
 static int command_clean(char **argv)
 {
     (void) argv;
-    printf("%d\n", rg_jobdir_sweep());
+    printf("%d\n", rg_jobdir_sweep() + rg_sync_sweep());
     return printed();
+}
+
+static int command_sync(char **argv)
+{
+    (void) argv;
+    return rg_sync_main();
+}
+
+static int command_tidy(char **argv)
+{
+    return rg_sync_tidy_main(argv[2]);
 }
 
 static const struct {
@@ -188,6 +200,7 @@ static const struct {
     { "agent", 2, command_agent },     { "contain", 2, command_contain },
     { "version", 2, command_version }, { "clean", 2, command_clean },
     { "inside", 3, command_inside },   { "install", 3, command_install },
+    { "sync", 2, command_sync },       { "tidy", 3, command_tidy },
     { "same", 3, command_same },       { "unpack", 6, rg_packages_unpack },
 };
 

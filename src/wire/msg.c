@@ -29,7 +29,7 @@ static const struct rg_field setup_fields[] = {
     FIELD(setup, STR, interface),  FIELD(setup, U8, resident),    FIELD(setup, U8, bind),
     FIELD(setup, U8, oversubscribe), FIELD(setup, STR, bundle), FIELD(setup, U64, bundle_nbytes),
     FIELD(setup, STR, bundle_error), FIELD(setup, U8, bundle_first),
-    FIELD(setup, U8, elastic), END,
+    FIELD(setup, U8, elastic), FIELD(setup, STR, script), FIELD(setup, U8, sync), END,
 };
 
 static const struct rg_field rank_fields[] = {
@@ -53,6 +53,9 @@ static const struct rg_field output_fields[] = {
 
 static const struct rg_field bytes_fields[] = { FIELD(bytes, U64, nbytes), END };
 static const struct rg_field data_fields[] = { FIELD(data, SPAN, data), END };
+static const struct rg_field sync_said_fields[] = {
+    FIELD(sync_said, U32, type), FIELD(sync_said, SPAN, data), END,
+};
 
 static const struct rg_field exited_fields[] = {
     FIELD(exited, U32, rank), FIELD(exited, I32, status), FIELD(exited, U8, oom),
@@ -163,6 +166,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_MEET, true, "MEET", meet_fields },
     { RG_MSG_ELASTIC, true, "ELASTIC", rank_id_fields },
     { RG_MSG_NUMBERS, true, "NUMBERS", rg_rankmsg_numbers_fields },
+    { RG_MSG_SYNC_SAID, true, "SYNC_SAID", sync_said_fields },
     { RG_MSG_REMOTE_OPEN, true, "REMOTE_OPEN", remote_open_fields },
     { RG_MSG_REMOTE_DATA, true, "REMOTE_DATA", remote_data_fields },
     { RG_MSG_REMOTE_CREDIT, true, "REMOTE_CREDIT", remote_credit_fields },
@@ -187,6 +191,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_INSPECT, false, "INSPECT", inspect_fields },
     { RG_MSG_LISTEN, false, "LISTEN", listen_fields },
     { RG_MSG_BUNDLE, false, "BUNDLE", data_fields },
+    { RG_MSG_SYNC, false, "SYNC", data_fields },
     { RG_MSG_VERDICT, false, "VERDICT", verdict_fields },
     { RG_MSG_EPOCH, false, "EPOCH", epoch_fields },
     { RG_MSG_UPDATE, false, "UPDATE", rg_rankmsg_update_fields },

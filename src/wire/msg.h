@@ -13,6 +13,8 @@
  *                         <------------------  RANK       one per rank of this host
  *        BUNDLE_WANTED    ------------------>             SETUP spoke of a bundle: what lacks
  *                         <------------------  BUNDLE     where it was wanted
+ *                         <------------------  SYNC       SETUP spoke of a directory
+ *        SYNC_SAID        ------------------>             its part of wire/sync.h, to the end
  *                         <------------------  START      when every agent of the job is ready
  *        STARTED, OUTPUT  ------------------>             per rank; or NOT_STARTED
  *                         <------------------  CREDIT     so many bytes of output were consumed
@@ -91,6 +93,7 @@ enum rg_msg_type {
     RG_MSG_MEET = 29,
     RG_MSG_ELASTIC = 30,
     RG_MSG_NUMBERS = 31,
+    RG_MSG_SYNC_SAID = 18,
     RG_MSG_REMOTE_OPEN = 13,   /* as the client's side: run this on that host */
     RG_MSG_REMOTE_DATA = 14,   /* either side */
     RG_MSG_REMOTE_CREDIT = 15, /* either side */
@@ -120,6 +123,7 @@ enum rg_msg_type {
     RG_MSG_EPOCH = 61,
     RG_MSG_UPDATE = 62,
     RG_MSG_SIGNAL_RANK = 63,
+    RG_MSG_SYNC = 53,
     RG_MSG_RELEASE = 47,
     RG_MSG_REMOTE_START = 48,  /* to the command's side: run this */
     RG_MSG_REMOTE_PUT = 49,    /* DATA, to either side */
@@ -171,6 +175,9 @@ struct rg_msg_setup {
     uint8_t bundle_first;      /* 1: before the host's own packages; 0: where it has none */
     uint8_t elastic;           /* 1: ranks are places, whose numbers come with EPOCH; size is how
                                 * many there can ever be */
+    char *script;              /* a file of the command's that is where the launcher was started:
+                                * is it here? "": there is none to look for */
+    uint8_t sync;              /* 1: START waits for a copy of the user's directory, see SYNC */
 };
 
 /* One rank of this host; in order of local rank. */
@@ -203,7 +210,13 @@ struct rg_msg_bytes { /* INPUT_CREDIT, CREDIT: so many more */
     uint64_t nbytes;  /* BUNDLE_WANTED: so many in all, 0: done */
 };
 
-struct rg_msg_data { /* INPUT: to all ranks that take input. BUNDLE: the archive's next bytes */
+struct rg_msg_data { /* INPUT: to all ranks that take input. BUNDLE: the archive's next bytes.
+                      * SYNC: the next ones of what wire/sync.h describes */
+    struct rg_span data;
+};
+
+struct rg_msg_sync_said { /* a frame of wire/sync.h */
+    uint32_t type;
     struct rg_span data;
 };
 
@@ -360,6 +373,7 @@ union rg_msg {
     struct rg_msg_output output;
     struct rg_msg_bytes bytes;
     struct rg_msg_data data;
+    struct rg_msg_sync_said sync_said;
     struct rg_msg_exited exited;
     struct rg_msg_fence fence;
     struct rg_rankmsg_fence_done fence_done;

@@ -9,6 +9,8 @@ import repo
 WRITERS = {
     'src/agent/contain/contain_host.c': (1, 'lines that our launcher reads'),
     'src/agent/look/doctor.c': (1, 'what reigen doctor reads'),
+    'src/agent/sync/receive.c': (1, 'frames that the agent reads'),
+    'src/agent/sync/tidy.c': (1, 'frames that the agent reads'),
     'src/programs/reigen_agent.c': (8, 'lines that our launcher reads, and usage'),
     'src/agent/rsh/rsh.c': (1, 'the name of our own version'),
     'src/base/say.c': (2, 'rg_log_as and rg_say_exact themselves'),

@@ -158,6 +158,8 @@ static void find_directories(struct rg_contain *contain)
         host->home = contain->home;
     if (!cwd || *cwd != '/')
         return;
+    if (!is_directory(cwd) && contain->container.place.cwd_is_sent)
+        return;
     if (!is_directory(cwd))
         rg_contain_say("note there is no directory %s here: ranks start in the image's working "
                        "directory. Go to one that all hosts have, or mount one and name it by "

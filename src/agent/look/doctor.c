@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 
 #include "agent/contain/contain.h"
+#include "agent/sync/sync.h"
 #include "base/buf.h"
 #include "base/str.h"
 #include "base/fd.h"
@@ -495,7 +496,7 @@ int rg_doctor_main(char *const *names)
     flush();
     put_names(names);
     flush();
-    int nleft = clean ? rg_contain_sweep_all() : 0;
+    int nleft = clean ? rg_contain_sweep_all() + rg_sync_sweep() : 0;
     if (nleft)
         rg_buf_printf(&out, "cleaned %d\n", nleft);
     rg_buf_printf(&out, "end\n");

@@ -133,11 +133,34 @@ struct rg_packages {
     uint64_t wanted; /* bytes in all that the launcher may have sent by now */
 };
 
+/* The copy of the user's directory that ranks here run in, and the child that makes it, or tidies
+ * it up; copy.c's. */
+struct rg_copy {
+    bool awaited;          /* no rank may start before it is there */
+    char *folder;          /* owned: agent/sync/sync.h; NULL: there is none */
+    int lock_fd;           /* of the folder, while there is one */
+    pid_t pid;             /* of the child; 0: none */
+    int in_fd, out_fd;     /* -1: closed */
+    struct rg_io in_io, out_io;
+    struct rg_buf in, out; /* on the way to it, and from it */
+    struct rg_timer limit; /* for tidying */
+    bool tidies;           /* that is what the child does */
+    /* The launcher is gone, from rg_copy_start on: begin to leave; and, as no rank lives any more,
+     * have the copy removed, which blocks. */
+    void (*leave)(struct rg_agent *agent, bool ranks_gone);
+};
+
 /* What only elastic jobs have. */
 struct rg_agent_epochs {
     bool start_due;             /* a START came, and some have not been started yet */
     struct rg_msg_epoch newest; /* owned; number 0: none has come */
     struct rg_rankmsg_update update; /* what was said since then; stamp 0: nothing */
+};
+
+/* A signal that Slurm may send to the ranks itself waits so long. */
+struct rg_late {
+    struct rg_timer timer;
+    int signo;
 };
 
 enum rg_agent_state { RG_AGENT_WAITING, RG_AGENT_RUNNING, RG_AGENT_SWEEPING, RG_AGENT_GONE,
@@ -168,6 +191,7 @@ struct rg_agent {
     struct rg_inspect *inspect; /* NULL: none under way */
     struct rg_jobdir jobdir;   /* from SETUP on */
     struct rg_packages packages; /* likewise */
+    struct rg_copy copy;         /* likewise */
     struct rg_remotes remotes;
     struct rg_remote_clients *clients; /* remote commands whose client is here; remote.h */
     struct rg_reaper reaper;
@@ -177,8 +201,7 @@ struct rg_agent {
     struct rg_io keeper;       /* see keeper_fd of start/lines.h */
     struct rg_signal signals[RG_AGENT_SIGNALS];
     struct rg_heard heard[RG_AGENT_SIGNALS];
-    struct rg_timer late;      /* a signal that Slurm may send to the ranks itself waits so long */
-    int late_signo;
+    struct rg_late late;
 };
 
 /* By rank, or NULL. */
@@ -264,6 +287,16 @@ void rg_agent_input_eof(struct rg_agent *agent);
 /* Give ranks what they lack; tell the launcher what was taken, or that nobody reads any more. */
 void rg_agent_input_flow(struct rg_agent *agent);
 void rg_task_input_close(struct rg_task *task);
+
+/* --- copy.c: --sync --------------------------------------------------------------------------- */
+
+/* Of SETUP: start the child that makes the copy, or look for the script. */
+void rg_copy_start(struct rg_agent *agent);
+/* Bytes for it. 0, -EBADMSG (there is none, or more than a window of them), -ENOMEM. */
+int rg_copy_data(struct rg_agent *agent, const struct rg_span *data);
+/* No rank lives any more, or none ever will: have the copy removed, in so many steps as it takes.
+ * False: come again when advance is called. */
+bool rg_copy_tidied(struct rg_agent *agent);
 
 /* --- inspect.c: INSPECT, the launcher wants to know what this host is like -------------------- */
 

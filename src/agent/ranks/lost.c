@@ -43,7 +43,7 @@ static void drop_output(const struct rg_agent *agent)
  * any more. The ranks have their time nevertheless, which Slurm ends. */
 static void let_end(const struct rg_agent *agent)
 {
-    bool sent = agent->heard[0].ways && !rg_timer_active(&agent->late);
+    bool sent = agent->heard[0].ways && !rg_timer_active(&agent->late.timer);
 
     for (unsigned ms = 0; ms < (rg_agent_told_to_end ? LAST_MS : RG_SIGNAL_WAIT_MS) &&
                           ranks_live(agent) && !rg_agent_is_orphan(agent); ms += LOOK_MS) {

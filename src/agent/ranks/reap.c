@@ -86,15 +86,15 @@ static void on_late(void *arg)
 {
     struct rg_agent *agent = arg;
 
-    rg_timer_stop(&agent->late);
-    rg_agent_deliver(agent, agent->late_signo);
+    rg_timer_stop(&agent->late.timer);
+    rg_agent_deliver(agent, agent->late.signo);
 }
 
 const int rg_agent_signals[RG_AGENT_SIGNALS] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
 
 void rg_agent_signal(struct rg_agent *agent, int signo, enum rg_signal_way way)
 {
-    bool is_new = true, waits = rg_timer_active(&agent->late);
+    bool is_new = true, waits = rg_timer_active(&agent->late.timer);
     bool slurms = signo == SIGTERM || signo == SIGUSR1 || signo == SIGUSR2;
 
     for (size_t i = 0; i < RG_AGENT_SIGNALS; i++) {
@@ -102,17 +102,17 @@ void rg_agent_signal(struct rg_agent *agent, int signo, enum rg_signal_way way)
             is_new = rg_heard_note(&agent->heard[i], way, signo == SIGTERM || signo == SIGINT,
                                    rg_now_ns());
     }
-    if (way == RG_WAY_DIRECT && waits && agent->late_signo == signo)
-        rg_timer_stop(&agent->late);
+    if (way == RG_WAY_DIRECT && waits && agent->late.signo == signo)
+        rg_timer_stop(&agent->late.timer);
     if (way == RG_WAY_DIRECT)
         note_signalled(agent, signo);
     if (!is_new || way == RG_WAY_DIRECT)
         return;
     if (waits)
         on_late(agent);
-    agent->late_signo = signo;
+    agent->late.signo = signo;
     if (agent->boot.tracked && slurms)
-        rg_timer_start(&agent->late, agent->loop, RG_SIGNAL_WAIT_MS, 0, on_late, agent);
+        rg_timer_start(&agent->late.timer, agent->loop, RG_SIGNAL_WAIT_MS, 0, on_late, agent);
     else
         rg_agent_deliver(agent, signo);
 }

@@ -23,7 +23,8 @@
 static void advance(struct rg_agent *agent)
 {
     rg_agent_sweep(agent);
-    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || agent->remotes.first)
+    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || agent->remotes.first ||
+        !rg_copy_tidied(agent))
         return;
     agent->state = RG_AGENT_DONE;
     if (agent->boot.waits)
@@ -97,6 +98,7 @@ static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
     rg_prober_hush(agent->prober);
     make_jobdir(agent);
     rg_packages_setup(agent);
+    rg_copy_start(agent);
 }
 
 static void on_resize(struct rg_agent *agent, const struct rg_msg_resize *msg)
@@ -143,7 +145,7 @@ static int on_rank(struct rg_agent *agent, struct rg_msg_rank *take_spec)
 
 static int on_start(struct rg_agent *agent)
 {
-    if (!takes_ranks(agent) || !agent->setup.command.count)
+    if (!takes_ranks(agent) || !agent->setup.command.count || agent->copy.awaited)
         return -EBADMSG;
     rg_inspect_stop(agent);
     rg_prober_destroy(rg_steal_ptr(&agent->prober));
@@ -263,6 +265,7 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
     case RG_MSG_START: return on_start(agent);
     case RG_MSG_LISTEN: return on_listen(agent, &msg->listen);
     case RG_MSG_BUNDLE: return rg_packages_data(agent, &msg->data.data);
+    case RG_MSG_SYNC: return rg_copy_data(agent, &msg->data.data);
     case RG_MSG_PROBE:
     case RG_MSG_INSPECT: return on_question(agent, type, msg);
     case RG_MSG_FENCE_DONE: rg_rankserver_fence_done(agent->server, &msg->fence_done); return 0;
@@ -532,12 +535,14 @@ static void finish(struct rg_agent *agent)
     rg_remotes_destroy(agent);
     rg_rankserver_destroy(agent->server);
     rg_remote_clients_destroy(agent);
+    if (agent->copy.leave)
+        agent->copy.leave(agent, true);
     rg_jobdir_remove(&agent->jobdir);
     rg_packages_fini(&agent->packages);
     rg_channel_destroy(agent->channel);
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)
         rg_signal_stop(&agent->signals[i]);
-    rg_timer_stop(&agent->late);
+    rg_timer_stop(&agent->late.timer);
     rg_io_stop(&agent->keeper);
     rg_timer_stop(&agent->lease.timer);
     rg_reaper_stop(agent);
@@ -553,6 +558,7 @@ static void finish(struct rg_agent *agent)
 int rg_agent_run(struct rg_agent_lines *boot)
 {
     struct rg_agent agent = { .boot = *boot, .jobdir = RG_JOBDIR_INIT,
+                              .copy = { .lock_fd = -1, .in_fd = -1, .out_fd = -1 },
                               .exit_code = boot->waits ? RG_EXIT_PREEMPTED : RG_EXIT_OK };
     int r = prepare(&agent);
 

@@ -44,15 +44,22 @@ size_t rg_agent_kill(struct rg_agent *agent)
     }
     if (rg_proctree_descendants(getpid(), &list, &count) < 0 && getpid() == 1)
         kill(-1, SIGKILL);
-    for (size_t i = 0; i < count; i++)
-        kill(list[i].pid, SIGKILL);
-    return count;
+    size_t own = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].pid == agent->copy.pid) /* it ends by itself, with what it has begun */
+            own++;
+        else
+            kill(list[i].pid, SIGKILL);
+    }
+    return count - own;
 }
 
 void rg_agent_abandon(struct rg_agent *agent)
 {
     uint64_t deadline_ns = rg_now_ns() + RG_AGENT_SWEEP_LIMIT_S * RG_NS_PER_S;
 
+    if (agent->copy.leave)
+        agent->copy.leave(agent, false);
     do {
         rg_agent_kill(agent);
         while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -61,6 +68,8 @@ void rg_agent_abandon(struct rg_agent *agent)
             break;
         rg_sleep_ms(2);
     } while (rg_now_ns() < deadline_ns);
+    if (agent->copy.leave)
+        agent->copy.leave(agent, true);
     rg_jobdir_remove(&agent->jobdir);
     _exit(agent->exit_code);
 }

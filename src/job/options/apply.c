@@ -256,6 +256,18 @@ APPLY(chaos)
     return rc < 0 ? rc : rg_parse_text(what, value, &request->job.chaos, err);
 }
 
+/* Without a value, and in a job file, it is the current directory. */
+APPLY(sync)
+{
+    bool named = value && strcmp(value, "true") != 0;
+
+    if (value && strcmp(value, "false") == 0) {
+        free(rg_steal_ptr(&request->job.sync));
+        return 0;
+    }
+    return rg_parse_text(what, named ? value : ".", &request->job.sync, err);
+}
+
 APPLY(metrics)
 {
     rg_autofree char *host = NULL;

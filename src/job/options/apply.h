@@ -20,7 +20,7 @@
     X(inject_runtime) X(no_inject_runtime)                                             \
     X(env) X(env_file) X(share_env) X(tag_output) X(no_tag_output) X(ranks) X(stdin)   \
     X(debug_rank)                                                                      \
-    X(start_timeout) X(lease) X(chaos) X(metrics) X(verbose) X(help) X(accepted)
+    X(start_timeout) X(lease) X(chaos) X(metrics) X(sync) X(verbose) X(help) X(accepted)
 /* clang-format on */
 
 #define RG_APPLY_DECLARE(name)                                                           \

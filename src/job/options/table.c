@@ -181,6 +181,10 @@ static const struct rg_option options[] = {
      "and is never printed. May be repeated.", BY(share_env)},
     {"cwd", "wdir wd", NULL, RG_GROUP_ENV, RG_FILE_SCALAR, "DIR", NULL, "@dir",
      "Run in DIR. The default is the current directory.", TEXT(job.cwd)},
+    {"sync", NULL, NULL, RG_GROUP_ENV, RG_FILE_SCALAR, "DIR", NULL, "@dir",
+     "Send the current directory, or with --sync=DIR another one, to hosts that lack it: there "
+     "ranks run in a copy, which goes with the job. Only what has changed since the last job is "
+     "sent; files that .gitignore names are not.", BY(sync), .optional = true},
     {"tf-config", NULL, NULL, RG_GROUP_ENV, RG_FILE_BOOL, NULL, NULL, NULL,
      "Set TF_CONFIG, for TensorFlow's own distribution strategies.", FLAG(job.tf_config)},
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "job/config/config.h"
@@ -141,6 +142,9 @@ void rg_request_settle_usual(struct rg_request *request)
         free(rg_steal_ptr(&job->metrics));
     if (is_usual(request, "record") && ends_elsewhere(request, own))
         free(rg_steal_ptr(&job->record));
+    if (is_usual(request, "sync") &&
+        (ends_elsewhere(request, own) || rg_job_has_engine(job) || job->nroles))
+        free(rg_steal_ptr(&job->sync));
     drop_streams(request, own);
     drop_agents(request, own);
     /* The platform that is named now has hosts of its own. */
@@ -245,6 +249,35 @@ static int check_here(const struct rg_request *request, const struct rg_platform
                         job->notify ? "is not seen" : "are not known");
 }
 
+/* It is sent from where the user is, by the agents' links, and lies elsewhere on each host. */
+static int check_sync(const struct rg_request *request, const struct rg_platform *own,
+                      struct rg_error *err)
+{
+    const struct rg_job *job = &request->job;
+    struct stat st;
+
+    if (!job->sync)
+        return 0;
+    if (job->command.count && stat(job->command.v[0], &st) == 0 && S_ISDIR(st.st_mode))
+        return rg_error_set(err, EINVAL, "%s is a directory, and no command: write --sync=%s",
+                            job->command.v[0], job->command.v[0]);
+    if (own->away)
+        return rg_error_set(err, EINVAL, "--sync is not for %s: put the files into the image, or "
+                            "on a volume that all pods mount", own->title);
+    if (job->submit || request->write_plan)
+        return rg_error_set(err, EINVAL, "--sync is not for %s: nobody is here to send anything "
+                            "when the job begins. Put the files on a directory that all hosts "
+                            "share, or run it without %s",
+                            job->submit ? "--submit" : "--write-plan",
+                            job->submit ? "--submit" : "--write-plan");
+    if (rg_job_has_engine(job) || job->nroles)
+        return rg_error_set(err, EINVAL, "--sync is for ranks that Reigen starts itself: %s wants "
+                            "the files at one path on all hosts. Take a shared directory%s",
+                            job->nroles ? "a job with roles" : rg_job_engine_program(job),
+                            job->nroles ? "" : ", or --engine native");
+    return 0;
+}
+
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
 {
     const struct rg_platform *own = rg_platform_of(&request->job);
@@ -257,6 +290,7 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
     if (r == 0 && request->job.submit && !own->queues)
         r = refuse_submit(err);
     r = r == 0 ? check_chaos(request, own, err) : r;
+    r = r == 0 ? check_sync(request, own, err) : r;
     return r == 0 ? check_here(request, own, err) : r;
 }
 

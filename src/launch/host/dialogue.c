@@ -34,6 +34,17 @@ static int load_agents(struct rg_dialogue_shared *shared, struct rg_error *err)
     return -cause.errnum;
 }
 
+/* Where hosts may lack the directory, they are told another one before their ranks start. */
+static bool comes_later(const struct rg_job *job)
+{
+#ifdef RG_AGENT
+    (void) job;
+    return false;
+#else
+    return job->sync;
+#endif
+}
+
 int rg_dialogue_shared_init(struct rg_dialogue_shared *shared,
                             const struct rg_driver_options *options, bool load,
                             struct rg_error *err)
@@ -41,7 +52,7 @@ int rg_dialogue_shared_init(struct rg_dialogue_shared *shared,
     struct rlimit limit;
 
     *shared = (struct rg_dialogue_shared){ .o = *options };
-    if (!getcwd(shared->cwd, sizeof(shared->cwd)))
+    if (!getcwd(shared->cwd, sizeof(shared->cwd)) || comes_later(options->job))
         shared->cwd[0] = '\0';
     getrlimit(RLIMIT_NOFILE, &shared->nofile);
     limit = shared->nofile;

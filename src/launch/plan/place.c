@@ -206,6 +206,9 @@ int rg_place_job(struct rg_job *job, bool elsewhere, struct rg_error *err)
     place->term = job->pty && getenv("TERM") ? strdup(getenv("TERM")) : NULL;
     free(place->cwd);
     place->cwd = NULL;
+#ifndef RG_AGENT
+    place->cwd_is_sent = job->sync;
+#endif
     if (!job->cwd && getcwd(cwd, sizeof(cwd)) && !(place->cwd = strdup(cwd)))
         return rg_error_set(err, ENOMEM, "out of memory");
     return find_bundle(&job->container, err);

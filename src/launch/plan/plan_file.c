@@ -76,8 +76,8 @@ struct entry {
       .max = (high) }
 
 /* job.file_text is none of them: it may hold secrets, and only its platform's driver reads it. Nor
- * are job.chaos, job.notify, job.metrics, job.record and job.detach: such a job is not written
- * down. */
+ * are job.chaos, job.sync, job.notify, job.metrics, job.record and job.detach: such a job is not
+ * written down. */
 static const struct entry planned_entries[] = {
     WORDS(job.command),
     STRING(job.title),
@@ -123,6 +123,7 @@ static const struct entry planned_entries[] = {
     NAMED("place.host_index", NUMBER, job.container.place.host_index, int, RG_JOB_HOSTS_MAX),
     NAMED("place.one_host", BOOL, job.container.place.one_host, bool, 0),
     STRING(job.container.place.cwd),
+    NAMED("place.cwd_is_sent", BOOL, job.container.place.cwd_is_sent, bool, 0),
     STRING(job.container.place.term),
     NAMED("place.launcher", TEXT, job.container.place.launcher, char *, TEXT_MAX),
     NAMED("place.bundle_digest", TEXT, job.container.place.bundle_digest, char *, TEXT_MAX),

@@ -52,7 +52,7 @@ static void start_due(void *arg)
         struct session_host *host = &session->hosts[i];
         bool late = session->state == STATE_RUNNING
                         ? !session_all_started_on(host)
-                        : host->state != HOST_READY || session_bundle_is_wanted(host);
+                        : host->state != HOST_READY || session_setup_is_wanted(host);
         char said[LATE_SAID_MAX] = "";
         if (!late || nlate++ >= NAMED_HOSTS_MAX)
             continue;
@@ -211,7 +211,7 @@ static const struct session_part *const parts[] = {
     &session_engine_part, &session_versions_part, &session_remotes_part, &limits_part,
     &session_elastic_part,
 #ifndef RG_AGENT
-    &session_chaos_part,
+    &session_chaos_part, &session_sync_part,
 #endif
 };
 

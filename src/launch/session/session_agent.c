@@ -42,6 +42,9 @@ static void finish(struct session_host *host)
     if (host->state != HOST_DONE || !unseen || session_is_open(host->session))
         rg_channel_destroy(rg_steal_ptr(&host->channel));
     session_remote_host_gone(host);
+#ifndef RG_AGENT
+    session_sync_lost(host);
+#endif
     session_end_streams(host);
     if (host->state == HOST_DONE)
         session_host_set_phase(host, RG_PHASE_ENDED, "");
@@ -211,7 +214,7 @@ static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
 /* Of an elastic job: it goes by itself. */
 static void set_up(struct session_host *host)
 {
-    if (host->state == HOST_READY && !session_bundle_is_wanted(host))
+    if (host->state == HOST_READY && !session_setup_is_wanted(host))
         session_elastic_ready(host);
 }
 
@@ -274,16 +277,47 @@ static void on_stopping(struct session_host *host, const struct rg_msg_signal *m
     session_let_go(session);
 }
 
+/* It has something that it was waited for. */
+static void go_on(struct session_host *host)
+{
+    if (session_is_open(host->session))
+        set_up(host);
+    else
+        session_set_up(host->session);
+}
+
 static int on_bundle_wanted(struct session_host *host, uint64_t nbytes)
 {
     int r = session_on_bundle_wanted(host, nbytes);
 
-    if (r == 0 && session_is_open(host->session))
-        set_up(host);
-    else if (r == 0)
-        session_set_up(host->session);
+    if (r == 0)
+        go_on(host);
     return r;
 }
+
+#ifndef RG_AGENT
+/* Without it a fixed job cannot begin, and of an elastic one this host is of no use. */
+static int on_sync_said(struct session_host *host, const struct rg_msg_sync_said *msg)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    bool wanted = session_sync_is_wanted(host);
+    int r = session_sync_on_said(host, msg, &err);
+
+    if (r == 0 && wanted && !session_sync_is_wanted(host))
+        go_on(host);
+    if (r == 0 || !err.errnum)
+        return r;
+    if (session_is_open(host->session)) {
+        set_lost(host, err.text);
+        stop_agent(host);
+        return 0;
+    }
+    session_set_cause(host->session, RG_EXIT_UNAVAILABLE, "host %s: %s", session_host_name(host),
+                      err.text);
+    session_begin_end(host->session);
+    return 0;
+}
+#endif
 
 /* One that comes when the job is ending has missed nothing. */
 static int on_elastic_message(struct session_host *host, uint16_t type, const union rg_msg *msg)
@@ -334,6 +368,9 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
     case RG_MSG_INPUT_CREDIT: return session_on_input_credit(host, msg->bytes.nbytes);
     case RG_MSG_INPUT_CLOSED: session_on_input_closed(host); return 0;
     case RG_MSG_BUNDLE_WANTED: return on_bundle_wanted(host, msg->bytes.nbytes);
+#ifndef RG_AGENT
+    case RG_MSG_SYNC_SAID: return on_sync_said(host, &msg->sync_said);
+#endif
     case RG_MSG_NOTE:
         if (msg->note.rank != RG_MSG_NO_RANK && !session_host_has_rank(host, msg->note.rank))
             return -EBADMSG;

@@ -7,7 +7,8 @@
  *                 ranks' ends)
  *     meet/       where ranks meet
  *     elastic/    who belongs to the job, and as which rank
- *     start/      from the first HELLO to START: network, set-up, bundle, a look at the hosts;
+ *     start/      from the first HELLO to START: network, set-up, bundle, the user's directory, a
+ *                 look at the hosts;
  *                 hosts that cannot be started
  *     chaos/      faults that the user asked for
  *     remote/     remote commands, and the engines that use them
@@ -75,13 +76,17 @@ struct session_host {
     struct rg_msg_hello hello;    /* zeroed before it came */
 };
 
+struct session_pauses {
+    uint64_t at_ns, ns; /* the last time; and for how long before */
+};
+
 struct rg_session {
     struct rg_session_options o;
     void *driver_state;
     uint8_t *key; /* rg_key_hold */
     enum session_state state;
     bool paused;  /* Ctrl-Z */
-    uint64_t paused_at_ns, paused_ns; /* the last time; and for how long before */
+    struct session_pauses pauses;
     bool open;    /* elastic, and not over: more hosts may come when all are gone */
     void (*on_fit)(struct rg_session *session); /* all hosts of a fixed job can start its ranks */
     uint64_t start_ns;
@@ -106,6 +111,7 @@ struct rg_session {
     struct session_elastic *elastic;
     struct session_limits *limits;
 #ifndef RG_AGENT
+    struct session_sync *sync;
     struct session_chaos *chaos;
 #endif
 };

@@ -170,9 +170,9 @@ void session_send_signal(struct rg_session *session, int signo)
 void session_pause(struct rg_session *session, bool pause)
 {
     if (pause && !session->paused)
-        session->paused_at_ns = rg_now_ns();
+        session->pauses.at_ns = rg_now_ns();
     else if (session->paused && !pause)
-        session->paused_ns += rg_now_ns() - session->paused_at_ns;
+        session->pauses.ns += rg_now_ns() - session->pauses.at_ns;
     session->paused = pause;
     session_broadcast(session, pause ? RG_MSG_PAUSE : RG_MSG_RESUME, NULL);
 }

@@ -19,6 +19,7 @@
 
 struct rg_doctor_input;
 struct rg_session;
+struct rg_sync;
 
 struct rg_session_ops {
     /* A host changed phase; reason may be "". */
@@ -63,6 +64,8 @@ struct rg_session_options {
                                         * one is made. Borrowed for rg_session_create */
     bool doctor;                       /* look at the hosts, start nothing */
 #ifndef RG_AGENT
+    struct rg_sync *sync;              /* what hosts are to have of the user's directory; NULL:
+                                        * nothing. Borrowed */
     struct rg_chaos *chaos;            /* faults to make, of which those that have happened are
                                         * noted; NULL: none. Borrowed */
 #endif

@@ -57,7 +57,7 @@ struct session_elastic {
 /* The membership's clock, which stands still while the job does: nobody is late for that. */
 static inline uint64_t elastic_now_ns(const struct rg_session *session)
 {
-    return (session->paused ? session->paused_at_ns : rg_now_ns()) - session->paused_ns;
+    return (session->paused ? session->pauses.at_ns : rg_now_ns()) - session->pauses.ns;
 }
 
 /* To all ranks of the epoch: bits of enum rg_update. */

@@ -129,7 +129,7 @@ void session_set_up(struct rg_session *session)
 {
     const struct session_network *net = session->network;
 
-    if (session->state == STATE_STARTING && net->done && session_bundle_is_done(session) &&
+    if (session->state == STATE_STARTING && net->done && session_setup_is_done(session) &&
         all_linked(session))
         session_examine(session, net->network, &net->err);
 }

@@ -178,6 +178,10 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
         .bundle_nbytes = job->container.place.bundle_nbytes,
         .bundle_error = job->container.image ? (char *) "" : job->container.place.bundle_error,
         .bundle_first = job->container.inject == RG_INJECT_YES,
+#ifndef RG_AGENT
+        .script = (char *) session_sync_script(host),
+        .sync = session_sync_is_on(session),
+#endif
     };
 
     r = session_send(host, RG_MSG_SETUP, &msg);
@@ -255,6 +259,10 @@ static void send_to_host(struct session_host *host, const char *network, const c
     for (int i = 0; r == 0 && i < planned->nranks && !session->o.job->elastic.on; i++)
         r = send_rank(host, session->o.plan->by_host[planned->first_rank_index + i], NULL,
                       &base_env);
+#ifndef RG_AGENT
+    if (r == 0)
+        session_sync_begin(host);
+#endif
     for (size_t i = 0; i < base_env.count; i++)
         explicit_bzero(base_env.v[i], strlen(base_env.v[i]));
     check_sent(host, r);

@@ -59,6 +59,48 @@ int session_on_bundle_wanted(struct session_host *host, uint64_t nbytes);
 bool session_bundle_is_done(const struct rg_session *session);
 bool session_bundle_is_wanted(const struct session_host *host);
 
+/* --- the user's directory, for hosts that lack it (--sync): session_sync.c -------------------- */
+
+#ifndef RG_AGENT
+extern const struct session_part session_sync_part;
+
+/* Whether hosts are to have it. */
+bool session_sync_is_on(const struct rg_session *session);
+/* Where hosts are not: the script that the command names and this computer has, which they may
+ * lack; "": none. */
+const char *session_sync_script(const struct session_host *host);
+/* SETUP has gone to this host: ask it whether it has the directory; from here on it is waited
+ * for. */
+void session_sync_begin(struct session_host *host);
+/* 0; -EBADMSG: the agent broke the rules; another -errno with err: the host cannot have it. */
+int session_sync_on_said(struct session_host *host, const struct rg_msg_sync_said *msg,
+                         struct rg_error *err);
+/* The host is gone. */
+void session_sync_lost(struct session_host *host);
+/* No host waits for it; this host does. */
+bool session_sync_is_done(const struct rg_session *session);
+bool session_sync_is_wanted(const struct session_host *host);
+#endif
+
+/* No host waits for what it is sent before START; this host does. */
+static inline bool session_setup_is_done(const struct rg_session *session)
+{
+#ifndef RG_AGENT
+    if (!session_sync_is_done(session))
+        return false;
+#endif
+    return session_bundle_is_done(session);
+}
+
+static inline bool session_setup_is_wanted(const struct session_host *host)
+{
+#ifndef RG_AGENT
+    if (session_sync_is_wanted(host))
+        return true;
+#endif
+    return session_bundle_is_wanted(host);
+}
+
 /* --- the last look, and hosts that cannot be started: session_starting.c ---------------------- */
 
 extern const struct session_part session_starting_part;

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The names of what is in a directory, without a look at contents. Blocks. */
+#ifndef RG_LAUNCH_SYNC_LIST_H
+#define RG_LAUNCH_SYNC_LIST_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+#define RG_SYNC_MARKER ".reigen-sync-" /* is never sent */
+
+struct rg_sync_names {
+    struct rg_strv paths; /* below the directory, sorted, each once: files, links and directories */
+    bool by_git;
+};
+
+/* 0; -EFBIG: too many; -ENOEXEC: git is needed and fails; -errno. Free ret_names->paths always. */
+int rg_sync_list_names(const char *dir, struct rg_sync_names *ret_names, struct rg_error *err);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "launch/sync/sync.h"
+#include "unit.h"
+
+static char root[] = "/tmp/reigen-plan-XXXXXX";
+static struct rg_strv without;
+
+static char *path_of(const char *name)
+{
+    static char path[4][512];
+    static int next;
+
+    snprintf(path[++next % 4], sizeof(path[0]), "%s/%s", root, name);
+    return path[next % 4];
+}
+
+static void write_file(const char *name, const char *text)
+{
+    rg_autoclose int fd = open(path_of(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+    assert_int_equal(rg_write_all(fd, text, strlen(text)), 0);
+}
+
+static struct rg_sync *look(const char *cwd)
+{
+    struct rg_sync *sync = NULL;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_sync_create(root, cwd, &without, NULL, NULL, &sync, &err) < 0)
+        fail_msg("%s", err.text);
+    return sync;
+}
+
+/* "file a", "again b", "dir c", "link d", one per line. */
+static void put_list(const struct rg_sync *sync, struct rg_buf *text)
+{
+    static const char *const kinds[] = { "", "file", "again", "dir", "link" };
+    struct rg_reader all = rg_reader_make(rg_buf_bytes(rg_sync_list(sync)),
+                                          rg_buf_nbytes(rg_sync_list(sync)));
+    static struct rg_sync_entry entry;
+
+    while (all.nbytes > 0) {
+        uint32_t n = rg_reader_u32(&all);
+        uint16_t type = rg_reader_u16(&all);
+        struct rg_reader part = rg_reader_make(rg_reader_bytes(&all, n), n);
+        assert_int_equal(type, n ? RG_SYNC_LIST : RG_SYNC_LISTED);
+        while (part.nbytes > 0) {
+            assert_int_equal(rg_sync_entry_read(&part, &entry), 0);
+            rg_buf_printf(text, "%s %s\n", kinds[entry.kind], entry.path);
+        }
+    }
+}
+
+static void it_lists_what_is_there_and_links_that_stay_inside(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    char said[256];
+
+    (void) state;
+    assert_int_equal(mkdir(path_of("d"), 0755) | mkdir(path_of("d/e"), 0755) |
+                     mkdir(path_of(".git"), 0755), 0);
+    write_file("a", "same");
+    write_file("b", "same");
+    write_file("empty1", "");
+    write_file("empty2", "");
+    assert_int_equal(symlink("../../a", path_of("d/e/in")), 0);
+    assert_int_equal(symlink("../../../a", path_of("d/e/out")), 0);
+    assert_int_equal(symlink("/etc/passwd", path_of("abs")), 0);
+    assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
+    assert_int_equal(rmdir(path_of(".git")), 0);
+
+    rg_cleanup(rg_sync_cleanup) struct rg_sync *sync = look(path_of("d/e"));
+    put_list(sync, &text);
+    assert_string_equal(rg_buf_text(&text), "file a\nagain b\ndir d\ndir d/e\nlink d/e/in\n"
+                                            "file empty1\nfile empty2\n");
+    assert_string_equal(rg_sync_sub(sync), "d/e");
+    assert_contains(rg_sync_text(sync, said, sizeof(said)), "4 files, 8 bytes");
+    assert_contains(said, "3 links out of it or special files stay here, abs first");
+}
+
+static void a_file_that_changes_is_not_sent(void **state)
+{
+    rg_cleanup(rg_sync_cleanup) struct rg_sync *sync = look(root);
+    rg_autobuf struct rg_buf buf = RG_BUF_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    assert_int_equal(rg_sync_put_data(sync, 0, 0, &buf, &err), 4);
+    assert_int_equal(rg_buf_nbytes(&buf), RG_FRAME_HEAD_NBYTES + 4 + 4);
+    write_file("a", "else");
+    assert_int_equal(rg_sync_put_data(sync, 0, 0, &buf, &err), -EBUSY);
+    assert_contains(err.text, "/a has changed since the job began");
+    unlink(path_of("a"));
+    assert_int_equal(rg_sync_put_data(sync, 0, 0, &buf, &err), -EBUSY);
+    assert_int_equal(mkfifo(path_of("a"), 0600), 0); /* and nobody waits for its other end */
+    assert_int_equal(rg_sync_put_data(sync, 0, 0, &buf, &err), -EBUSY);
+    unlink(path_of("a"));
+    write_file("a", "same");
+}
+
+static bool has_marker(void)
+{
+    rg_autodir DIR *dir = opendir(root);
+    bool found = false;
+
+    for (struct dirent *d; (d = readdir(dir));)
+        found |= rg_str_starts(d->d_name, ".reigen-sync-");
+    return found;
+}
+
+static void a_host_is_asked_once_and_the_marker_goes(void **state)
+{
+    rg_cleanup(rg_sync_cleanup) struct rg_sync *sync = look(root);
+    rg_autobuf struct rg_buf buf = RG_BUF_INIT;
+    bool first, second;
+
+    (void) state;
+    assert_int_equal(rg_sync_put_head(sync, "a", false, &buf, &first), 0);
+    assert_int_equal(rg_sync_put_head(sync, "b", false, &buf, &second), 0);
+    assert_true(first && second && has_marker());
+    rg_sync_unmark(sync);
+    assert_true(has_marker());
+    assert_int_equal(rg_sync_decide(sync, "a", true), 0);
+    rg_sync_unmark(sync);
+    assert_false(has_marker());
+    assert_int_equal(rg_sync_put_head(sync, "a", false, &buf, &first), 0);
+    assert_false(first || has_marker());
+    assert_int_equal(rg_sync_put_head(sync, "b", false, &buf, &second), 0);
+    assert_true(second && has_marker());
+    rg_sync_destroy(rg_steal_ptr(&sync));
+    assert_false(has_marker());
+}
+
+static void what_the_job_writes_itself_is_not_sent(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) state;
+    assert_int_equal(mkdir(path_of("out"), 0755) | mkdir(path_of("outer"), 0755), 0);
+    write_file("out/old", "old");
+    write_file("outer/file", "mine");
+    assert_int_equal(rg_strv_add(&without, path_of("out")), 0);
+    rg_cleanup(rg_sync_cleanup) struct rg_sync *sync = look(root);
+    put_list(sync, &text);
+    assert_null(strstr(rg_buf_text(&text), "out\n"));
+    assert_null(strstr(rg_buf_text(&text), "old"));
+    assert_contains(rg_buf_text(&text), "outer/file");
+    rg_strv_fini(&without);
+}
+
+static void the_home_is_not_sent(void **state)
+{
+    struct rg_sync *sync = NULL;
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    setenv("HOME", root, 1);
+    assert_int_equal(rg_sync_create(root, root, &without, NULL, NULL, &sync, &err), -EPERM);
+    assert_contains(err.text, "the home directory is not sent");
+    unsetenv("HOME");
+}
+
+static void too_much_names_the_largest(void **state)
+{
+    struct rg_sync *sync = NULL;
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    assert_int_equal(truncate(path_of("b"), (off_t) 3 << 30), 0);
+    assert_int_equal(rg_sync_create(root, root, &without, NULL, NULL, &sync, &err), -EFBIG);
+    assert_contains(err.text, "has 3 GiB, and at most 1 GiB is sent. The largest: b (3 GiB), a (");
+    assert_contains(err.text, ".gitignore");
+    unlink(path_of("b"));
+}
+
+static int set_up(void **state)
+{
+    (void) state;
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    rg_autofree char *command = rg_strf("rm -r %s", root);
+
+    (void) state;
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_lists_what_is_there_and_links_that_stay_inside),
+        cmocka_unit_test(a_file_that_changes_is_not_sent),
+        cmocka_unit_test(a_host_is_asked_once_and_the_marker_goes),
+        cmocka_unit_test(what_the_job_writes_itself_is_not_sent),
+        cmocka_unit_test(the_home_is_not_sent),
+        cmocka_unit_test(too_much_names_the_largest),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
