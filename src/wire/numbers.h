@@ -13,8 +13,10 @@
 
 #include "base/buf.h"
 
-#define RG_NUMBERS_NBYTES 76     /* of one rank: the fields in their order, little-endian */
+#define RG_NUMBERS_NBYTES 156    /* of one rank: the fields in their order, little-endian */
 #define RG_NUMBERS_RANKS_MAX 512 /* in a frame; a host with more ranks has several */
+
+#define RG_NUMBERS_NO_RANK UINT32_MAX
 
 struct rg_numbers {
     uint32_t rank;
@@ -27,6 +29,18 @@ struct rg_numbers {
     uint64_t caused_ns;       /* others waited for it, the times of all of them together */
     uint64_t cpu_ns;          /* its process has used of processors, since it became the rank */
     uint64_t resident_nbytes; /* of its process; 0: not known */
+    /* Why others wait for it: what of its thread's time outside of operations is known. */
+    uint64_t squares_us2;  /* of the microseconds of each wait for an operation, summed up */
+    uint64_t timed_ns;     /* for which the next two are known */
+    uint64_t computed_ns;  /* it had a processor */
+    uint64_t delayed_ns;   /* it could run, and had none */
+    uint64_t throttled_ns; /* its cgroup had used its limit of processor time up */
+    uint64_t faults;       /* times that a page of its memory had to be read from a disk */
+    uint64_t refaults;     /* pages of anybody on its host that were read again */
+    uint64_t sent_nbytes;  /* to other hosts, by TCP */
+    uint64_t sending_ns;   /* some of them were on their way */
+    uint32_t sent_to;      /* the rank to which they were so for longest; RG_NUMBERS_NO_RANK */
+    uint32_t cpus;         /* processors that its thread may use; 0: not known */
 };
 
 /* Append one; read one, after which the reader knows whether all of it was there. */

@@ -84,8 +84,11 @@ static void tell_numbers(void *state, struct rg_numbers *numbers, int n)
 {
     struct comm *comm = state;
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         numbers[i].rank = (uint32_t) comm->ranks[numbers[i].rank];
+        if (numbers[i].sent_to != RG_NUMBERS_NO_RANK)
+            numbers[i].sent_to = (uint32_t) comm->ranks[numbers[i].sent_to];
+    }
     rg_boot_numbers(comm->boot, numbers, n);
 }
 

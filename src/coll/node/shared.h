@@ -112,6 +112,13 @@ struct rg_numbers_row {
     _Atomic uint64_t steps_told; /* by reigen_step */
     _Atomic uint64_t waited_ns;  /* for others of the node to come */
     _Atomic uint64_t caused_ns;  /* others waited for this one: all of their times together */
+    _Atomic uint64_t squares_us2; /* of the microseconds of each wait for an operation, summed up */
+    _Atomic uint64_t spun_ns;    /* of processors, used in waits for operations */
+    _Atomic uint64_t timed_ns, computed_ns, delayed_ns; /* progress/spent.h, as all of these */
+    _Atomic uint64_t throttled_ns, faults, refaults;
+    _Atomic uint64_t sent_nbytes, sending_ns; /* as team->traffic */
+    _Atomic uint32_t sent_to;    /* 1 + a rank; 0: none */
+    _Atomic uint32_t cpus;
 };
 
 /* A rank's progress with one entry. */

@@ -3,14 +3,18 @@
 #include "coll/progress/numbers.h"
 
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/time.h"
 #include "coll/boot/boot.h"
+#include "coll/progress/spent.h"
 
 #define TELL_NS (RG_NS_PER_S / 2) /* a wait that lasts is accounted for as it goes */
 #define STATM_MAX 256
+#define WAIT_US_MAX UINT64_C(2000000000) /* its square fits into 64 bits, as do some of them */
 
 /* ---- who is waited for */
 
@@ -69,13 +73,23 @@ static void name_last(const struct rg_view *view, const struct rg_op *op, int *m
                           (uint32_t) view->n);
 }
 
-void rg_blame_look(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns)
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec used;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (uint64_t) used.tv_sec * RG_NS_PER_S + (uint64_t) used.tv_nsec;
+}
+
+void rg_blame_before_sleep(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns)
 {
     const struct rg_view *view = &progress->view;
     const struct rg_op *op = blame->op;
     int missing = blame->missing;
 
-    if (blame->until_ns || now_ns < blame->since_ns + RG_BLAME_MIN_NS || !is_posted(op))
+    if (!blame->cpu_ns)
+        blame->cpu_ns = thread_cpu_ns();
+    if (!is_posted(op))
         return;
     /* Those before it had come when it was found. */
     if (missing < 0 || !rg_view_owes(view, missing, op->record->id, op->epoch))
@@ -92,10 +106,47 @@ void rg_blame_look(struct rg_progress *progress, struct rg_blame *blame, uint64_
         charge(progress, blame, now_ns);
 }
 
-void rg_blame_end(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns)
+void rg_blame_look(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns)
 {
+    if (!blame->until_ns && now_ns >= blame->since_ns + RG_BLAME_MIN_NS)
+        rg_blame_before_sleep(progress, blame, now_ns);
+}
+
+void rg_blame_end(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns,
+                  uint64_t wait_ns)
+{
+    struct rg_numbers_row *row = row_of(progress, progress->view.me);
+    uint64_t us = wait_ns / 1000 < WAIT_US_MAX ? wait_ns / 1000 : WAIT_US_MAX;
+
+    if (wait_ns < RG_BLAME_MIN_NS)
+        return;
+    rg_count(&row->squares_us2, us * us);
+    if (blame->cpu_ns)
+        rg_count(&row->spun_ns, thread_cpu_ns() - blame->cpu_ns);
     if (blame->missing >= 0)
         charge(progress, blame, blame->until_ns ? blame->until_ns : now_ns);
+}
+
+/* ---- whose time it is */
+
+/* Which thread of the process this is; asked of the kernel once. */
+static int this_thread(void)
+{
+    static _Thread_local int tid;
+
+    if (!tid)
+        tid = (int) syscall(SYS_gettid);
+    return tid;
+}
+
+void rg_numbers_waiter(struct rg_progress *progress)
+{
+    struct rg_progress *world = progress->world ? progress->world : progress;
+    int tid = this_thread();
+    int before = atomic_load_explicit(&world->counters.waiter, memory_order_relaxed);
+
+    if (before != tid)
+        atomic_store_explicit(&world->counters.waiter, before ? -1 : tid, memory_order_relaxed);
 }
 
 /* ---- once a second */
@@ -148,7 +199,31 @@ static struct rg_numbers numbers_of(const struct rg_view *view, int r)
         .caused_ns = atomic_load(&row->caused_ns),
         .cpu_ns = atomic_load(&row->cpu_ns),
         .resident_nbytes = atomic_load(&row->resident_nbytes),
+        .squares_us2 = atomic_load(&row->squares_us2),
+        .timed_ns = atomic_load(&row->timed_ns),
+        .computed_ns = atomic_load(&row->computed_ns),
+        .delayed_ns = atomic_load(&row->delayed_ns),
+        .throttled_ns = atomic_load(&row->throttled_ns),
+        .faults = atomic_load(&row->faults),
+        .refaults = atomic_load(&row->refaults),
+        .sent_nbytes = atomic_load(&row->sent_nbytes),
+        .sending_ns = atomic_load(&row->sending_ns),
+        .sent_to = atomic_load(&row->sent_to) - 1, /* 0 becomes RG_NUMBERS_NO_RANK */
+        .cpus = atomic_load(&row->cpus),
     };
+}
+
+/* A rank has its own alone; the others' are in their rows. */
+static void count_traffic(struct rg_progress *progress, struct rg_numbers_row *row)
+{
+    struct rg_team_traffic *traffic = progress->team->between.traffic;
+    int to = traffic ? atomic_load(&traffic->sent_to) - 1 : -1;
+
+    if (!traffic)
+        return;
+    atomic_store(&row->sent_nbytes, atomic_load(&traffic->sent_nbytes));
+    atomic_store(&row->sending_ns, atomic_load(&traffic->sending_us) * 1000);
+    atomic_store(&row->sent_to, (uint32_t) (to + 1));
 }
 
 static void tell(struct rg_progress *progress)
@@ -162,8 +237,24 @@ static void tell(struct rg_progress *progress)
         rg_boot_numbers(progress->boot, numbers, view->n);
 }
 
-void rg_numbers_tick(struct rg_progress *progress, uint64_t now_ns, uint64_t cpu_ns,
-                     uint64_t nsteps, bool reporter)
+/* Who waits may have begun before, and says so when it is over. */
+static void publish(struct rg_progress *progress, struct rg_spent *spent, uint64_t now_ns)
+{
+    struct rg_numbers_row *row = row_of(progress, progress->view.me);
+    int waiter = atomic_exchange(&progress->counters.waiter, 0);
+
+    rg_spent_look(spent, waiter, atomic_load(&row->spun_ns), now_ns);
+    atomic_store(&row->timed_ns, spent->timed_ns);
+    atomic_store(&row->computed_ns, spent->computed_ns);
+    atomic_store(&row->delayed_ns, spent->delayed_ns);
+    atomic_store(&row->throttled_ns, spent->throttled_ns);
+    atomic_store(&row->faults, spent->faults);
+    atomic_store(&row->refaults, spent->refaults);
+    atomic_store(&row->cpus, spent->cpus);
+}
+
+void rg_numbers_tick(struct rg_progress *progress, struct rg_spent *spent, uint64_t now_ns,
+                     uint64_t cpu_ns, uint64_t nsteps, bool reporter)
 {
     struct rg_numbers_row *row = row_of(progress, progress->view.me);
     struct rg_published *published = &progress->counters.published;
@@ -182,6 +273,8 @@ void rg_numbers_tick(struct rg_progress *progress, uint64_t now_ns, uint64_t cpu
     note_steps(progress, row, now_ns, nsteps);
     atomic_store(&row->cpu_ns, cpu_ns);
     atomic_store(&row->resident_nbytes, resident_nbytes());
+    publish(progress, spent, now_ns);
+    count_traffic(progress, row);
     if (reporter && progress->boot)
         tell(progress);
 }

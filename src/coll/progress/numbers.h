@@ -21,6 +21,8 @@
 
 #include "coll/progress/life/state.h"
 
+struct rg_spent;
+
 #define RG_BLAME_MIN_NS 20000 /* that a wait lasts before anybody looks whom it is for */
 
 /* One wait for one operation. */
@@ -28,25 +30,33 @@ struct rg_blame {
     const struct rg_op *op; /* the waiter holds it */
     uint64_t since_ns;      /* not accounted for before */
     uint64_t until_ns;      /* all have been seen to be here; 0: not yet */
+    uint64_t cpu_ns;        /* what the thread had used of processors at the first look; 0: none */
     int missing;            /* the node rank that was missing at the last look; -1: none was */
 };
 
 static inline struct rg_blame rg_blame_begin(const struct rg_op *op, uint64_t now_ns)
 {
-    return (struct rg_blame){ op, now_ns, 0, -1 };
+    return (struct rg_blame){ op, now_ns, 0, 0, -1 };
 }
 
 /* The waiter idles: look who is missing. */
 void rg_blame_look(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns);
-/* The wait is over. */
-void rg_blame_end(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns);
+/* The same when it is about to sleep, which takes long: however short the wait was until now. */
+void rg_blame_before_sleep(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns);
+/* The wait is over; it has lasted for so long. */
+void rg_blame_end(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns,
+                  uint64_t wait_ns);
+
+/* This thread waits for operations, even if not for long: it makes the steps. */
+void rg_numbers_waiter(struct rg_progress *progress);
 
 /* The program says that a step has ended. Any thread. */
 void rg_numbers_step(struct rg_progress *progress);
 /* Once a second, by the communication thread: what the process has used of processors since this
  * progress began, the steps that names tell of, and whether this rank speaks for its node. All sums
- * begin at 0: in another epoch this process may have the number of one that had used more. */
-void rg_numbers_tick(struct rg_progress *progress, uint64_t now_ns, uint64_t cpu_ns,
-                     uint64_t nsteps, bool reporter);
+ * begin at 0: in another epoch this process may have the number of one that had used more. spent:
+ * this process's, which is brought up to date. */
+void rg_numbers_tick(struct rg_progress *progress, struct rg_spent *spent, uint64_t now_ns,
+                     uint64_t cpu_ns, uint64_t nsteps, bool reporter);
 
 #endif

@@ -191,8 +191,8 @@ static void idle_for(struct rg_progress *progress, struct rg_op *op, struct rg_b
     unsigned us;
     uint32_t seen = rg_bell_prepare(bells, sockets ? RG_BELL_EVENT : RG_BELL_FUTEX);
 
-    if (blame)
-        look_whom_for(progress, blame);
+    if (blame && !blame->until_ns)
+        rg_blame_before_sleep(progress, blame, rg_now_ns());
     rg_multi_hurry(progress);
     if (rg_progress_drive(progress) || (op && rg_op_try(progress, op)) ||
         (!op && (atomic_load(&progress->wake.nwaiters) || atomic_load(&progress->stopping)))) {
@@ -318,6 +318,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
     uint64_t started, ended;
     int r = 0, place;
 
+    rg_numbers_waiter(progress);
     if (rg_op_try(progress, op)) {
         rg_notify_flush(&progress->notify);
         return 0;
@@ -354,7 +355,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
     }
     ended = rg_now_ns();
     rg_count(&progress->counters.wait_ns, ended - started);
-    rg_blame_end(progress, &blame, ended);
+    rg_blame_end(progress, &blame, ended, ended - started);
     rg_notify_flush(&progress->notify);
     return r == 1 ? 0 : r;
 }

@@ -12,6 +12,7 @@
 #include "coll/progress/life/finish.h"
 #include "coll/progress/multi.h"
 #include "coll/progress/numbers.h"
+#include "coll/progress/spent.h"
 
 #define TICK_NS RG_NS_PER_S
 #define WAITING_MAX 64 /* operations that are compared with each other */
@@ -37,6 +38,7 @@ struct rg_waits {
     uint64_t began_ns, moved_ns; /* when something was first submitted here, and last */
     uint64_t nsteps, nsubmitted; /* uses of the name that was used most; what this rank submitted */
     uint64_t position, position_ns; /* of the log: what is carried out, since when; 0: nothing */
+    struct rg_spent spent; /* the communication thread's */
     struct seen seen[RG_ENTRIES_MAX];
     struct activity ranks[]; /* of the node */
 };
@@ -324,7 +326,8 @@ static void tell_numbers(struct rg_progress *progress, uint64_t now, bool report
     pthread_mutex_lock(&waits->lock);
     nsteps = waits->nsteps;
     pthread_mutex_unlock(&waits->lock);
-    rg_numbers_tick(progress, now, waits->busy_ns - waits->used_ns, nsteps, reporter);
+    rg_numbers_tick(progress, &waits->spent, now, waits->busy_ns - waits->used_ns, nsteps,
+                    reporter);
 }
 
 /* More than a waiter that wakes now and then, or this thread. */

@@ -11,6 +11,7 @@
 #ifndef RG_COLL_TEAM_TEAM_H
 #define RG_COLL_TEAM_TEAM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,11 +34,20 @@ struct rg_team_peer {
 
 #define RG_TEAM_OFFER_MAX 65536 /* bytes */
 
+/* What this rank sends to other hosts, as the kernel counts it: added to by planes, read by any
+ * thread. */
+struct rg_team_traffic {
+    _Atomic uint64_t sent_nbytes; /* that have been acknowledged */
+    _Atomic uint64_t sending_us;  /* for which some were not, though the receiver had room */
+    _Atomic int sent_to;          /* 1 + the rank that took longest of late; 0: none */
+};
+
 /* What counts between hosts. */
 struct rg_team_between {
     bool keeps_congestion; /* REIGEN_TCP_CONGESTION=host */
     unsigned crowding_pct; /* 100 x leaders / cores of this machine, which is more than one host
                             * where hosts are simulated or are containers; 100 at least */
+    struct rg_team_traffic *traffic; /* owned by the team; NULL: nobody asks for it */
 };
 
 struct rg_listener;

@@ -400,6 +400,7 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     team->size = identity->size;
     team->world_ranks = identity->world_ranks;
     team->between.keeps_congestion = config->keeps_congestion;
+    team->between.traffic = calloc(1, sizeof(*team->between.traffic));
     team->data_key = rg_key_hold(identity->key);
     rg_boot_forget_key(boot);
     int r = team->data_key ? make(&making, config, needs, err)
@@ -444,6 +445,7 @@ void rg_team_destroy(struct rg_team *team)
     for (int r = 0; team->offers && r < team->size; r++)
         free(team->offers[r].data);
     free(team->offers);
+    free(team->between.traffic);
     rg_key_drop(team->data_key);
     free(team);
 }

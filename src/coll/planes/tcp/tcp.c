@@ -387,6 +387,7 @@ static int end(struct tcp *tcp, struct rg_error *err)
     tcp->active = false;
     if (op->total >= MUCH_NBYTES && !tcp->way.given)
         note_rates(tcp);
+    rg_tcp_count_traffic(&tcp->links, rg_now_ns());
     if (!tcp->surveys)
         return 1;
     tcp->surveys = false;

@@ -9,10 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "coll/net/sock.h"
 #include "coll/team/team.h"
 
 #define DIALS_MAX 3
+#define COUNT_NS (RG_NS_PER_S / 4)
 
 int rg_tcp_links_open(struct rg_tcp_links *links, const struct rg_plane_options *options,
                       uint32_t purpose)
@@ -172,6 +174,61 @@ void rg_tcp_look(const struct rg_tcp_links *links, uint64_t *ret_round_trip_ns, 
 
         if (rate > 0 && (*ret_rate == 0 || rate < *ret_rate))
             *ret_rate = rate;
+    }
+}
+
+/* The sockets of a pair take turns, so each of them is busy while the pair is. */
+static void read_traffic(const struct rg_tcp_link *link, int nsockets, uint64_t *ret_nbytes,
+                         uint64_t *ret_us)
+{
+    *ret_nbytes = *ret_us = 0;
+    for (int k = 0; k < nsockets; k++) {
+        struct tcp_info info;
+        socklen_t length = sizeof(info);
+
+        memset(&info, 0, sizeof(info)); /* an older kernel knows less */
+        if (link->sockets[k].state != RG_SOCKET_OPEN ||
+            getsockopt(link->sockets[k].fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0)
+            continue;
+        uint64_t us = info.tcpi_busy_time > info.tcpi_rwnd_limited
+                          ? info.tcpi_busy_time - info.tcpi_rwnd_limited
+                          : 0;
+        *ret_nbytes += info.tcpi_bytes_acked;
+        *ret_us = us > *ret_us ? us : *ret_us;
+    }
+}
+
+/* A pair's sums are smaller where a socket was closed. */
+static uint64_t count_link(struct rg_tcp_links *links, struct rg_tcp_link *link)
+{
+    struct rg_team_traffic *traffic = links->team->between.traffic;
+    uint64_t nbytes, us, before_us = link->sending_us, before_nbytes = link->sent_nbytes;
+
+    read_traffic(link, links->nsockets, &nbytes, &us);
+    link->sent_nbytes = nbytes;
+    link->sending_us = us;
+    if (nbytes <= before_nbytes)
+        return 0;
+    atomic_fetch_add(&traffic->sent_nbytes, nbytes - before_nbytes);
+    us = us > before_us ? us - before_us : 0;
+    atomic_fetch_add(&traffic->sending_us, us);
+    return us + 1;
+}
+
+void rg_tcp_count_traffic(struct rg_tcp_links *links, uint64_t now_ns)
+{
+    struct rg_team_traffic *traffic = links->team->between.traffic;
+    uint64_t longest = 0;
+
+    if (!traffic || now_ns < links->counted_ns + COUNT_NS)
+        return;
+    links->counted_ns = now_ns;
+    for (int i = 0; i < links->group.nmembers; i++) {
+        uint64_t us = links->links[i].sent.op ? count_link(links, &links->links[i]) : 0;
+
+        if (us > longest)
+            atomic_store(&traffic->sent_to, 1 + rg_group_rank(&links->group, i));
+        longest = us > longest ? us : longest;
     }
 }
 

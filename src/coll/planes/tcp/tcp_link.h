@@ -46,6 +46,7 @@ struct rg_tcp_link {
     struct rg_socket sockets[RG_TCP_SOCKETS_MAX];
     struct rg_tcp_stream sent, received;
     uint64_t rate; /* bytes per second, the most that was seen; 0: not known */
+    uint64_t sent_nbytes, sending_us; /* of the sockets that are open, at the last look */
 };
 
 struct rg_tcp_links {
@@ -53,6 +54,7 @@ struct rg_tcp_links {
     struct rg_links dialling;  /* what the sockets have in common */
     struct rg_group group;
     int nsockets;              /* that each pair uses now */
+    uint64_t counted_ns;       /* when traffic was counted last; 0: never */
     bool waits_for_listener;   /* since the caller has set it to false */
     struct rg_tcp_link *links; /* by member; owned */
 };
@@ -93,6 +95,9 @@ void rg_tcp_note_rates(struct rg_tcp_links *links, uint64_t op_number);
 /* Of all open sockets the longest (least) round trip and the lowest rate; 0: not known. */
 void rg_tcp_look(const struct rg_tcp_links *links, uint64_t *ret_round_trip_ns,
                  uint64_t *ret_rate);
+/* After an operation: add to the team's traffic what has gone since it was last counted, unless
+ * that was less than a quarter of a second ago. */
+void rg_tcp_count_traffic(struct rg_tcp_links *links, uint64_t now_ns);
 void rg_tcp_disconnect(struct rg_tcp_links *links);
 void rg_tcp_links_close(struct rg_tcp_links *links);
 /* In a child; async-signal-safe. */

@@ -44,6 +44,7 @@ struct rg_published {
 /* What has been done, by whom, and how long it took; any thread. */
 struct rg_counters {
     _Atomic uint64_t noperations, nbytes, wait_ns, busy_ns, cache_hits, nfused;
+    _Atomic int waiter; /* the thread that has waited since the last look; 0: none, -1: several */
     _Atomic uint64_t moved_ns; /* of all ranks: when a log that is being left last went on ... */
     _Atomic uint64_t asked_ns; /* ... and when it was last asked whether that is too long ago */
     _Atomic pthread_t submitter; /* the thread that has called something last; 0: none */

@@ -121,7 +121,8 @@ static int steps(struct member *member)
         rg_numbers_step(progress);
     }
     unit_until(atomic_load(&row->steps) == 10 && atomic_load(&row->operations) >= 10 &&
-                   atomic_load(&row->resident_nbytes) > 0 && atomic_load(&row->cpu_ns) > 0,
+                   atomic_load(&row->resident_nbytes) > 0 && atomic_load(&row->cpu_ns) > 0 &&
+                   atomic_load(&row->timed_ns) > 0 && atomic_load(&row->cpus) > 0,
                "the communication thread to count");
     bad = bad || atomic_load(&row->nbytes) != 10 * sizeof(float);
     bad = reduce(progress, &x, 1) < 0 || bad; /* nobody leaves before all have looked */
