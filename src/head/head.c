@@ -22,6 +22,7 @@
 #include "head/restart.h"
 #include "head/show/presenter.h"
 #include "head/signals.h"
+#include "head/slowed.h"
 #include "head/sync.h"
 #include "head/console/terminal.h"
 #include "head/show/verdict.h"
@@ -252,7 +253,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
 {
     struct run *run = arg;
     const struct rg_planned *planned = &run->planned;
-    rg_autobuf struct rg_buf note = RG_BUF_INIT;
+    rg_autobuf struct rg_buf note = RG_BUF_INIT, slowed = RG_BUF_INIT;
 
     run->judged = true;
     run->exit_code = run->reader_gone ? RG_EXIT_OUTPUT_LOST : verdict->exit_code;
@@ -267,6 +268,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         told.twice = rg_restart_twice(&run->restart);
     if (!run->again)
         rg_head_chaos_tell_idle(run->chaos, &run->shown);
+    if (!run->again)
+        rg_head_slowed_tell(run->session, &run->shown, planned->quiet ? NULL : &slowed);
     run->shown.ops->ended(&run->shown, &told,
                           run->again ? run->restart.before + run->restart.count : 0);
     rg_notify_keep(&run->notify, &told);
@@ -287,6 +290,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
                       RG_EXIT_OUTPUT_LOST);
     else
         rg_verdict_print(&told, &run->planned.plan, &style, &run->last_words);
+    rg_buf_put(&run->last_words, rg_buf_bytes(&slowed), rg_buf_nbytes(&slowed));
     tell_restarts(run, verdict);
     if (run->as->horovod && !run->again)
         rg_verdict_print_horovod(verdict, &run->last_words);

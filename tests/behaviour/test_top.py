@@ -100,12 +100,14 @@ def test_elsewhere_than_on_a_terminal_it_is_a_table_or_lines_of_json(jobs):
     none = jobs.run('top')
     assert none.returncode == 2 and 'no job of yours runs' in none.stderr, none
     ident = jobs.start('-H', 'a:2,b:1')
-    done = jobs.run('top')
+    done = until(lambda: (now := jobs.run('top')) and 'why: ' in now.stdout and now, 'why', LIMIT)
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and '\033' not in done.stdout and not done.stderr, done
     assert lines[0].startswith(f'job {ident}: running for 0:'), lines
     assert ', 3 ranks on 2 hosts: sh -c ' in lines[0], lines
     assert lines[2].startswith('waited for: rank 1 on a, '), lines
+    why, = [line for line in lines if line.startswith('why: slow input: it waits ')]
+    lines.remove(why)
     assert lines[3].split() == ['RANK', 'HOST', 'STEPS', 'STEP/S', 'COMM', 'WAITS', 'CAUSES',
                                 'BYTES/S', 'CPU', 'MEMORY']
     assert ranks_of(lines)[0] == '1' and sorted(ranks_of(lines)) == ['0', '1', '2'], lines
@@ -115,6 +117,9 @@ def test_elsewhere_than_on_a_terminal_it_is_a_table_or_lines_of_json(jobs):
     assert first['job'] == ident and first['state'] == 'running', first
     assert second['ranks'][0]['steps'] > first['ranks'][0]['steps'], (first, second)
     assert first['waited_for']['rank'] == 1 and first['waited_for']['host'] == 'a', first
+    why = second['diagnosis']
+    assert (why['cause'], why['rank'], why['host'], why['to']) == ('slow-input', 1, 'a', None), why
+    assert why['share'] > 0.5 and why['value'] > 0.5 > why['usual'], why
     assert [(h['host'], h['ranks']) for h in first['hosts']] == [('a', 2), ('b', 1)], first
     assert all(0 <= r['communication'] <= 1 and r['causing'] <= 2 for r in second['ranks']), second
     wrong = jobs.run('top', '-n', 0, ident)
@@ -144,8 +149,8 @@ def test_keys_sort_open_and_go_back_and_hosts_stand_for_ranks(jobs, top, columns
     assert ranks_of(lines) == ['0', '1', '2'], lines
     screen.send(b'\033[H\033[B\033OB')  # to the first, and down twice
     see(screen, '>      2 b')
-    screen.screen.resize(8, columns)
-    screen.resize(8, columns)  # two rows of three
+    screen.screen.resize(9, columns)
+    screen.resize(9, columns)  # two rows of three
     lines = see(screen, 'RANKS')
     screen.send(b'\033[H\r')
     lines = see(screen, '1-2 of 2')
@@ -248,3 +253,28 @@ def test_a_job_that_slurm_runs_has_a_row_that_says_where_its_numbers_are(jobs, t
     assert mine.split()[0] == ident and 'rank 1 on' in mine, mine
     assert other.split()[0] == '12' and 'Slurm: RUNNING' in other, other
     assert other.index('Slurm') == heading.index('WAITED FOR')
+
+
+def test_a_job_that_waited_for_somebody_most_of_its_time_says_so_at_its_end(jobs):
+    """Of less than 10 s there would be nothing to say."""
+    with (jobs.folder / 'err').open('w') as err, (jobs.folder / 'out').open('w') as out:
+        jobs.running.append(subprocess.Popen(
+            [PROGRAMS.reigen, 'run', '-np', '2', '--json', '--metrics', jobs.folder / 'x.prom',
+             '--', PROGRAMS.build / 'tests/programs/uneven', '60', '5'],
+            env=environment(**jobs.own), stdin=subprocess.DEVNULL, stdout=out, stderr=err))
+    metrics = jobs.folder / 'x.prom'
+    until(lambda: metrics.exists() and 'cause="slow-input"} ' in metrics.read_text(), 'a cause',
+          LIMIT)
+    assert 'reigen_waited_for_ratio{rank="1",host="localhost",cause="slow-input"} 0.' in \
+        metrics.read_text()
+    ident = json.loads(jobs.run('jobs', '--json').stdout)[0]['id']
+    until(lambda: jobs.reading(ident)['elapsed_s'] >= 15, 'some seconds of it', LIMIT)
+    jobs.close()
+    events = [json.loads(line) for line in (jobs.folder / 'out').read_text().splitlines()]
+    slowed, verdict = events[-2:]
+    assert (slowed['event'], verdict['event']) == ('slowed', 'verdict'), events
+    assert (slowed['cause'], slowed['rank'], slowed['to']) == ('slow-input', 1, None), slowed
+    assert slowed['share'] > 0.5 and slowed['value'] > slowed['usual'], slowed
+    said = (jobs.folder / 'err').read_text()
+    assert re.search(r'^reigen: rank 1 on \S+ was waited for \d+ % of the time: slow input: it ',
+                     said, re.M), said

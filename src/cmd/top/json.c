@@ -48,6 +48,31 @@ static json_t *late(const struct rg_top_reading *reading)
     return object;
 }
 
+static json_t *text_or_null(const char *text)
+{
+    return text ? rg_json_text(text) : json_null();
+}
+
+static json_t *why_late(const struct rg_top_why *why)
+{
+    const struct rg_lateness *diagnosis = &why->diagnosis;
+    json_t *object;
+
+    if (!diagnosis->cause)
+        return json_null();
+    object = json_object();
+    json_object_set_new(object, "cause", json_string(rg_cause_name(diagnosis->cause)));
+    json_object_set_new(object, "rank", diagnosis->late.rank < 0
+                                            ? json_null()
+                                            : json_integer(diagnosis->late.rank));
+    json_object_set_new(object, "host", text_or_null(why->host));
+    json_object_set_new(object, "to", text_or_null(why->to));
+    json_object_set_new(object, "share", json_real(diagnosis->share));
+    json_object_set_new(object, "value", json_real(diagnosis->value));
+    json_object_set_new(object, "usual", json_real(diagnosis->usual));
+    return object;
+}
+
 static json_t *hosts(const struct rg_top_reading *reading)
 {
     json_t *list = json_array();
@@ -100,6 +125,7 @@ json_t *rg_top_json(const struct rg_top_watch *watch)
     if (reading->nranks)
         put_numbers(object, &reading->all);
     json_object_set_new(object, "waited_for", late(reading));
+    json_object_set_new(object, "diagnosis", why_late(&reading->why));
     json_object_set_new(object, "hosts", hosts(reading));
     json_object_set_new(object, "ranks", ranks(reading));
     return object;

@@ -35,6 +35,7 @@ void rg_top_put_head(const struct rg_top_watch *watch, const struct rg_top_look 
     rg_top_put_sums(&watch->reading, look, text);
     if (watch->reading.nranks)
         rg_top_put_late(&watch->reading, look, text);
+    rg_top_put_why(&watch->reading, look, text);
 }
 
 void rg_top_put_job(const struct rg_top_watch *watch, const struct rg_top_view *view, size_t room,

@@ -12,7 +12,7 @@
 #include "cmd/top/table.h"
 #include "cmd/top/watch.h"
 
-#define RG_TOP_HEAD_LINES 5 /* at most, with the table's heading */
+#define RG_TOP_HEAD_LINES 6 /* at most, with the table's heading */
 
 /* Append the lines above the table. */
 void rg_top_put_head(const struct rg_top_watch *watch, const struct rg_top_look *look,

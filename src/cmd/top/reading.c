@@ -11,8 +11,6 @@
 #include "base/cleanup.h"
 
 #define RANKS_MAX (1 << 20)
-#define NOTABLE 0.05 /* share of all ranks' time, below which nobody in particular is waited for */
-#define MOSTLY 0.6   /* share of its host's part that makes a rank the one that is late */
 
 /* --- pages ------------------------------------------------------------------------------------ */
 
@@ -87,6 +85,31 @@ static void take_row(struct rg_top_rank *rank, const json_t *columns, const json
     n->cpu = value_of(columns, row, "cpu");
 }
 
+/* Numbers are of the other process; names of hosts are kept as they come. */
+static int take_diagnosis(struct rg_top_reading *reading, const json_t *told)
+{
+    struct rg_top_why *why = &reading->why;
+    const char *host = json_string_value(json_object_get(told, "host"));
+    const char *to = json_string_value(json_object_get(told, "to"));
+    const char *cause = json_string_value(json_object_get(told, "cause"));
+    const json_t *rank = json_object_get(told, "rank");
+
+    why->diagnosis = (struct rg_lateness){
+        .cause = rg_cause_find(cause ? cause : ""),
+        .late = { .rank = json_is_integer(rank) ? (int) json_integer_value(rank) : -1,
+                  .host = -1 },
+        .to = to ? 0 : -1,
+        .share = json_number_value(json_object_get(told, "share")),
+        .value = json_number_value(json_object_get(told, "value")),
+        .usual = json_number_value(json_object_get(told, "usual")),
+    };
+    free(why->host);
+    free(why->to);
+    why->host = host ? strdup(host) : NULL;
+    why->to = to ? strdup(to) : NULL;
+    return (host && !why->host) || (to && !why->to) ? -ENOMEM : 0;
+}
+
 unsigned rg_top_reading_add(struct rg_top_reading *reading, const json_t *page)
 {
     const json_t *columns = json_object_get(page, "columns"), *rows = json_object_get(page, "rows");
@@ -94,6 +117,8 @@ unsigned rg_top_reading_add(struct rg_top_reading *reading, const json_t *page)
     json_int_t next = json_integer_value(json_object_get(page, "next"));
     size_t i, nranks = reading->nranks + json_array_size(rows);
 
+    if (json_object_get(page, "diagnosis"))
+        reading->sound &= take_diagnosis(reading, json_object_get(page, "diagnosis")) == 0;
     json_array_foreach(json_object_get(page, "places"), i, one)
         reading->sound &= take_place(reading, one) == 0;
     if (!json_is_array(rows) || nranks > RANKS_MAX ||
@@ -110,6 +135,8 @@ void rg_top_reading_fini(struct rg_top_reading *reading)
 {
     for (size_t i = 0; i < reading->nhosts; i++)
         free(reading->hosts[i].name);
+    free(reading->why.host);
+    free(reading->why.to);
     free(reading->hosts);
     free(reading->ranks);
     free(reading->host_of);
@@ -173,96 +200,32 @@ static void sum_up(struct rg_top_reading *reading, size_t *nrated_of)
 
 /* --- who is waited for ------------------------------------------------------------------------ */
 
-/* Of a host's ranks: how many have rates, the share of time that they spend in operations without
- * waits for each other, and what they cause, as they have seen it themselves. */
-struct part {
-    size_t nrated;
-    double apart, within, between;
-};
-
-static struct part *part_hosts(const struct rg_top_reading *reading)
+static struct rg_load load_of(const struct rg_top_rank *rank)
 {
-    struct part *parts = calloc(reading->nhosts + 1, sizeof(*parts));
-
-    for (size_t i = 0; parts && i < reading->nranks; i++) {
-        const struct rg_top_rank *rank = &reading->ranks[i];
-        if (rank->host < 0 || !rank->n.rated)
-            continue;
-        struct part *part = &parts[rank->host];
-        part->nrated++;
-        part->apart += rank->n.communication - rank->n.waiting;
-        part->within += rank->n.causing;
-    }
-    for (size_t h = 0; parts && h < reading->nhosts; h++)
-        parts[h].apart /= parts[h].nrated ? (double) parts[h].nrated : 1;
-    return parts;
+    return (struct rg_load){
+        .host = rank->host, .rated = rank->n.rated, .blocked = rank->n.communication,
+        .waiting = rank->n.waiting, .causing = rank->n.causing, .sent_to = -1,
+    };
 }
 
-static void compare_hosts(struct part *parts, size_t nhosts)
+static void find_late(struct rg_top_reading *reading)
 {
-    for (size_t h = 0; h < nhosts; h++) {
-        for (size_t o = 0; parts[h].nrated && o < nhosts; o++) {
-            double more = parts[o].apart - parts[h].apart;
-            if (parts[o].nrated && more > RG_TOP_NOISE)
-                parts[h].between += more * (double) parts[o].nrated;
-        }
-    }
-}
+    rg_autofree struct rg_load *loads = calloc(reading->nranks + 1, sizeof(*loads));
+    rg_autofree struct rg_load_host *hosts = calloc(reading->nhosts + 1, sizeof(*hosts));
+    struct rg_late late;
 
-/* What its host causes beyond the host, by the rank's part in what is caused within. */
-static double share_of(const struct rg_top_rank *rank, const struct part *part)
-{
-    bool alike = part->within < RG_TOP_NOISE * (double) part->nrated;
-
-    return part->between * (alike ? 1 / (double) part->nrated : rank->n.causing / part->within);
-}
-
-static void blame_hosts(struct rg_top_reading *reading)
-{
-    rg_autofree struct part *parts = part_hosts(reading);
-    double most = reading->nranks ? (double) reading->nranks - 1 : 0;
-
-    if (!parts) {
+    if (!loads || !hosts) {
         reading->sound = false;
         return;
     }
-    compare_hosts(parts, reading->nhosts);
-    for (size_t i = 0; i < reading->nranks; i++) {
-        struct rg_top_rank *rank = &reading->ranks[i];
-        if (rank->host >= 0 && rank->n.rated)
-            rank->n.causing += share_of(rank, &parts[rank->host]);
-        rank->n.causing = fmin(rank->n.causing, most);
-    }
-}
-
-/* The host that causes most, and the rank of it that does; or the rank, where hosts are unknown. On
- * one host alone it is always a rank. */
-static void find_late(struct rg_top_reading *reading)
-{
-    int host = -1, rank = -1, nhosts = 0;
-
-    for (size_t h = 0; h < reading->nhosts; h++) {
-        nhosts += reading->hosts[h].worst >= 0;
-        if (reading->hosts[h].worst >= 0 &&
-            (host < 0 || reading->hosts[h].n.causing > reading->hosts[host].n.causing))
-            host = (int) h;
-    }
-    for (size_t i = 0; i < reading->nranks; i++) {
-        if (reading->ranks[i].host == host &&
-            (rank < 0 || reading->ranks[i].n.causing > reading->ranks[rank].n.causing))
-            rank = (int) i;
-    }
-    if (rank < 0)
-        return;
-    double causing = reading->ranks[rank].n.causing;
-    double together = nhosts < 2 ? causing : reading->hosts[host].n.causing;
-    bool alike = causing < MOSTLY * together;
-    double late = alike ? together : causing;
-    if (late < NOTABLE * (double) reading->nranks)
-        return;
-    reading->late_host = host;
-    reading->late_rank = alike ? -1 : rank;
-    reading->late_causing = late;
+    for (size_t i = 0; i < reading->nranks; i++)
+        loads[i] = load_of(&reading->ranks[i]);
+    rg_late_find(loads, reading->nranks, hosts, reading->nhosts, &late);
+    for (size_t i = 0; i < reading->nranks; i++)
+        reading->ranks[i].n.causing = loads[i].causing;
+    reading->late_rank = late.rank;
+    reading->late_host = late.host;
+    reading->late_causing = late.causing;
 }
 
 void rg_top_reading_settle(struct rg_top_reading *reading)
@@ -278,7 +241,6 @@ void rg_top_reading_settle(struct rg_top_reading *reading)
         if ((size_t) rank->rank < reading->host_of_room)
             rank->host = reading->host_of[rank->rank];
     }
-    blame_hosts(reading);
-    sum_up(reading, nrated_of);
     find_late(reading);
+    sum_up(reading, nrated_of);
 }

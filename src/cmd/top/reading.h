@@ -8,10 +8,8 @@
  * ends is told at once and would look like more than all of the time. A rank of which nothing was
  * heard for RG_TOP_SILENT_S has no rates: those it had say nothing of now.
  *
- * Who is waited for within a host the ranks have seen themselves. Between hosts it is estimated:
- * all ranks are in the same operations, so the ranks of a late host spend less time in them than
- * those of others. What others spend more than it, without waits for their own hosts' ranks, it has
- * caused. On a host that falls to the ranks as the waits within it do, or to all alike.
+ * Who is waited for follows from the columns (launch/diagnosis/diagnosis.h); why is known to the
+ * launcher alone, which says so in the first page.
  *
  * Thread rule: pure functions on one thread's objects. Nothing blocks or reads a clock.
  */
@@ -22,8 +20,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "launch/diagnosis/diagnosis.h"
+
 #define RG_TOP_SILENT_S 5.0
-#define RG_TOP_NOISE 0.02 /* of a second: what differs by less between hosts is no wait */
 
 /* Of a rank, or of several together: then rates of steps, and shares, are means of those that have
  * rates, steps are the fewest, age is the greatest, and all else is a sum. */
@@ -53,6 +52,12 @@ struct rg_top_host {
     struct rg_top_numbers n;
 };
 
+/* Why somebody is waited for. The diagnosis has no indices of hosts: their names are here. */
+struct rg_top_why {
+    struct rg_lateness diagnosis; /* its rank is a number; cause UNKNOWN: it is not known */
+    char *host, *to;               /* NULL: none */
+};
+
 struct rg_top_reading {
     struct rg_top_rank *ranks; /* in their order */
     size_t nranks;
@@ -62,6 +67,7 @@ struct rg_top_reading {
     int late_rank, late_host; /* indices of who is waited for; -1: nobody in particular. The rank is
                                * -1 where its host's are late alike */
     double late_causing;      /* what that one causes */
+    struct rg_top_why why;
     int *host_of;             /* by rank, as the pages say; -1: not said */
     size_t ranks_room, hosts_room, host_of_room;
     bool sound;               /* false: memory was short, or a page was none */

@@ -101,6 +101,21 @@ void rg_top_put_late(const struct rg_top_reading *reading, const struct rg_top_l
     rg_top_put_line(rg_buf_text(&line), any ? RED : "", look, text);
 }
 
+void rg_top_put_why(const struct rg_top_reading *reading, const struct rg_top_look *look,
+                    struct rg_buf *text)
+{
+    const struct rg_top_why *why = &reading->why;
+    rg_autobuf struct rg_buf line = RG_BUF_INIT, words = RG_BUF_INIT;
+
+    if (!why->diagnosis.cause)
+        return;
+    rg_lateness_put(&why->diagnosis, why->host ? why->host : "?", why->to ? why->to : "?",
+                     &words);
+    rg_shown_printf(&line, "why: ");
+    rg_shown_line(&line, rg_buf_text(&words));
+    rg_top_put_line(rg_buf_text(&line), RED, look, text);
+}
+
 void rg_top_put_sums(const struct rg_top_reading *reading, const struct rg_top_look *look,
                      struct rg_buf *text)
 {

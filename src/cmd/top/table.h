@@ -39,7 +39,10 @@ void rg_top_put_sums(const struct rg_top_reading *reading, const struct rg_top_l
                      struct rg_buf *text);
 void rg_top_put_late(const struct rg_top_reading *reading, const struct rg_top_look *look,
                      struct rg_buf *text);
-/* The same without a newline: "rank 5 on node2, 96 % of all waiting"; nothing where nobody is. */
+/* Why, where that is known; nothing else. */
+void rg_top_put_why(const struct rg_top_reading *reading, const struct rg_top_look *look,
+                    struct rg_buf *text);
+/* Who it is, without a newline: "rank 5 on node2, 96 % of all waiting"; nothing where nobody is. */
 void rg_top_put_culprit(const struct rg_top_reading *reading, struct rg_buf *text);
 /* The heading and these rows. */
 void rg_top_put_table(const struct rg_top_reading *reading, const struct rg_top_rows *rows,

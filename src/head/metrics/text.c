@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,6 +204,28 @@ static void put_rank(const struct out *out, const struct rank *rank, const struc
     rg_buf_printf(out->text, "\n");
 }
 
+/* Nobody in particular has no sample. */
+static void put_diagnosis(const struct out *out, const struct rg_metrics_state *state)
+{
+    const char *name = "reigen_waited_for_ratio";
+    const struct rg_plan *plan = state->plan;
+    struct rg_lateness diagnosis;
+    char rank[16] = "";
+
+    if (!state->session || !plan || !rg_session_diagnose(state->session, &diagnosis))
+        return;
+    if (diagnosis.late.rank >= 0)
+        snprintf(rank, sizeof(rank), "%d", diagnosis.late.rank);
+    int host = diagnosis.late.host;
+    put_family(out, name, GAUGE, "ratio",
+               "Share of the other ranks' time for which they wait for this one, and why.");
+    rg_buf_printf(out->text, "%s{", name);
+    put_label(out, "", "rank", rank);
+    put_label(out, ",", "host", host >= 0 ? plan->hosts[host].name : "");
+    put_label(out, ",", "cause", rg_cause_name(diagnosis.cause));
+    rg_buf_printf(out->text, "} %.6f\n", diagnosis.share);
+}
+
 /* Those of which something was heard. */
 static int collect(const struct rg_metrics_state *state, int nplaces, struct rank *ranks)
 {
@@ -245,6 +268,8 @@ void rg_metrics_put(const struct rg_metrics_state *state, enum rg_metrics_format
         rg_session_count(state->session, &counts);
     put_job(&out, state, &counts);
     put_ranks(&out, state);
+    if (!state->ended)
+        put_diagnosis(&out, state);
     if (out.open)
         rg_buf_printf(text, "# EOF\n");
 }

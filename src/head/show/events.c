@@ -224,6 +224,32 @@ void rg_event_chaos(struct rg_buf *text, const struct rg_chaos_event *chaos, int
     end(text);
 }
 
+#ifndef RG_AGENT
+static void put_text_or_null(struct rg_buf *text, const char *name, const char *value)
+{
+    put_name(text, name);
+    if (value)
+        rg_json_put_text(text, value);
+    else
+        rg_buf_printf(text, "null");
+}
+
+void rg_event_slowed(struct rg_buf *text, const struct rg_lateness *diagnosis, const char *host,
+                     const char *to)
+{
+    const char *cause = rg_cause_name(diagnosis->cause);
+
+    begin(text, "slowed");
+    put_text_or_null(text, "cause", *cause ? cause : NULL);
+    put_rank(text, "rank", diagnosis->late.rank);
+    put_text_or_null(text, "host", host);
+    put_text_or_null(text, "to", to);
+    rg_buf_printf(text, ",\"share\":%.4g,\"value\":%.6g,\"usual\":%.6g", diagnosis->share,
+                  diagnosis->value, diagnosis->usual);
+    end(text);
+}
+#endif
+
 void rg_event_restart(struct rg_buf *text, int restart, int of, const struct rg_verdict *failure)
 {
     begin(text, "restart");

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "head/show/lines.h"
 #include "job/chaos/chaos.h"
+#include "launch/diagnosis/diagnosis.h"
 #include "launch/plan/plan.h"
 #include "launch/session/session.h"
 
@@ -38,10 +39,13 @@ void rg_event_output(struct rg_buf *text, int rank, int stream, const struct rg_
 /* "rank-ended": rank, host, how ("exit", "signal", "not-started", "lost"), value, oom, memory,
  * consequence, note, after. */
 void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *end);
-/* "note": rank (or null), text. */
 /* An event of --chaos; rank -1: all of the host's. */
 void rg_event_chaos(struct rg_buf *text, const struct rg_chaos_event *chaos, int rank,
                     const char *host);
+/* "slowed": cause, rank, host, to (null for none), share, value, usual. */
+void rg_event_slowed(struct rg_buf *text, const struct rg_lateness *diagnosis, const char *host,
+                     const char *to);
+/* "note": rank (or null), text. */
 void rg_event_note(struct rg_buf *text, int rank, const char *note);
 /* "restart": restart (1, 2, ...), of, exit_code and cause of the failure before it. */
 void rg_event_restart(struct rg_buf *text, int restart, int of, const struct rg_verdict *failure);

@@ -60,6 +60,13 @@ static void chaos(struct rg_presenter *p, const struct rg_chaos_event *event, in
     rg_event_chaos(&p->text, event, rank, host);
     send(p);
 }
+
+static void slowed(struct rg_presenter *p, const struct rg_lateness *diagnosis, const char *host,
+                   const char *to)
+{
+    rg_event_slowed(&p->text, diagnosis, host, to);
+    send(p);
+}
 #endif
 
 static void ended(struct rg_presenter *p, const struct rg_verdict *verdict, int again)
@@ -82,6 +89,7 @@ const struct rg_presenter_ops rg_presenter_json = {
     .note = note,
 #ifndef RG_AGENT
     .chaos = chaos,
+    .slowed = slowed,
 #endif
     .ended = ended,
 };

@@ -12,6 +12,7 @@
 #include "head/show/events.h"
 #include "head/show/output.h"
 #include "head/show/status.h"
+#include "launch/diagnosis/diagnosis.h"
 #include "launch/plan/plan_file.h"
 
 struct rg_record;
@@ -44,6 +45,10 @@ struct rg_presenter_ops {
 #ifndef RG_AGENT /* whose jobs have none */
     void (*chaos)(struct rg_presenter *p, const struct rg_chaos_event *event, int rank,
                   const char *host);
+    /* Before ended: what was waited for most of the time; host, to: NULL for none. NULL: the line
+     * for people is enough. */
+    void (*slowed)(struct rg_presenter *p, const struct rg_lateness *diagnosis, const char *host,
+                   const char *to);
 #endif
 };
 

@@ -3,10 +3,13 @@
 #include "launch/numbers/numbers.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NS 1e9
+#define SILENT_NS UINT64_C(5000000000) /* what is older says nothing of now */
+#define TIMED_PART 0.6 /* of the time, of which a thread's must be known */
 #define LEAST_S 0.5 /* two samples that are nearer to each other say nothing of a second */
 
 struct sample {
@@ -14,7 +17,8 @@ struct sample {
     struct rg_numbers numbers;
 };
 
-/* Each is older than the one before it: when `old` is old enough, it moves on. */
+/* Each is older than the one before it. All ranks' move on at the same times, so that what is
+ * compared is of the same seconds. */
 struct known {
     struct sample last, old, older;
 };
@@ -71,7 +75,7 @@ int rg_numbers_store_add(struct rg_numbers_store *store, uint32_t epoch, uint64_
     struct known *known = &store->ranks[numbers->rank];
     if (known->last.at_ns == 0 || begins_anew(&known->last.numbers, numbers))
         *known = (struct known){ .old = sample, .older = sample };
-    else if (now_ns >= known->old.at_ns + RG_NUMBERS_OVER_NS) {
+    else if (now_ns / RG_NUMBERS_OVER_NS != known->old.at_ns / RG_NUMBERS_OVER_NS) {
         known->older = known->old;
         known->old = sample;
     }
@@ -113,6 +117,63 @@ bool rg_numbers_store_get(const struct rg_numbers_store *store, uint32_t rank, u
     *ret_numbers = known->last.numbers;
     *ret_rates = rates_of(known);
     *ret_age_ns = now_ns > known->last.at_ns ? now_ns - known->last.at_ns : 0;
+    return true;
+}
+
+static double grown(uint64_t now, uint64_t before)
+{
+    return now > before ? (double) (now - before) : 0;
+}
+
+static double share(uint64_t now, uint64_t before, double s)
+{
+    double part = grown(now, before) / NS / s;
+
+    return part < 1 ? part : 1;
+}
+
+/* What a thread computes and waits for is of the time for which that is known. */
+static void put_thread(const struct rg_numbers *a, const struct rg_numbers *b, double s,
+                       struct rg_load *load)
+{
+    double timed = share(b->timed_ns, a->timed_ns, s);
+
+    load->timed = timed >= TIMED_PART;
+    load->computing = share(b->computed_ns, a->computed_ns, fmax(timed, TIMED_PART) * s);
+    load->delayed = share(b->delayed_ns, a->delayed_ns, fmax(timed, TIMED_PART) * s);
+    load->throttled = share(b->throttled_ns, a->throttled_ns, s);
+    load->faults = grown(b->faults, a->faults) / s;
+    load->refaults = grown(b->refaults, a->refaults) / s;
+    load->cpus = b->cpus;
+    load->squares = grown(b->squares_us2, a->squares_us2) / 1e12;
+    load->sending = share(b->sending_ns, a->sending_ns, s);
+    load->sent = grown(b->sent_nbytes, a->sent_nbytes) / s;
+}
+
+bool rg_numbers_store_load(const struct rg_numbers_store *store, uint32_t rank, uint64_t now_ns,
+                           struct rg_load *ret_load)
+{
+    const struct known *known = rank < store->count ? &store->ranks[rank] : NULL;
+    struct rg_load load = { .host = -1, .sent_to = -1 };
+
+    *ret_load = load;
+    if (!known || known->last.at_ns == 0 || now_ns > known->last.at_ns + SILENT_NS)
+        return false;
+    const struct rg_numbers *a = &known->older.numbers, *b = &known->last.numbers;
+    double s = (double) (known->last.at_ns - known->older.at_ns) / NS;
+    if (s < LEAST_S)
+        return false;
+    load.rated = true;
+    load.seconds = s;
+    load.blocked = share(b->blocked_ns, a->blocked_ns, s);
+    load.waiting = fmin(share(b->waited_ns, a->waited_ns, s), load.blocked);
+    load.causing = grown(b->caused_ns, a->caused_ns) / NS / s;
+    load.cpu = grown(b->cpu_ns, a->cpu_ns) / NS / s;
+    load.steps = grown(b->steps, a->steps);
+    load.nbytes = load.steps > 0 ? grown(b->nbytes, a->nbytes) / load.steps : 0;
+    load.sent_to = b->sent_to <= INT32_MAX ? (int) b->sent_to : -1;
+    put_thread(a, b, s, &load);
+    *ret_load = load;
     return true;
 }
 

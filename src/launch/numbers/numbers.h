@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "launch/diagnosis/diagnosis.h"
 #include "wire/numbers.h"
 
 #define RG_NUMBERS_PAGE 1000 /* ranks of a page: 300 KB at most */
@@ -51,6 +52,10 @@ uint32_t rg_numbers_store_epoch(const struct rg_numbers_store *store);
 bool rg_numbers_store_get(const struct rg_numbers_store *store, uint32_t rank, uint64_t now_ns,
                           struct rg_numbers *ret_numbers, struct rg_rates *ret_rates,
                           uint64_t *ret_age_ns);
+/* The same seconds, for launch/diagnosis: host is left at -1, and sent_to is a rank. False, and
+ * rated is: nothing is known of them now. */
+bool rg_numbers_store_load(const struct rg_numbers_store *store, uint32_t rank, uint64_t now_ns,
+                           struct rg_load *ret_load);
 /* Append the page that begins with this rank. */
 void rg_numbers_store_put(const struct rg_numbers_store *store, uint32_t from, uint64_t now_ns,
                           struct rg_buf *json);

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "launch/diagnosis/diagnosis.h"
 #include "launch/session/core/session_options.h"
 #include "launch/verdict/tail.h"
 #include "wire/numbers.h"
@@ -89,6 +90,11 @@ int rg_session_number(const struct rg_session *session, int place);
 /* The last lines that it wrote, as rg_tail_lines gives them: borrowed until the session goes on. */
 size_t rg_session_last_lines(const struct rg_session *session, int place,
                              const char *ret_lines[RG_TAIL_LINES]);
+/* Who is waited for now, and why; ranks are numbers, hosts the plan's. False: nobody has an
+ * effect. */
+bool rg_session_diagnose(const struct rg_session *session, struct rg_lateness *ret_diagnosis);
+/* And for most of the time since the job, or its epoch, began. */
+bool rg_session_slowed(const struct rg_session *session, struct rg_lateness *ret_diagnosis);
 #endif
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be counted of a session while it runs, for who shows it. */
+#include "base/time.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
 #include "launch/session/elastic/session_numbers.h"
@@ -63,4 +64,16 @@ size_t rg_session_last_lines(const struct rg_session *session, int place,
                              const char *ret_lines[RG_TAIL_LINES])
 {
     return session_output_last_lines(session, place, ret_lines);
+}
+
+bool rg_session_diagnose(const struct rg_session *session, struct rg_lateness *ret_diagnosis)
+{
+    return session_diagnose(session, rg_now_ns(), ret_diagnosis) &&
+           (ret_diagnosis->late.rank >= 0 || ret_diagnosis->late.host >= 0 ||
+            ret_diagnosis->cause != RG_CAUSE_UNKNOWN);
+}
+
+bool rg_session_slowed(const struct rg_session *session, struct rg_lateness *ret_diagnosis)
+{
+    return session_slowed(session, ret_diagnosis);
 }

@@ -9,6 +9,7 @@
 
 #include "base/time.h"
 #include "launch/control/control.h"
+#include "launch/diagnosis/diagnosis.h"
 #include "launch/discovery/discovery.h"
 #include "launch/membership/membership.h"
 #include "launch/session/core/session_core.h"
@@ -40,6 +41,9 @@ struct session_elastic {
     struct rg_control *control;     /* NULL: there is none */
     session_drain *drain;           /* what it calls */
     struct rg_numbers_store *numbers; /* of the ranks; NULL: there is no memory for them */
+    struct rg_tally tally;    /* of who was waited for, and why ... */
+    uint64_t tallied_ns;      /* ... until then; 0: nothing was told yet */
+    uint32_t tallied_epoch;   /* whose ranks those are */
     struct rg_timer timer;
     struct machine *machines; /* by the number that the membership has for them */
     size_t nmachines;
