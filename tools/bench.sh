@@ -36,6 +36,7 @@ tools/deps.sh hosts
 /usr/bin/python3 bench/hosts.py --write
 /usr/bin/python3 bench/engines.py --ssh --write
 /usr/bin/python3 bench/between.py --write
+/usr/bin/python3 bench/diagnosis.py --write
 /usr/bin/python3 bench/regress.py --record
 tools/deps.sh slurm
 /usr/bin/python3 bench/slurm.py --write
