@@ -25,6 +25,25 @@ def test_a_deadlock_ends_the_launchedwith_its_own_code(reigen):
     assert 'exit code 79 (deadlock)' in verdict and 'error' not in done.stdout, done.stderr
 
 
+def test_threads_that_sleep_now_and_then_do_not_rule_it_out(reigen):
+    done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 2, '--', *program('late'), 'apart',
+                  'idle', timeout=60 * SLOWER)
+    assert done.returncode == 79, done.stderr
+
+
+def test_what_rules_it_out_is_said(start, tmp_path):
+    said = tmp_path / 'said'
+    with open(said, 'w') as err:
+        launched = start(PROGRAMS.reigen, 'run', '-np', 2, *QUICK, '--deadlock-timeout', 1, '--',
+                         *program('late'), 'apart', 'calling', stderr=err)
+    until(lambda: launched.poll() is not None or
+          re.search(r'--deadlock-timeout does not end this: rank 0 has a thread, late \(\d+\), '
+                    r'which calls operations, in nanosleep\(\), and 1 more does not rest either',
+                    said.read_text()),
+          'the reason', 60, seen=said.read_text)
+    assert launched.poll() is None, said.read_text()
+
+
 def test_by_default_it_waits(reigen):
     done = reigen('run', '-np', 2, *QUICK, '--env',
                   'REIGEN_STALL_SHUTDOWN_SECONDS=4', '--', *program('late'), 'apart',

@@ -1,18 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage: late MILLISECONDS|stop|apart|crossed|called FILE|polled FILE [RANK]
+ * usage: late MILLISECONDS|stop|apart [idle|calling]|crossed|called FILE|polled FILE [RANK]
  * The last rank, or that one, comes to three allreduces late, by this time, or after it has stopped
  * itself and somebody has continued it; apart: the last one waits in an allgather, while the others
- * wait in an allreduce; crossed: the ranks wait for each other again and again, each time for
- * some 1.5 s; called, polled: a function that is told of an end, or a thread that polls by timed
- * waits, waits for this file before the first rank calls what the others wait for. Says "ready PID"
- * before and "done" or "error NUMBER TEXT" afterwards.
+ * wait in an allreduce, idle: beside threads that wait for a time and for input, calling: beside
+ * one that has called an operation and does so; crossed: the ranks wait for each other again and
+ * again, each time for some 1.5 s; called, polled: a function that is told of an end, or a thread
+ * that polls by timed waits, waits for this file before the first rank calls what the others wait
+ * for. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
  */
 #include "program.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
+
+static void reduce_all(const char *first, const char *second);
+
+/* As the monitor of a progress bar does. */
+static void *wait_now_and_then(void *calls)
+{
+    if (calls)
+        reduce_all("before", NULL);
+    for (;;)
+        sleep_ms(300); /* patient: for ever */
+    return NULL;
+}
+
+static void *read_for_ever(void *arg)
+{
+    int fds[2];
+    char c;
+
+    (void) arg;
+    if (pipe(fds) < 0 || read(fds[0], &c, 1) < 1)
+        fail("no pipe");
+    return NULL;
+}
+
+static void start_beside(const char *kind)
+{
+    static pthread_t thread;
+    bool calling = !strcmp(kind, "calling");
+
+    if (calling || !strcmp(kind, "idle"))
+        pthread_create(&thread, NULL, wait_now_and_then, calling ? &thread : NULL);
+    if (calling)
+        reduce_all("after", NULL);
+    else if (!strcmp(kind, "idle"))
+        pthread_create(&thread, NULL, read_for_ever, NULL);
+}
 
 /* Each waits for what the others never call; how that ends. */
 static int apart(void)
@@ -25,7 +62,9 @@ static int apart(void)
         return reigen_allreduce("loss", &in, &out, REIGEN_FLOAT32, NULL, 0, NULL);
     int r = reigen_allgather_async("acc", &in, REIGEN_FLOAT32, shape, 1, NULL, &handle);
 
-    return r < 0 ? r : reigen_wait(handle, -1);
+    while (r == 0 && (r = reigen_wait(handle, 100)) == -EAGAIN)
+        r = 0; /* in slices, as Python waits */
+    return r;
 }
 
 static int reduce(const char *name, reigen_handle *handle)
@@ -76,12 +115,14 @@ static void told(void *arg, reigen_handle handle, int status)
     expect(reduce("saved", arg), 0, "saved");
 }
 
+/* It has called before, so that it may again. */
 static void *poll_by_timed_waits(void *arg)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t never = PTHREAD_COND_INITIALIZER;
 
     (void) arg;
+    reduce_all("before", NULL);
     pthread_mutex_lock(&lock);
     while (access(awaited, F_OK) != 0) {
         struct timespec until;
@@ -105,6 +146,8 @@ static void save(bool polled)
         if (!polled) {
             sleep_ms(1500); /* patient: the first rank is to wait by now, and to be told */
             reduce_all("first", NULL);
+        } else {
+            reduce_all("before", NULL);
         }
         reduce_all("saved", "epoch");
         return;
@@ -151,7 +194,10 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc > 1 && !strcmp(argv[1], "apart")) {
-        int status = apart();
+        int status;
+
+        start_beside(argc > 2 ? argv[2] : "");
+        status = apart();
 
         say("error %d %s", status, reigen_last_error());
         reigen_shutdown();

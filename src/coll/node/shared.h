@@ -131,7 +131,8 @@ struct rg_epochs {
 /* Where a rank's program is, for people; written by the rank when it is asked (where_asked). */
 struct rg_where {
     _Alignas(64) _Atomic uint64_t told; /* the question that this answers */
-    char place[768]; /* in its own language, "train.py:41 in load_batch"; or "" */
+    char place[576]; /* in its own language, "train.py:41 in load_batch"; or "" */
+    char unrest[192]; /* "uses a processor": what keeps it from rest (ground/rest.h); or "" */
     char call[248];  /* in C, "read(/data/part-3)"; or "" */
 };
 

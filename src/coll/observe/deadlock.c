@@ -40,7 +40,8 @@ void rg_deadlock_note(struct rg_progress *progress, struct rg_deadlock *deadlock
     uint64_t since = atomic_load(&row->waits_ns), rests = atomic_load(&row->rests_ns);
     uint64_t done = atomic_load(&row->nsubmitted) + atomic_load(&row->consumed);
     bool waits = since && rg_wait_age_ns(now, since) >= LONG_NS &&
-                 atomic_load(&progress->wake.nwaiters) > 0 && !is_at_work(progress);
+                 (atomic_load(&progress->wake.nwaiters) > 0 || rg_rest_goes_on()) &&
+                 !is_at_work(progress);
     bool near = rests && rg_wait_age_ns(now, rests) + NEAR_NS >= limit_ms(progress) * RG_NS_PER_MS;
 
     if (limit_ms(progress))
@@ -97,4 +98,20 @@ bool rg_deadlock_warn(const struct rg_progress *progress, const struct rg_stall_
     rg_buf_printf(out, "If nothing else runs in any rank, this ends the job after %.6g s "
                   "(--deadlock-timeout).\n", (double) limit_ms(progress) / 1000);
     return true;
+}
+
+void rg_deadlock_explain(const struct rg_progress *progress, const struct rg_stall_facts *facts,
+                         uint64_t longest_ms, struct rg_buf *out)
+{
+    uint64_t than_ms = limit_ms(progress);
+    rg_autobuf struct rg_buf why = RG_BUF_INIT;
+
+    if (!than_ms || longest_ms < than_ms || !rg_stall_facts_is_deadlock(facts, than_ms, false))
+        return;
+    rg_stall_facts_tell_unrest(facts, &why);
+    if (rg_buf_nbytes(&why) == 0)
+        return;
+    if (rg_buf_nbytes(out) && rg_buf_text(out)[rg_buf_nbytes(out) - 1] != '\n')
+        rg_buf_printf(out, "\n");
+    rg_buf_printf(out, "--deadlock-timeout does not end this: %s.\n", rg_buf_text(&why));
 }

@@ -45,5 +45,9 @@ void rg_deadlock_find(const struct rg_progress *progress, struct rg_deadlock *de
  * not so, or it does not end. */
 bool rg_deadlock_warn(const struct rg_progress *progress, const struct rg_stall_facts *facts,
                       uint64_t than_ms, struct rg_buf *out);
+/* Some have waited for each other for the limit, and not all ranks rest: append a line that says
+ * what one of them does. longest_ms: the wait that is reported. */
+void rg_deadlock_explain(const struct rg_progress *progress, const struct rg_stall_facts *facts,
+                         uint64_t longest_ms, struct rg_buf *out);
 
 #endif

@@ -106,7 +106,7 @@ static void put_call(const struct call *call, unsigned long argument, char *ret_
     snprintf(ret_text, nbytes, "%s(%s)", call->name, file);
 }
 
-void rg_proc_call_read(char *ret_text, size_t nbytes)
+void rg_proc_call_read(pid_t thread, char *ret_text, size_t nbytes)
 {
     char path[64];
     rg_autofree char *text = NULL;
@@ -114,7 +114,7 @@ void rg_proc_call_read(char *ret_text, size_t nbytes)
     unsigned long argument;
 
     ret_text[0] = '\0';
-    snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int) getpid());
+    snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int) thread);
     if (rg_read_file(path, 512, &text, NULL) < 0 ||
         sscanf(text, "%ld 0x%lx", &number, &argument) != 2 || number < 0)
         return;
@@ -125,4 +125,15 @@ void rg_proc_call_read(char *ret_text, size_t nbytes)
         }
     }
     snprintf(ret_text, nbytes, "system call %ld", number);
+}
+
+void rg_proc_name_read(pid_t thread, char ret_name[RG_PROC_NAME_MAX])
+{
+    char path[64];
+    rg_autofree char *text = NULL;
+
+    ret_name[0] = '\0';
+    snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int) thread);
+    if (rg_read_file(path, 64, &text, NULL) == 0)
+        snprintf(ret_name, RG_PROC_NAME_MAX, "%.*s", (int) strcspn(text, "\n"), text);
 }

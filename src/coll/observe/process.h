@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#define RG_PROC_NAME_MAX 16 /* as the kernel has it, with the end */
+
 struct rg_proc_state {
     char state;       /* the letter of /proc/PID/stat; 'X': gone */
     const char *word; /* for people */
@@ -17,8 +19,10 @@ struct rg_proc_state {
 };
 void rg_proc_state_read(pid_t pid, struct rg_proc_state *ret_process);
 
-/* The system call that this process's main thread waits in, as C has it: "read(/data/part-3)",
+/* The system call that this thread of this process waits in, as C has it: "read(/data/part-3)",
  * "futex()". "" when it computes, or the kernel does not say. */
-void rg_proc_call_read(char *ret_text, size_t nbytes);
+void rg_proc_call_read(pid_t thread, char *ret_text, size_t nbytes);
+/* The thread's name, as it may be shown; "" when it is gone. */
+void rg_proc_name_read(pid_t thread, char ret_name[RG_PROC_NAME_MAX]);
 
 #endif

@@ -198,8 +198,10 @@ static void collect(struct rg_progress *progress, struct rg_stall_facts *facts, 
         who->rests = who->blocked && rg_deadlock_rests(progress, r, now);
         free(who->detail);
         who->detail = describe_rank(progress, r, now);
-        if (where)
+        if (where) {
             rg_stall_facts_place(facts, view->ranks[r], where->place, where->call);
+            rg_stall_facts_unrest(facts, view->ranks[r], where->unrest);
+        }
     }
     note_ops(progress, facts, now, true);
     note_ops(progress, facts, now, false);
@@ -402,6 +404,7 @@ static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
         rg_buf_printf(out, "%s, %llu s%s: ", stall->telling ? "still" : "again", seconds, set);
         stall->telling = true;
         rg_stall_facts_sum_up(facts, than_ms, out);
+        rg_deadlock_explain(progress, facts, longest_ms, out);
         return;
     }
     free(stall->told_mark);
@@ -409,6 +412,7 @@ static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
     stall->telling = true;
     rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
     rg_stall_facts_tell(facts, than_ms, out);
+    rg_deadlock_explain(progress, facts, longest_ms, out);
     put_end(progress, stall, facts, out);
     put_words(progress, facts, longest_ms, out);
 }
@@ -582,7 +586,7 @@ void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_
 
 void rg_stall_glance(struct rg_progress *progress, struct rg_stall *stall)
 {
-    rg_where_answer(progress);
+    rg_where_answer(progress, &stall->deadlock.rest);
     pthread_mutex_lock(&stall->lock);
     if (stall->due_ms && rg_where_is_over(progress, &stall->question)) {
         report(progress, stall, rg_now_ns(), stall->due_ms, false, stall->due_quiet);

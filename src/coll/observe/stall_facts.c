@@ -38,6 +38,7 @@ void rg_stall_facts_fini(struct rg_stall_facts *facts)
         free(facts->who[r].detail);
         free(facts->who[r].place);
         free(facts->who[r].call);
+        free(facts->who[r].unrest);
     }
     free(facts->ops);
     free(facts->who);
@@ -72,6 +73,16 @@ void rg_stall_facts_place(struct rg_stall_facts *facts, int rank, const char *pl
         clean(who->place);
     if (who->call)
         clean(who->call);
+}
+
+void rg_stall_facts_unrest(struct rg_stall_facts *facts, int rank, const char *unrest)
+{
+    struct rg_stall_who *who = &facts->who[rank];
+
+    free(who->unrest);
+    who->unrest = unrest[0] ? strdup(unrest) : NULL;
+    if (who->unrest)
+        clean(who->unrest);
 }
 
 static struct rg_stall_op *add_op(struct rg_stall_facts *facts, char *name)
@@ -130,6 +141,8 @@ void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, in
         if (room && (who->place || who->call))
             rg_buf_printf(out, "at %s\t%s\n", who->place ? who->place : "",
                           who->call ? who->call : "");
+        if (room && who->unrest && who->blocked && !who->rests)
+            rg_buf_printf(out, "unrest %s\n", who->unrest);
     }
     for (int i = 0; i < facts->nops && rg_buf_nbytes(out) < NBYTES_MAX; i++) {
         rg_buf_printf(out, "op %llu ", (unsigned long long) facts->ops[i].age_ms);
@@ -181,6 +194,8 @@ void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, 
 
             *call = '\0';
             rg_stall_facts_place(facts, ranks[k - 1], line + 3, call + 1);
+        } else if (strncmp(line, "unrest ", 7) == 0 && k > 0) {
+            rg_stall_facts_unrest(facts, ranks[k - 1], line + 7);
         }
     }
 }
@@ -377,6 +392,26 @@ bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t tha
             return false;
     }
     return in && find_deadlock(facts, in, than_ms);
+}
+
+void rg_stall_facts_tell_unrest(const struct rg_stall_facts *facts, struct rg_buf *out)
+{
+    int first = -1, nmore = -1;
+
+    for (int r = 0; r < facts->nranks; r++) {
+        const struct rg_stall_who *who = &facts->who[r];
+
+        if (who->rests || (who->blocked && !who->unrest))
+            continue;
+        first = first < 0 ? r : first;
+        nmore++;
+    }
+    if (first < 0)
+        return;
+    rg_buf_printf(out, "rank %d %s", shown(facts, first),
+                  facts->who[first].blocked ? facts->who[first].unrest : "is not seen to wait");
+    if (nmore)
+        rg_buf_printf(out, ", and %d more do%s not rest either", nmore, nmore == 1 ? "es" : "");
 }
 
 static void tell_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t than_ms,

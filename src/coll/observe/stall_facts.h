@@ -8,7 +8,8 @@
  * The text has a line for each operation, "op AGE STATES NAME" (milliseconds; one letter of enum
  * rg_stall_state for each rank of the node, in order), and one for each rank of the node, "rank
  * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; 'r': and it rests; '-': else).
- * Behind that one may stand "at PLACE<tab>CALL": where the rank is in its own language, and in C.
+ * Behind that one may stand "at PLACE<tab>CALL": where the rank is in its own language, and in C;
+ * and "unrest WHAT": what keeps it from rest.
  *
  * Thread rule: pure functions over the caller's data; nothing blocks.
  */
@@ -39,6 +40,7 @@ struct rg_stall_who {
     char *detail; /* where the rank is and what its process does; NULL: not known */
     char *place;  /* "train.py:41 in load_batch"; NULL: not known */
     char *call;   /* "read(/data/part-3)"; NULL: not known, or it waits for others */
+    char *unrest; /* "uses a processor": why it does not rest; NULL: not known */
 };
 
 /* All owned, but world_ranks. */
@@ -84,6 +86,11 @@ void rg_stall_facts_mark(const struct rg_stall_facts *facts, uint64_t than_ms, s
 /* The rank is there; texts without lines of their own. */
 void rg_stall_facts_place(struct rg_stall_facts *facts, int rank, const char *place,
                           const char *call);
+/* The rank does this, and does not rest. */
+void rg_stall_facts_unrest(struct rg_stall_facts *facts, int rank, const char *unrest);
+/* "rank 1 uses a processor": the first of those that do not rest, and how many more do not.
+ * Nothing: it is not known of any. */
+void rg_stall_facts_tell_unrest(const struct rg_stall_facts *facts, struct rg_buf *out);
 /* The names of those operations. */
 void rg_stall_facts_name(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
 /* An operation's name for people: a group's, "allreduce.2.bias+3:ebd1a9cbc3180515", is "allreduce

@@ -239,7 +239,7 @@ static void *writer(void *arg)
 {
     uint32_t generation = (uint32_t) (uintptr_t) arg;
     bool ending = false, told = false;
-    int place = rg_rest_enter();
+    int place = rg_rest_enter(NULL);
 
     while (!ending) {
         int r;
@@ -252,7 +252,7 @@ static void *writer(void *arg)
                       the.path, strerror(-r));
         }
     }
-    rg_rest_leave(place);
+    rg_rest_leave(place, NULL);
     return NULL;
 }
 

@@ -2,6 +2,9 @@
 /* Asking and answering, through the node's shared memory. */
 #include "coll/observe/where.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "base/time.h"
 #include "coll/observe/process.h"
 #include "coll/observe/stacks.h"
@@ -27,8 +30,42 @@ bool rg_where_is_over(const struct rg_progress *progress, struct rg_where_questi
     return over;
 }
 
+/* A thread that keeps the rank from rest, and what it does. */
+static void describe_thread(const struct rg_rest *rest, char *ret_text, size_t nbytes)
+{
+    char name[RG_PROC_NAME_MAX], call[96];
+    bool is_main = rest->thread == getpid();
+
+    rg_proc_name_read(rest->thread, name);
+    rg_proc_call_read(rest->thread, call, sizeof(call));
+    snprintf(ret_text, nbytes, "has %s, %s (%d)%s, %s%s", is_main ? "its main thread" : "a thread",
+             name, (int) rest->thread,
+             is_main || rest->why != RG_UNREST_CALLER ? "" : ", which calls operations",
+             call[0] ? "in " : "at work", call);
+}
+
+/* What a rank does that keeps it from rest, behind its number. */
+static void describe_unrest(const struct rg_rest *rest, char *ret_text, size_t nbytes)
+{
+    static const char *const words[] = {
+        [RG_UNREST_NONE] = "", [RG_UNREST_CALLER] = "", [RG_UNREST_THREAD] = "",
+        [RG_UNREST_BUSY] = "uses a processor",
+        [RG_UNREST_CALLS] = "still calls operations",
+        [RG_UNREST_TOLD] = "is in a function that is told of an operation's end",
+        [RG_UNREST_DEBUGGER] = "has a debugger attached",
+        [RG_UNREST_TIMER] = "has a timer set, by setitimer or timer_create",
+        [RG_UNREST_CHANGES] = "has threads that come and go, or run",
+        [RG_UNREST_UNKNOWN] = "has no /proc that tells what it does",
+    };
+
+    if (rest->why == RG_UNREST_CALLER || rest->why == RG_UNREST_THREAD)
+        describe_thread(rest, ret_text, nbytes);
+    else
+        snprintf(ret_text, nbytes, "%s", words[rest->why]);
+}
+
 /* In C: where the main thread is, if it does not wait here for others; that is told anyway. */
-void rg_where_answer(struct rg_progress *progress)
+void rg_where_answer(struct rg_progress *progress, const struct rg_rest *rest)
 {
     const struct rg_view *view = &progress->view;
     uint64_t asked = atomic_load(&view->shared->where_asked);
@@ -41,7 +78,8 @@ void rg_where_answer(struct rg_progress *progress)
                               sizeof(mine->place));
     mine->call[0] = '\0';
     if (!waits && is_main)
-        rg_proc_call_read(mine->call, sizeof(mine->call));
+        rg_proc_call_read(getpid(), mine->call, sizeof(mine->call));
+    describe_unrest(rest, mine->unrest, sizeof(mine->unrest));
     atomic_store(&mine->told, asked);
 }
 

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "coll/ground/rest.h"
+
 struct rg_progress;
 struct rg_where;
 
@@ -27,8 +29,8 @@ struct rg_where_question {
 void rg_where_ask(struct rg_progress *progress, struct rg_where_question *ret_question);
 /* All have answered, or the time is over; true once, and false where nothing was asked. */
 bool rg_where_is_over(const struct rg_progress *progress, struct rg_where_question *question);
-/* If a rank has asked, say where this one is. */
-void rg_where_answer(struct rg_progress *progress);
+/* If a rank has asked, say where this one is, and what has kept it from rest last. */
+void rg_where_answer(struct rg_progress *progress, const struct rg_rest *rest);
 /* The last answer of the r-th rank of the node, NULL: it has not answered the last question. Holds
  * until the next one. */
 const struct rg_where *rg_where_of(const struct rg_progress *progress, int r);

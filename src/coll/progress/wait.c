@@ -306,10 +306,13 @@ static bool look_for_a_while(struct rg_progress *progress, struct rg_op *op, uin
 }
 
 /* What rg_rest_leave takes. */
-static int begin_wait(struct rg_progress *progress)
+static int begin_wait(struct rg_progress *progress, const struct rg_op *op)
 {
     atomic_fetch_add(&progress->wake.nwaiters, 1);
-    return progress->config->deadlock_ms && !progress->world ? rg_rest_enter() : -1;
+    if (!progress->config->deadlock_ms)
+        return -1;
+    rg_rest_submit();
+    return progress->world ? -1 : rg_rest_enter(op);
 }
 
 int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
@@ -330,7 +333,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
     started = rg_now_ns();
     blame = rg_blame_begin(op, started);
     if (!look_for_a_while(progress, op, deadline_ns, &blame)) {
-        place = begin_wait(progress);
+        place = begin_wait(progress, op);
         while (!rg_op_try(progress, op)) {
             if (slice_us(deadline_ns) == 0) {
                 r = -EAGAIN;
@@ -351,7 +354,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
         }
         if (r != 1)
             atomic_fetch_sub(&progress->wake.nwaiters, 1);
-        rg_rest_leave(place);
+        rg_rest_leave(place, r == -EAGAIN ? op : NULL);
     }
     ended = rg_now_ns();
     rg_count(&progress->counters.wait_ns, ended - started);
@@ -408,7 +411,7 @@ static void *serve_all(void *arg)
 {
     struct rg_progress *progress = arg;
     uint64_t tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS, asked = 0;
-    int place = rg_rest_enter();
+    int place = rg_rest_enter(NULL);
 
     rg_watch_begin(progress);
     while (!atomic_load(&progress->stopping)) {
@@ -446,7 +449,7 @@ static void *serve_all(void *arg)
             rg_bell_commit(&progress->wake.thread_bells, seen, slice_us(tick_ns));
         atomic_store(&progress->waiting->thread_sleeps, false);
     }
-    rg_rest_leave(place);
+    rg_rest_leave(place, NULL);
     return NULL;
 }
 

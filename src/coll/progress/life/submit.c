@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "coll/far/direct.h"
+#include "coll/ground/rest.h"
 #include "coll/node/signature.h"
 #include "coll/progress/life/finish.h"
 #include "coll/progress/life/inline.h"
@@ -182,6 +183,8 @@ int rg_op_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *
     if (r < 0)
         return r;
     op->epoch = 0;
+    if (progress->config->deadlock_ms)
+        rg_rest_submit();
     atomic_store_explicit(&progress->counters.submitter, pthread_self(), memory_order_relaxed);
     atomic_store_explicit(&op->state, RG_OP_FREE, memory_order_relaxed);
     r = announce(progress, op);

@@ -59,14 +59,39 @@ static void *wait_for_another_process(void *arg)
     return NULL;
 }
 
+static void *compute(void *arg)
+{
+    (void) arg;
+    while (!atomic_load(&over))
+        ;
+    return NULL;
+}
+
+/* A thread that has called an operation, and then does this. */
+struct caller {
+    void *(*fn)(void *);
+    void *arg;
+};
+
+static void *call_once(void *arg)
+{
+    const struct caller *caller = arg;
+
+    rg_rest_submit();
+    return caller->fn(caller->arg);
+}
+
+/* What there was to see at last. */
+static struct rg_rest rest;
+
 /* Since when the process is at rest, as seen often enough beside a thread that does this; 0: it is
  * not. */
 static uint64_t rest_beside(void *(*fn)(void *), void *arg, bool waits)
 {
-    struct rg_rest rest = { 0 };
     pthread_t thread;
     uint64_t now = RG_NS_PER_S, since = 0;
 
+    rest = (struct rg_rest){ 0 };
     atomic_store(&over, false);
     assert_int_equal(pipe(pipe_fds), 0);
     assert_int_equal(pthread_create(&thread, NULL, fn, arg), 0);
@@ -89,26 +114,50 @@ static uint64_t rest_beside(void *(*fn)(void *), void *arg, bool waits)
     return since;
 }
 
-static void locks_are_rest_and_what_may_end_by_itself_is_not(void **state)
+static bool rests_beside_caller(void *(*fn)(void *), void *arg)
+{
+    struct caller caller = { fn, arg };
+
+    return rest_beside(call_once, &caller, true) != 0;
+}
+
+static void threads_that_never_call_may_sleep_as_they_like(void **state)
 {
     int often = 1, long_ms = 100000;
 
     (void) state;
     assert_int_not_equal(rest_beside(wait_for_lock, NULL, true), 0);
     assert_int_equal(rest_beside(wait_for_lock, NULL, false), 0);
-    assert_int_equal(rest_beside(wait_for_time, &often, true), 0);
-    assert_int_equal(rest_beside(wait_for_time, &long_ms, true), 0);
-    assert_int_equal(rest_beside(wait_for_input, NULL, true), 0);
-    assert_int_equal(rest_beside(wait_for_another_process, NULL, true), 0);
+    assert_int_equal(rest.why, RG_UNREST_NONE);
+    assert_int_not_equal(rest_beside(wait_for_time, &often, true), 0);
+    assert_int_not_equal(rest_beside(wait_for_time, &long_ms, true), 0);
+    assert_int_not_equal(rest_beside(wait_for_input, NULL, true), 0);
+    assert_int_not_equal(rest_beside(wait_for_another_process, NULL, true), 0);
+    assert_int_equal(rest_beside(compute, NULL, true), 0);
+    assert_int_equal(rest.why, RG_UNREST_THREAD);
+    assert_int_not_equal(rest.thread, 0);
+}
+
+static void threads_that_call_are_unrest_in_what_may_end_by_itself(void **state)
+{
+    int often = 1, long_ms = 100000;
+
+    (void) state;
+    assert_true(rests_beside_caller(wait_for_lock, NULL));
+    assert_false(rests_beside_caller(wait_for_time, &often));
+    assert_int_equal(rest.why, RG_UNREST_CALLER);
+    assert_false(rests_beside_caller(wait_for_time, &long_ms));
+    assert_false(rests_beside_caller(wait_for_input, NULL));
+    assert_false(rests_beside_caller(wait_for_another_process, NULL));
 }
 
 static void who_computes_or_was_stopped_begins_anew(void **state)
 {
-    struct rg_rest rest = { 0 };
     const uint64_t s = RG_NS_PER_S;
     clock_t began;
 
     (void) state;
+    rest = (struct rg_rest){ 0 };
     assert_int_equal(rg_rest_look(&rest, 1 * s, true, 0, true), 0);
     assert_int_equal(rg_rest_look(&rest, 2 * s, true, 0, true), 2 * s);
     assert_int_equal(rg_rest_look(&rest, 3 * s, true, 0, true), 2 * s);
@@ -121,11 +170,11 @@ static void who_computes_or_was_stopped_begins_anew(void **state)
 
 static void what_happens_begins_it_anew(void **state)
 {
-    struct rg_rest rest = { 0 };
     const uint64_t s = RG_NS_PER_S;
     int place;
 
     (void) state;
+    rest = (struct rg_rest){ 0 };
     assert_int_equal(rg_rest_look(&rest, 1 * s, true, 0, true), 0);
     assert_int_equal(rg_rest_look(&rest, 2 * s, true, 0, true), 2 * s);
     assert_int_equal(rg_rest_look(&rest, 3 * s, true, 1, true), 3 * s);
@@ -136,32 +185,59 @@ static void what_happens_begins_it_anew(void **state)
     assert_int_equal(rg_rest_look(&rest, 6 * s, true, 1, true), 0);
     rg_rest_return();
     assert_int_equal(rg_rest_look(&rest, 7 * s, true, 1, true), 7 * s);
-    place = rg_rest_enter();
-    rg_rest_leave(place);
+    place = rg_rest_enter(NULL);
+    rg_rest_leave(place, NULL);
     assert_int_equal(rg_rest_look(&rest, 8 * s, true, 1, true), 8 * s);
+}
+
+static void slices_of_one_wait_are_one_rest(void **state)
+{
+    const uint64_t s = RG_NS_PER_S;
+    static int one, other;
+    int place = rg_rest_enter(&one);
+
+    (void) state;
+    rest = (struct rg_rest){ 0 };
+    assert_int_equal(rg_rest_look(&rest, 1 * s, true, 0, true), 0);
+    assert_int_equal(rg_rest_look(&rest, 2 * s, true, 0, true), 2 * s);
+    assert_false(rg_rest_goes_on());
+    rg_rest_leave(place, &one);
+    assert_true(rg_rest_goes_on());
+    assert_int_equal(rg_rest_look(&rest, 3 * s, true, 0, true), 2 * s);
+    place = rg_rest_enter(&one);
+    assert_false(rg_rest_goes_on());
+    assert_int_equal(rg_rest_look(&rest, 4 * s, true, 0, true), 2 * s);
+    rg_rest_leave(place, &one);
+    place = rg_rest_enter(&other);
+    assert_int_equal(rg_rest_look(&rest, 5 * s, true, 0, true), 5 * s);
+    assert_int_equal(rest.why, RG_UNREST_CALLS);
+    rg_rest_leave(place, NULL);
+    assert_false(rg_rest_goes_on());
 }
 
 static int enter(void **state)
 {
     static int place;
 
-    place = rg_rest_enter();
+    place = rg_rest_enter(NULL);
     *state = &place;
     return place < 0;
 }
 
 static int leave(void **state)
 {
-    rg_rest_leave(*(int *) *state);
+    rg_rest_leave(*(int *) *state, NULL);
     return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(locks_are_rest_and_what_may_end_by_itself_is_not),
+        cmocka_unit_test(threads_that_never_call_may_sleep_as_they_like),
+        cmocka_unit_test(threads_that_call_are_unrest_in_what_may_end_by_itself),
         cmocka_unit_test(who_computes_or_was_stopped_begins_anew),
         cmocka_unit_test(what_happens_begins_it_anew),
+        cmocka_unit_test(slices_of_one_wait_are_one_rest),
     };
 
     return cmocka_run_group_tests(tests, enter, leave);

@@ -153,7 +153,7 @@ struct look {
 
 static bool reads_a_pipe(struct look *look)
 {
-    rg_proc_call_read(look->call, sizeof(look->call));
+    rg_proc_call_read(getpid(), look->call, sizeof(look->call));
     return strncmp(look->call, "read(pipe:", 10) == 0;
 }
 

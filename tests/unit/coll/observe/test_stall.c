@@ -162,6 +162,7 @@ static void what_a_node_says_is_understood_elsewhere(void **state)
     from.who[3].blocked = true;
     from.who[3].detail = strdup("on c: process 9 is running");
     rg_stall_facts_place(&from, 3, "a.py:1 in f", "poll()");
+    rg_stall_facts_unrest(&from, 3, "uses a\nprocessor");
     rg_stall_facts_put(&from, theirs, 2, &text);
     rg_stall_facts_take(&to, theirs, 2, rg_buf_text(&text));
     rg_stall_facts_take(&to, theirs, 2, "at x\ty\nat\nop\nop x\nop 5 w a\nop 5 wwa\nrank\n"
@@ -174,6 +175,7 @@ static void what_a_node_says_is_understood_elsewhere(void **state)
     assert_string_equal(to.who[3].detail, "on c: process 9 is running");
     assert_string_equal(to.who[3].place, "a.py:1 in f");
     assert_string_equal(to.who[3].call, "poll()");
+    assert_string_equal(to.who[3].unrest, "uses a?processor");
     assert_true(!to.who[1].place && !to.who[1].call);
     rg_stall_facts_fini(&from);
     rg_stall_facts_fini(&to);
