@@ -186,6 +186,17 @@ def test_ranks_that_fail_by_the_same_error_are_named_together(reigen):
     assert ' failed first: ' in done.stderr and 'same error' not in done.stderr, done.stderr
 
 
+def test_ranks_that_are_stopped_on_their_way_out_by_the_same_error_did_not_die_of_it(reigen,
+                                                                                         tmp_path):
+    says = r'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: x\n'
+    done = reigen('run', '-np', 3, '--', 'sh', '-c',
+                  f"[ $RANK != 2 ] || exec sleep 60; printf '{says}' >&2; "
+                  f'[ $RANK = 0 ] || {{ touch {tmp_path}/said; exec sleep 60; }}; '
+                  f'until [ -e {tmp_path}/said ]; do sleep 0.02; done; exit 1')
+    assert 'ranks 0-1 of 3 failed with the same error: exit code 1' in done.stderr, done.stderr
+    assert 'died of it: rank 2: signal 15' in done.stderr, done.stderr
+
+
 def test_errors_that_pytorch_numbers_are_the_same_error(reigen, tmp_path):
     """After init_process_group each line of a traceback begins with "[rank1]: ". The file has more
     lines than the verdict keeps."""

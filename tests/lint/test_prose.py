@@ -46,6 +46,7 @@ PLACES = {
     ('src/launch/verdict/failure.c', '"File'): "Python's",
     ('src/launch/verdict/failure.c', ', line "'): "Python's",
     ('src/launch/verdict/tail.c', '"Traceback'): "Python's",
+    ('src/launch/verdict/tail.c', '" File'): "Python's",
 }
 
 

@@ -245,16 +245,41 @@ uint64_t rg_tail_hash(const struct rg_tail *tail)
     return hash(lines, 0, n);
 }
 
+/* Without empty lines at the end. */
+static size_t lines_of_error(const struct rg_tail *tail, const char *ret_lines[RG_TAIL_LINES])
+{
+    size_t n = rg_tail_lines(tail, ret_lines);
+
+    while (n && !*ret_lines[n - 1])
+        n--;
+    return n;
+}
+
+static bool begins_traceback(const char *line)
+{
+    return strcmp(without_prefix(line), "Traceback (most recent call last):") == 0;
+}
+
 uint64_t rg_tail_hash_error(const struct rg_tail *tail)
 {
     const char *lines[RG_TAIL_LINES];
-    size_t n = rg_tail_lines(tail, lines), from;
+    size_t n = lines_of_error(tail, lines), from;
 
-    while (n && !*lines[n - 1])
-        n--;
     for (from = n; from > 0; from--) {
-        if (strcmp(without_prefix(lines[from - 1]), "Traceback (most recent call last):") == 0)
+        if (begins_traceback(lines[from - 1]))
             return hash(lines, from - 1, n);
     }
     return hash(lines, n ? n - 1 : 0, n);
+}
+
+bool rg_tail_is_traceback(const struct rg_tail *tail)
+{
+    const char *lines[RG_TAIL_LINES];
+    size_t n = lines_of_error(tail, lines);
+
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (begins_traceback(lines[i]) || strncmp(without_prefix(lines[i]), "  File \"", 8) == 0)
+            return *without_prefix(lines[n - 1]) != ' ';
+    }
+    return false;
 }

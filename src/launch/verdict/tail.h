@@ -10,6 +10,7 @@
 #ifndef RG_LAUNCH_VERDICT_TAIL_H
 #define RG_LAUNCH_VERDICT_TAIL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,5 +43,7 @@ size_t rg_tail_prefix(const void *line, size_t nbytes);
 uint64_t rg_tail_hash(const struct rg_tail *tail);
 /* The same of the error at their end: of Python's last traceback, or of the last line. */
 uint64_t rg_tail_hash_error(const struct rg_tail *tail);
+/* Whether that error is one of Python's tracebacks, or the end of a long one. */
+bool rg_tail_is_traceback(const struct rg_tail *tail);
 
 #endif

@@ -141,8 +141,18 @@ static struct rg_fact *find_first(struct rg_facts *facts)
     return first;
 }
 
+/* It was stopped while it was on its way out by the error that the first had ended by. */
+static bool was_failing(const struct rg_fact *first, const struct rg_fact *fact)
+{
+    return fact->ended && fact->signalled && fact->traceback && first->traceback &&
+           fact->error == first->error && !fact->cut_by && !fact->end.oom &&
+           fact->end.end != RG_END_LOST;
+}
+
 static bool had_same_error(const struct rg_fact *first, const struct rg_fact *fact)
 {
+    if (was_failing(first, fact))
+        return true;
     if (!fact->ended || fact->end.end != RG_END_EXIT || fact->end.value != first->end.value ||
         fact->end.oom || fact->signalled || fact->cut_by || fact->error != first->error ||
         fact->end.at_ns > first->end.at_ns + SAME_NS)

@@ -15,8 +15,10 @@
  *   4. First is the earliest failure or desertion that is no consequence. When ranks name each
  *      other in a circle, it is the earliest of those.
  *   5. Ranks that ended by themselves soon after the first, with its exit code and its last words,
- *      had the same error: they are no consequences. Whoever was signalled, or says that it was cut
- *      off, is never one of them; nor who had heard of an end and wrote nothing on standard error.
+ *      had the same error: they are no consequences. So had ranks that were signalled as they were
+ *      still about to end by it, which a traceback equal to the first's shows, and nothing else.
+ *      Whoever says that it was cut off is never one of them; nor who had heard of an end and wrote
+ *      nothing on standard error.
  *   6. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
  *      rank failed wins; there is no first rank then.
  *   7. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
@@ -88,6 +90,7 @@ struct rg_fact {
     bool awaited;           /* one that it cut off has failed: its end is waited for */
     bool excused;           /* its failure is none of the job's, by the rules of its role */
     uint64_t lines, error;  /* rg_tail_hash, rg_tail_hash_error of its standard error */
+    bool traceback;         /* that error is one */
     int exit_code;          /* NOT_STARTED: of its table */
     char *text;             /* NOT_STARTED: why; else NULL */
 };

@@ -201,6 +201,7 @@ void session_output_hash(struct rg_session *session)
     for (int i = 0; i < session->o.plan->nranks; i++) {
         session->facts[i].lines = rg_tail_hash(&session->output->ranks[i].tail);
         session->facts[i].error = rg_tail_hash_error(&session->output->ranks[i].errors);
+        session->facts[i].traceback = rg_tail_is_traceback(&session->output->ranks[i].errors);
     }
 }
 

@@ -162,6 +162,15 @@ static void equal_errors_have_equal_hashes(void **state)
     assert_int_equal(hash_error("3\nboom\n"), hash_error("4\nboom\n\n"));
     assert_int_not_equal(hash_error("boom\n"), hash_error("bang\n"));
     assert_int_equal(hash_error(""), 0);
+    assert_false(rg_tail_is_traceback(&tail));
+    hash_error(traceback);
+    assert_true(rg_tail_is_traceback(&tail));
+    hash_error("[rank3]:   File \"a.py\", line 1\n[rank3]:     f()\n[rank3]: KeyError: 'x'\n");
+    assert_true(rg_tail_is_traceback(&tail));
+    hash_error("Traceback (most recent call last):\n  File \"a.py\"\n    f()\n"); /* not yet */
+    assert_false(rg_tail_is_traceback(&tail));
+    hash_error("epoch 3\nloss 4\n");
+    assert_false(rg_tail_is_traceback(&tail));
     hash_error("3\nboom\n");
     uint64_t all = rg_tail_hash(&tail);
     hash_error("4\nboom\n");

@@ -218,6 +218,7 @@ static bool is_same(void change(struct rg_fact *fact))
 
     for (int i = 0; i < 2; i++)
         ranks[i] = (struct rg_fact){ .ended = true, .lines = 5, .error = 7, .told = i == 1,
+                                     .traceback = true,
                                      .end = { .rank = i, .host = "h", .end = RG_END_EXIT,
                                               .value = 1, .note = "", .at_ns = 10 + i } };
     change(&ranks[1]);
@@ -233,7 +234,23 @@ static void other_lines(struct rg_fact *fact) { fact->lines = 6; }
 static void other_error(struct rg_fact *fact) { fact->error = 8; }
 static void other_code(struct rg_fact *fact) { fact->end.value = 2; }
 static void later(struct rg_fact *fact) { fact->end.at_ns += 6000000000; }
-static void signalled(struct rg_fact *fact) { fact->signalled = SIGTERM; }
+static void failing(struct rg_fact *fact)
+{
+    fact->signalled = SIGTERM;
+    fact->end.end = RG_END_SIGNAL;
+    fact->end.value = SIGTERM;
+    fact->end.at_ns += 6000000000;
+}
+static void failing_otherwise(struct rg_fact *fact)
+{
+    failing(fact);
+    fact->error = 8;
+}
+static void still_at_work(struct rg_fact *fact)
+{
+    failing(fact);
+    fact->traceback = false;
+}
 static void cut_off(struct rg_fact *fact) { fact->cut_by = 1; }
 static void killed(struct rg_fact *fact) { fact->end.end = RG_END_SIGNAL; }
 
@@ -245,7 +262,9 @@ static void equal_errors_are_the_same_unless_they_are_consequences(void **state)
     assert_false(is_same(other_error));
     assert_false(is_same(other_code));
     assert_false(is_same(later));
-    assert_false(is_same(signalled));
+    assert_true(is_same(failing));
+    assert_false(is_same(failing_otherwise));
+    assert_false(is_same(still_at_work));
     assert_false(is_same(cut_off));
     assert_false(is_same(killed));
 }
