@@ -12,6 +12,7 @@ from wait import until
 QUICK = ('--env', 'REIGEN_STALL_SECONDS=1')
 LINES = ['Rank 0 has not called allgather.acc; it waits in allreduce.loss.',
          'Rank 1 has not called allreduce.loss; it waits in allgather.acc.']
+FEWER = 'Rank {} may have had fewer batches than the others: give all as many (drop_last=True)'
 
 
 def test_a_deadlock_ends_the_launchedwith_its_own_code(reigen):
@@ -22,6 +23,7 @@ def test_a_deadlock_ends_the_launchedwith_its_own_code(reigen):
     assert 'this ends the job after 2 s (--deadlock-timeout)' in before, done.stderr
     assert 'waits for ever' not in before, done.stderr
     assert all(line in verdict for line in LINES), done.stderr
+    assert FEWER.format(1) in verdict, done.stderr
     assert 'exit code 79 (deadlock)' in verdict and 'error' not in done.stdout, done.stderr
 
 
@@ -94,3 +96,4 @@ def test_without_a_launcher_the_ranks_end_by_an_error(tmp_path, hosts):
     assert errors[0].startswith(f'error {-errno.ETIMEDOUT} all ranks have waited'), errors
     assert all('all ranks have waited for each other for more than 2 s' in error
                for error in errors), errors
+    assert any(FEWER.format(3) in rank.err for rank in ranks), [rank.err for rank in ranks]

@@ -3,7 +3,7 @@
  * usage: late MILLISECONDS|stop|apart [idle|calling]|crossed|called FILE|polled FILE [RANK]
  * The last rank, or that one, comes to three allreduces late, by this time, or after it has stopped
  * itself and somebody has continued it; apart: the last one waits in an allgather, while the others
- * wait in an allreduce, idle: beside threads that wait for a time and for input, calling: beside
+ * wait in a fourth allreduce, idle: beside threads that wait for a time and for input, calling: beside
  * one that has called an operation and does so; crossed: the ranks wait for each other again and
  * again, each time for some 1.5 s; called, polled: a function that is told of an end, or a thread
  * that polls by timed waits, waits for this file before the first rank calls what the others wait
@@ -58,6 +58,8 @@ static int apart(void)
     float in = 1, out;
     reigen_handle handle;
 
+    for (int i = 0; i < 3; i++)
+        reduce_all("loss", NULL);
     if (reigen_rank() < reigen_size() - 1)
         return reigen_allreduce("loss", &in, &out, REIGEN_FLOAT32, NULL, 0, NULL);
     int r = reigen_allgather_async("acc", &in, REIGEN_FLOAT32, shape, 1, NULL, &handle);

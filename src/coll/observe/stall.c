@@ -50,7 +50,7 @@ struct rg_stall {
     struct rg_deadlock deadlock;
     _Atomic uint64_t due_since_ns; /* leader: when the wait began that the driver has told of */
     _Atomic bool over;      /* leader: it has ended, which the driver is to tell */
-    char *told_mark;        /* what was reported last; owned */
+    uint64_t *told;         /* what was reported, as rg_stall_facts_is_news has it; owned */
     bool telling;           /* that goes on */
     uint64_t told_since_ns; /* when that wait began */
     bool told_end; /* of all ranks: how the wait may end has been said */
@@ -84,7 +84,7 @@ void rg_stall_destroy(struct rg_stall *stall)
         return;
     pthread_mutex_destroy(&stall->lock);
     drop_gathered(&stall->gathering);
-    free(stall->told_mark);
+    free(stall->told);
     free(stall);
 }
 
@@ -162,6 +162,7 @@ static void note_op(struct rg_progress *progress, struct rg_stall_facts *facts,
     if (!op)
         return;
     op->age_ms = wait_ms(wait, now);
+    op->times = atomic_load(&rg_view_place(view, view->me, wait->id)->done);
     for (int r = 0; r < view->n; r++) {
         bool owes = wait->epoch && rg_view_owes(view, r, wait->id, wait->epoch);
 
@@ -396,19 +397,17 @@ static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
                        struct rg_buf *out)
 {
     uint64_t than_ms = least_ms(progress->config) / 2;
-    rg_autobuf struct rg_buf mark = RG_BUF_INIT, told = RG_BUF_INIT;
     unsigned long long seconds = longest_ms / 1000;
 
-    rg_stall_facts_mark(facts, than_ms, &mark);
-    if (stall->told_mark && strcmp(stall->told_mark, rg_buf_text(&mark)) == 0) {
+    if (!stall->told)
+        stall->told = calloc((size_t) progress->team->size + 1, sizeof(*stall->told));
+    if (stall->told && !rg_stall_facts_is_news(facts, than_ms, stall->told)) {
         rg_buf_printf(out, "%s, %llu s%s: ", stall->telling ? "still" : "again", seconds, set);
         stall->telling = true;
         rg_stall_facts_sum_up(facts, than_ms, out);
         rg_deadlock_explain(progress, facts, longest_ms, out);
         return;
     }
-    free(stall->told_mark);
-    stall->told_mark = strdup(rg_buf_text(&mark));
     stall->telling = true;
     rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
     rg_stall_facts_tell(facts, than_ms, out);

@@ -15,6 +15,7 @@
 #define SETS_SHOWN 8    /* lines of ranks that owe, and wait in, different operations */
 #define DETAILS_SHOWN 4
 #define PLACES_SHOWN 8 /* lines of ranks that are at one place */
+#define LOOP_TIMES 2   /* what has been done so often is called in a loop */
 #define LISTED 16       /* ranks of Horovod's list */
 #define DETAILS_NBYTES 8000 /* of a node's answer that speak of its ranks' processes */
 #define NBYTES_MAX 24000    /* of that answer; a frame's text must hold it, and what is behind it */
@@ -93,7 +94,7 @@ static struct rg_stall_op *add_op(struct rg_stall_facts *facts, char *name)
         return NULL;
     struct rg_stall_op *op = &facts->ops[facts->nops];
 
-    *op = (struct rg_stall_op){ name, 0, malloc(nranks + 1) };
+    *op = (struct rg_stall_op){ .name = name, .states = malloc(nranks + 1) };
     if (!op->states)
         return NULL;
     memset(op->states, RG_STALL_UNKNOWN, nranks);
@@ -149,6 +150,9 @@ void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, in
         for (int k = 0; k < n; k++)
             rg_buf_put(out, &facts->ops[i].states[ranks[k]], 1);
         rg_buf_printf(out, " %s\n", facts->ops[i].name);
+        if (facts->ops[i].times)
+            rg_buf_printf(out, "times %llu %s\n", (unsigned long long) facts->ops[i].times,
+                          facts->ops[i].name);
     }
 }
 
@@ -170,6 +174,18 @@ static void take_op(struct rg_stall_facts *facts, const int *ranks, int n, const
         op->states[ranks[k]] = line[at + k];
 }
 
+static void take_times(struct rg_stall_facts *facts, const char *line)
+{
+    unsigned long long times;
+    int at = 0;
+    struct rg_stall_op *op = NULL;
+
+    if (sscanf(line, "%llu%n", &times, &at) == 1 && line[at] == ' ' && line[at + 1])
+        op = rg_stall_facts_op(facts, line + at + 1);
+    if (op && times > op->times)
+        op->times = times;
+}
+
 void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, const char *text)
 {
     rg_autofree char *copy = strdup(text);
@@ -180,6 +196,8 @@ void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, 
          line = strtok_r(NULL, "\n", &rest)) {
         if (strncmp(line, "op ", 3) == 0) {
             take_op(facts, ranks, n, line + 3);
+        } else if (strncmp(line, "times ", 6) == 0) {
+            take_times(facts, line + 6);
         } else if (strncmp(line, "rank ", 5) == 0 && strlen(line) >= 7 && k < n) {
             struct rg_stall_who *who = &facts->who[ranks[k++]];
 
@@ -414,6 +432,55 @@ void rg_stall_facts_tell_unrest(const struct rg_stall_facts *facts, struct rg_bu
         rg_buf_printf(out, ", and %d more do%s not rest either", nmore, nmore == 1 ? "es" : "");
 }
 
+/* How often what the rank is in this state with has been done before. */
+static uint64_t times_of(const struct rg_stall_facts *facts, int r, enum rg_stall_state state,
+                         uint64_t than_ms)
+{
+    uint64_t times = 0;
+
+    for (int i = 0; i < facts->nops; i++) {
+        const struct rg_stall_op *op = &facts->ops[i];
+
+        if (counts(facts, i, than_ms) && op->states[r] == (char) state && op->times > times)
+            times = op->times;
+    }
+    return times;
+}
+
+/* Who of these waits in what has been done less often than what others wait for him in: he may have
+ * come to the end of a loop before them. Whether there is somebody. */
+static bool find_ended(const struct rg_stall_facts *facts, const bool *in, uint64_t than_ms,
+                       bool *ret_ended)
+{
+    bool some = false;
+
+    for (int r = 0; r < facts->nranks; r++) {
+        uint64_t owed = times_of(facts, r, RG_STALL_OWES, than_ms);
+
+        ret_ended[r] = in[r] && owed >= LOOP_TIMES &&
+                       times_of(facts, r, RG_STALL_CALLED, than_ms) < owed;
+        some |= ret_ended[r];
+    }
+    return some;
+}
+
+/* What may be the cause, and what helps. */
+static void tell_remedy(const struct rg_stall_facts *facts, const bool *in, uint64_t than_ms,
+                        struct rg_buf *out)
+{
+    rg_autofree bool *ended = calloc((size_t) facts->nranks + 1, sizeof(bool));
+
+    if (!ended || !find_ended(facts, in, than_ms, ended)) {
+        rg_buf_printf(out, "All ranks must call the same operations: look for a branch that "
+                           "differs between ranks.\n");
+        return;
+    }
+    put_ranks(facts, ended, true, out);
+    rg_buf_printf(out, " may have had fewer batches than the others: give all as many "
+                       "(drop_last=True), or call join() behind the loop. Else look for a branch "
+                       "that differs between ranks.\n");
+}
+
 static void tell_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t than_ms,
                           struct rg_buf *out)
 {
@@ -421,8 +488,8 @@ static void tell_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t
         return;
     rg_buf_printf(out, "This is a deadlock: ");
     put_ranks(facts, in, false, out);
-    rg_buf_printf(out, " wait for each other, and none of them can go on. All ranks must call the "
-                       "same operations: look for a branch that differs between ranks.\n");
+    rg_buf_printf(out, " wait for each other, and none of them can go on. ");
+    tell_remedy(facts, in, than_ms, out);
 }
 
 static void tell_details(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
@@ -513,24 +580,52 @@ void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, s
     tell_places(facts, in, done, than_ms, out);
 }
 
-void rg_stall_facts_mark(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
+/* What the rank has owed for longest, as a number; 0: nothing. Of the same age the first by name. */
+static uint64_t mark_of(const struct rg_stall_facts *facts, int r, uint64_t than_ms)
 {
-    rg_autofree bool *in = calloc((size_t) facts->nranks + 1, sizeof(bool));
-    rg_autofree bool *done = calloc((size_t) facts->nranks + 1, sizeof(bool));
+    const struct rg_stall_op *oldest = NULL;
+    uint64_t mark = UINT64_C(0xcbf29ce484222325);
 
-    if (!in || !done)
-        return;
-    tell_sets(facts, in, done, than_ms, out);
-    tell_deadlock(facts, in, than_ms, out);
+    for (int i = 0; i < facts->nops; i++) {
+        const struct rg_stall_op *op = &facts->ops[i];
+
+        if (counts(facts, i, than_ms) && op->states[r] == RG_STALL_OWES &&
+            (!oldest || op->age_ms > oldest->age_ms ||
+             (op->age_ms == oldest->age_ms && strcmp(op->name, oldest->name) < 0)))
+            oldest = op;
+    }
+    for (const char *c = oldest ? oldest->name : ""; *c; c++)
+        mark = (mark ^ (uint8_t) *c) * UINT64_C(0x100000001b3);
+    return oldest ? mark | 1 : 0;
+}
+
+bool rg_stall_facts_is_news(const struct rg_stall_facts *facts, uint64_t than_ms, uint64_t *told)
+{
+    uint64_t *deadlock = &told[facts->nranks];
+    bool is_deadlock = rg_stall_facts_is_deadlock(facts, than_ms, false);
+    bool news = is_deadlock && !*deadlock;
+
+    for (int r = 0; r < facts->nranks && !news; r++) {
+        uint64_t mark = mark_of(facts, r, than_ms);
+
+        news = mark && mark != told[r];
+    }
+    for (int r = 0; r < facts->nranks && news; r++)
+        told[r] = mark_of(facts, r, than_ms);
+    *deadlock = news ? is_deadlock : *deadlock;
+    return news;
 }
 
 void rg_stall_facts_sum_up(const struct rg_stall_facts *facts, uint64_t than_ms,
                            struct rg_buf *out)
 {
+    rg_autofree bool *in = calloc((size_t) facts->nranks + 1, sizeof(bool));
+    rg_autofree bool *done = calloc((size_t) facts->nranks + 1, sizeof(bool));
     rg_autobuf struct rg_buf all = RG_BUF_INIT;
     const char *text;
 
-    rg_stall_facts_mark(facts, than_ms, &all);
+    if (in && done)
+        tell_sets(facts, in, done, than_ms, &all);
     text = rg_buf_text(&all);
     rg_buf_printf(out, "%.*s", (int) strcspn(text, "\n"), text);
     for (int r = 0; r < facts->nranks; r++) {

@@ -8,7 +8,8 @@
  * The text has a line for each operation, "op AGE STATES NAME" (milliseconds; one letter of enum
  * rg_stall_state for each rank of the node, in order), and one for each rank of the node, "rank
  * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; 'r': and it rests; '-': else).
- * Behind that one may stand "at PLACE<tab>CALL": where the rank is in its own language, and in C;
+ * Behind an operation may stand "times N NAME": all have done it so often before. Behind a rank may
+ * stand "at PLACE<tab>CALL": where the rank is in its own language, and in C;
  * and "unrest WHAT": what keeps it from rest.
  *
  * Thread rule: pure functions over the caller's data; nothing blocks.
@@ -31,6 +32,7 @@ enum rg_stall_state {
 struct rg_stall_op {
     char *name;
     uint64_t age_ms; /* of the longest wait that is known */
+    uint64_t times;  /* so often all ranks have done it before, as far as is known */
     char *states;    /* by rank */
 };
 
@@ -81,8 +83,11 @@ bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t tha
 /* The first of these lines, who is missing, and where the first of them is. */
 void rg_stall_facts_sum_up(const struct rg_stall_facts *facts, uint64_t than_ms,
                            struct rg_buf *out);
-/* What is the same as long as nothing has changed: those lines, but what they say of processes. */
-void rg_stall_facts_mark(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* Whether more is to be told than before: a rank is missing that was not, or for something else
+ * first, or some are known to wait for each other. told: what has been told, a number for each rank
+ * and one more, zeroed at first; it is brought up to date. Who comes and goes, as under load, is
+ * told of once; so is what ranks owe besides. */
+bool rg_stall_facts_is_news(const struct rg_stall_facts *facts, uint64_t than_ms, uint64_t *told);
 /* The rank is there; texts without lines of their own. */
 void rg_stall_facts_place(struct rg_stall_facts *facts, int rank, const char *place,
                           const char *call);

@@ -177,6 +177,9 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
         rg_shown_printf(text, ", while others waited for it");
     put_colour(text, style, PLAIN);
     rg_shown_printf(text, ", after %.1f s\n", (double) first->at_ns / 1e9);
+    if (is_ok(first) && !first->engine && !first->in_runtime)
+        rg_shown_printf(text, "  If it had fewer batches than they: drop_last=True gives all as "
+                              "many, and join() behind the loop waits for the others.\n");
     if (first->oom)
         rg_shown_printf(text, "  Let it use less memory (fewer ranks on a host, a smaller batch), "
                               "or give it more: --mem of Slurm, --memory of a container.\n");

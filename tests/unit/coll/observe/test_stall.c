@@ -67,6 +67,71 @@ static void a_group_is_named_for_people_but_not_in_the_list_for_programs(void **
     rg_stall_facts_fini(&facts);
 }
 
+static void who_comes_and_goes_is_told_of_once(void **state)
+{
+    struct rg_stall_facts facts;
+    uint64_t told[4] = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 3, NULL), 0);
+    set(&facts, "allreduce.a", 5000, "woo");
+    assert_true(rg_stall_facts_is_news(&facts, 1000, told));
+    assert_false(rg_stall_facts_is_news(&facts, 1000, told));
+    facts.who[0].blocked = true; /* it waits, and no longer only has called */
+    set(&facts, "allreduce.a", 8000, "wwo");
+    assert_false(rg_stall_facts_is_news(&facts, 1000, told));
+    set(&facts, "allreduce.a", 9000, "woo");
+    set(&facts, "allreduce.b", 8000, "woo");
+    assert_false(rg_stall_facts_is_news(&facts, 1000, told));
+    set(&facts, "allreduce.a", 9000, "ooo");
+    assert_true(rg_stall_facts_is_news(&facts, 1000, told));
+    set(&facts, "allreduce.a", 9000, "wwo");
+    set(&facts, "allreduce.c", 9500, "wwo");
+    assert_true(rg_stall_facts_is_news(&facts, 1000, told));
+    facts.who[2].blocked = true; /* now they wait for each other, and that once */
+    set(&facts, "allreduce.d", 5000, "oww");
+    assert_true(rg_stall_facts_is_news(&facts, 1000, told));
+    facts.who[2].blocked = false;
+    assert_false(rg_stall_facts_is_news(&facts, 1000, told));
+    facts.who[2].blocked = true;
+    assert_false(rg_stall_facts_is_news(&facts, 1000, told));
+    rg_stall_facts_fini(&facts);
+}
+
+static void who_has_ended_a_loop_may_have_had_fewer_batches(void **state)
+{
+    static const char all[] = "Rank 0 has not called allreduce.val; it waits in allreduce.grad.\n"
+                              "Rank 1 has not called allreduce.grad; it waits in allreduce.val.\n"
+                              "This is a deadlock: ranks 0 and 1 wait for each other, and none of "
+                              "them can go on. ";
+    static const char branch[] = "All ranks must call the same operations: look for a branch that "
+                                 "differs between ranks.\n";
+    static const char fewer[] = "Rank 1 may have had fewer batches than the others: give all as "
+                                "many (drop_last=True), or call join() behind the loop. Else look "
+                                "for a branch that differs between ranks.\n";
+    static const struct {
+        uint64_t grad, val;
+        const char *says;
+    } cases[] = { { 0, 0, branch }, { 1, 0, branch }, { 20, 20, branch },
+                  { 20, 0, fewer }, { 40, 1, fewer } };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        struct rg_stall_facts facts;
+        rg_autobuf struct rg_buf expected = RG_BUF_INIT;
+
+        assert_int_equal(rg_stall_facts_init(&facts, 2, NULL), 0);
+        facts.who[0].blocked = facts.who[1].blocked = true;
+        set(&facts, "allreduce.grad", 5000, "wo");
+        facts.ops[0].times = cases[i].grad;
+        set(&facts, "allreduce.val", 5000, "ow");
+        facts.ops[1].times = cases[i].val;
+        rg_buf_printf(&expected, "%s%s", all, cases[i].says);
+        assert_told(&facts, rg_buf_text(&expected));
+        rg_stall_facts_fini(&facts);
+    }
+}
+
 static void a_deadlock_needs_ranks_that_wait_for_each_other(void **state)
 {
     struct rg_stall_facts facts;
@@ -162,11 +227,13 @@ static void what_a_node_says_is_understood_elsewhere(void **state)
     from.who[3].blocked = true;
     from.who[3].detail = strdup("on c: process 9 is running");
     rg_stall_facts_place(&from, 3, "a.py:1 in f", "poll()");
+    from.ops[0].times = 7;
     rg_stall_facts_unrest(&from, 3, "uses a\nprocessor");
     rg_stall_facts_put(&from, theirs, 2, &text);
     rg_stall_facts_take(&to, theirs, 2, rg_buf_text(&text));
     rg_stall_facts_take(&to, theirs, 2, "at x\ty\nat\nop\nop x\nop 5 w a\nop 5 wwa\nrank\n"
-                        "rank b\nop 99\n\n");
+                        "rank b\nop 99\ntimes\ntimes 3\ntimes x y\ntimes 3 allreduce.two words?\n");
+    assert_int_equal(to.ops[0].times, 7);
     assert_int_equal(to.nops, 1);
     assert_string_equal(to.ops[0].name, "allreduce.two words?");
     assert_string_equal(to.ops[0].states, "?w?o");
@@ -228,6 +295,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_put_together_and_numbered_as_in_the_job),
         cmocka_unit_test(a_group_is_named_for_people_but_not_in_the_list_for_programs),
+        cmocka_unit_test(who_comes_and_goes_is_told_of_once),
+        cmocka_unit_test(who_has_ended_a_loop_may_have_had_fewer_batches),
         cmocka_unit_test(a_deadlock_needs_ranks_that_wait_for_each_other),
         cmocka_unit_test(ranks_at_one_place_stand_in_one_line),
         cmocka_unit_test(what_got_done_meanwhile_is_owed_by_nobody),

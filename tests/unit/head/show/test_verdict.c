@@ -186,6 +186,11 @@ static void who_left_others_waiting_is_named_and_whose_the_code_is(void **state)
     assert_contains(got, "reigen: exit code 5, rank 2's own\n");
     rg_verdict_print_horovod(&v, &horovod);
     assert_contains(rg_buf_text(&horovod), "Process name: 2\nExit code: 5\n");
+    assert_null(strstr(got, "batches"));
+    /* By its program's end, as of one that has had all its batches. */
+    ends[1].in_runtime = false;
+    got = print(&v, (struct rg_verdict_style){ 0 }, &text);
+    assert_contains(got, "waited for it, after 12.3 s\n  If it had fewer batches than they: ");
 }
 
 int main(void)
