@@ -2,12 +2,12 @@
 /*
  * usage: late MILLISECONDS|stop|apart [idle|calling]|crossed|called FILE|polled FILE [RANK]
  * The last rank, or that one, comes to three allreduces late, by this time, or after it has stopped
- * itself and somebody has continued it; apart: the last one waits in an allgather, while the others
- * wait in a fourth allreduce, idle: beside threads that wait for a time and for input, calling: beside
- * one that has called an operation and does so; crossed: the ranks wait for each other again and
- * again, each time for some 1.5 s; called, polled: a function that is told of an end, or a thread
- * that polls by timed waits, waits for this file before the first rank calls what the others wait
- * for. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
+ * itself and somebody has continued it; apart: after three allreduces the last one waits in an
+ * allgather, while the others wait in a fourth, idle: beside threads that wait for a time and for
+ * input, calling: beside one that has called an operation and does so; crossed: the ranks wait for
+ * each other again and again, each time for some 1.5 s; called, polled: a function that is told of
+ * an end, or a thread that polls by timed waits, waits for this file before the first rank calls
+ * what the others wait for. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
  */
 #include "program.h"
 

@@ -153,6 +153,17 @@ def test_the_others_are_told_which_rank_ended_by_an_exception(start):
     assert 'nobody catches this' in ranks.text(1)
 
 
+def test_a_deadlock_by_fewer_batches_is_told_and_ends_the_job(start):
+    """In slices, as Python waits; and only the user's tensors are counted."""
+    ranks = start(2, 'life.py', 'fewer', env={'REIGEN_STALL_SECONDS': '1',
+                                              'REIGEN_DEADLOCK_SECONDS': '2'})
+    assert ranks.wait(40) == [1, 1], ranks.output()
+    text = ranks.text(0) + ranks.text(1)
+    assert 'Rank 1 may have had fewer batches than the others' in text, text
+    assert 'and nothing else runs in them' in text, text
+    assert re.search(r'Rank 0 waits in allreduce of group\.0_1of2 and 1 more', text), text
+
+
 def test_ctrl_c_is_heard_while_waiting_for_ranks_that_never_come(start):
     ranks = start(2, 'life.py', 'stalled')
     ranks.wait_for(1, 'idle')

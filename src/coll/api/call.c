@@ -9,6 +9,7 @@
 #include "coll/gpu/gpu.h"
 #include "coll/ground/element.h"
 
+#define OWN_NAMES "reigen." /* of tensors that are none of the user's, in a group */
 #define RG_ELEMENTS_MAX (INT64_C(1) << 46)
 #define BARRIERS 64 /* in flight at once; their names are used again */
 
@@ -358,6 +359,18 @@ static uint64_t hash_names(const struct rg_call *call)
     return h;
 }
 
+/* How many tensors of the user's are in a group behind its first; ours, which bindings send with
+ * them, have names of their own kind. */
+static int count_more(const struct rg_call *call)
+{
+    int count = 0;
+
+    for (int i = 1; i < call->n; i++)
+        count += !call->names || !call->names[i] ||
+                 strncmp(call->names[i], OWN_NAMES, strlen(OWN_NAMES)) != 0;
+    return count;
+}
+
 int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
                 char ret_key[RG_KEY_MAX], struct rg_error *err)
 {
@@ -372,7 +385,7 @@ int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
         n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
                      call->kind == REIGEN_BARRIER ? number % BARRIERS : number);
     if (call->n > 1)
-        n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, "+%d:%llx", call->n - 1,
+        n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, "+%d:%llx", count_more(call),
                       first ? (unsigned long long) hash_names(call) : 0ull);
     if (n >= RG_KEY_MAX)
         return rg_error_set(err, EINVAL, "a name is too long");
@@ -432,7 +445,7 @@ static int in_use(const struct rg_call *call, const char *key, struct rg_error *
     if (call->n == 1 || !call->names || !call->names[0])
         return rg_error_set(err, EEXIST, "%s (%s)", rg_name_in_use_text, key);
     return rg_error_set(err, EEXIST, "%s (%s.%s and %d more)", rg_name_in_use_text,
-                        rg_kind_name(call->kind), call->names[0], call->n - 1);
+                        rg_kind_name(call->kind), call->names[0], count_more(call));
 }
 
 /* Under the lock: 0, or 1 where the operation is to stand in line. -errno with err. The runtime's

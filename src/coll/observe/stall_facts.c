@@ -239,11 +239,13 @@ void rg_stall_key_print(const char *key, struct rg_buf *out)
 {
     const char *plus = find_group(key), *dot = strchr(key, '.');
 
-    if (plus && dot && dot < plus)
+    if (!plus || !dot || dot > plus)
+        rg_buf_printf(out, "%s", key);
+    else if (atoi(plus + 1) == 0)
+        rg_buf_printf(out, "%.*s", (int) (plus - key), key);
+    else
         rg_buf_printf(out, "%.*s of %.*s and %d more", (int) (dot - key), key,
                       (int) (plus - dot - 1), dot + 1, atoi(plus + 1));
-    else
-        rg_buf_printf(out, "%s", key);
 }
 
 /* Has anybody waited so long for it? */
@@ -580,7 +582,7 @@ void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, s
     tell_places(facts, in, done, than_ms, out);
 }
 
-/* What the rank has owed for longest, as a number; 0: nothing. Of the same age the first by name. */
+/* What the rank has owed for longest, as a number; 0: nothing. Of one age the first by name. */
 static uint64_t mark_of(const struct rg_stall_facts *facts, int r, uint64_t than_ms)
 {
     const struct rg_stall_op *oldest = NULL;

@@ -200,6 +200,22 @@ def counters():
     hvd.shutdown()
 
 
+def fewer():
+    """Rank 1 has fewer batches than rank 0; a thread wakes at times, as a progress bar's does."""
+    hvd.init()
+    threading.Thread(target=lambda: [time.sleep(0.2) for _ in range(500)],  # patient: to the end
+                     daemon=True).start()
+    model = torch.nn.Linear(4, 2)
+    for groups in (None, 1):
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                             model.named_parameters(), groups=groups)
+        for _ in range(4 if hvd.rank() == 0 or groups is None else 3):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    total(name='validation')
+
+
 if __name__ == '__main__':
-    {f.__name__: f for f in (again, uneven, workers, stalled, doomed, raising,
+    {f.__name__: f for f in (fewer, again, uneven, workers, stalled, doomed, raising,
                              dropped, daemons, counters)}[sys.argv[1]]()

@@ -41,13 +41,13 @@ from horovod.common.util import split_list
 from horovod.torch.adasum import COPIED, DistributedAdasumOptimizer
 from horovod.torch.compression import Compression, FP16Compressor, NoneCompressor
 from horovod.torch.mpi_ops import (UNCHECKED, Adasum, Average, Sum, allreduce_async_,
-                                   grouped_allreduce_async_, sparse_allreduce_async,
-                                   synchronize)
+                                   sparse_allreduce_async, synchronize)
 from horovod.torch.parameters import Roster, Slot, Stepped, job, names_of, register, unregister
 from reigen import _core, _handles
 from reigen.errors import InvalidOperationError
 from reigen.torch import _cores, _device
 from reigen.torch._bucket import Bucket
+from reigen.torch._operations import ALLREDUCE, OWN, grouped_async
 
 _RACE = ('optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or '
          'optimizer.synchronize(). This is prohibited as it can cause a race condition.')
@@ -147,6 +147,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._agreement_setup()
         self._look()
         self._base = min(slot.name for slot in self._slots) + '.agreement'
+        self._notice_name = f'{OWN}{self._base}.notice'
         if self._hooked:
             _waiting[next(_numbers)] = self
         # The model lives longer than its optimizer where it gets another one.
@@ -381,7 +382,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if self._carrier is None and self._notice is None:
             if self._is_news():
                 self._lone_notice.fill_(1)
-            self._notice = allreduce_async_(self._lone_notice, None, self._base + '.notice', Sum,
+            self._notice = allreduce_async_(self._lone_notice, None, self._notice_name, Sum,
                                             1.0, 1.0, self.process_set)
 
     def _send_and_agree(self) -> None:
@@ -471,8 +472,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         prescale, postscale = self._hvd_scales
         slots, notice = group.slots, [group.notice] if group is self._carrier else []
         if group.name is not None:
-            return grouped_allreduce_async_(grads + notice, None, group.name, self.op, prescale,
-                                            postscale, self.process_set)
+            grads += notice
+            return grouped_async(ALLREDUCE, grads, grads, group.name, self.op, prescale, postscale,
+                                 self.process_set.process_set_id or 0, len(notice))
         if len(grads) == 1 and not notice:
             return allreduce_async_(grads[0], None, slots[0].name, self.op, prescale, postscale,
                                     self.process_set)
@@ -481,12 +483,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             for slot, grad in zip(slots, grads):
                 slot.pending = allreduce_async_(grad, None, slot.name, self.op, prescale,
                                                 postscale, self.process_set)
-            return allreduce_async_(notice[0], None, self._base + '.notice', self.op, prescale,
+            return allreduce_async_(notice[0], None, self._notice_name, self.op, prescale,
                                     postscale, self.process_set) if notice else 0
         grads += notice
         bucket = group.bucket
         if bucket is None or not bucket.fits(grads):
-            names = [slot.name for slot in slots] + [self._base + '.notice'] * len(notice)
+            names = [slot.name for slot in slots] + [self._notice_name] * len(notice)
             bucket = group.bucket = Bucket(names, [grad.shape for grad in grads], grads[0].dtype,
                                            self.op, prescale, postscale,
                                            self.process_set.process_set_id)

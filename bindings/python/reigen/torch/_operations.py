@@ -15,6 +15,8 @@ from reigen.torch import _device, _switch, _tensor
 GROUP_RING = 16
 #: Layouts of groups that are kept.
 GROUPS_MAX = 256
+#: Names of tensors that are none of the user's begin so, in C, too: nobody is told of them.
+OWN = 'reigen.'
 
 _STRIDED, _HOST = torch.strided, _device.HOST
 _plain = _tensor.is_plain
@@ -127,14 +129,17 @@ class Layout:
 _layouts: Dict[Any, Layout] = {}
 
 
-def _layout(kind: int, name: str, dtype: torch.dtype, shapes: List[torch.Size]) -> Layout:
+def _layout(kind: int, name: str, dtype: torch.dtype, shapes: List[torch.Size],
+            own: int) -> Layout:
     count = len(shapes)
-    key = (kind, name, dtype, count)
+    key = (kind, name, dtype, count, own)
     layout = _layouts.get(key)
     if layout is None or layout.shapes != shapes:
         if len(_layouts) >= GROUPS_MAX:
             _layouts.clear()
-        layout = _layouts[key] = Layout([f'{name}_{i + 1}of{count}' for i in range(count)], shapes)
+        layout = _layouts[key] = Layout(
+            [f'{OWN * (i >= count - own)}{name}_{i + 1}of{count - own}' for i in range(count)],
+            shapes)
     return layout
 
 
@@ -144,7 +149,7 @@ class _Group(Group):
 
     def __init__(self, kind: int, name: str, turn: bool, tensors: Sequence[torch.Tensor],
                  outs: Optional[Sequence[torch.Tensor]], options: _lib.Options, dense: bool,
-                 device: int):
+                 device: int, own: int):
         self._kind, self._count, self._options = kind, len(tensors), options
         self._device = device
         self.allocates = outs is None
@@ -159,7 +164,7 @@ class _Group(Group):
         first = tensors[0]
         self._dtype = first.dtype
         _, self._code, _ = _tensor.describe(self._ins[0])
-        self._layout = _layout(kind, name, first.dtype, [t.shape for t in tensors])
+        self._layout = _layout(kind, name, first.dtype, [t.shape for t in tensors], own)
         self._handles = (ctypes.c_int64 * self._count)()
 
     def start(self) -> int:
@@ -202,8 +207,10 @@ def _all_dense(tensors: Sequence[torch.Tensor]) -> bool:
 
 def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
                   outs: Optional[Sequence[torch.Tensor]], name: Optional[str], op: int = 1,
-                  prescale: float = 1.0, postscale: float = 1.0, process_set: int = 0) -> int:
-    """Submit all or nothing. outs: where allreduces go; None for kinds whose result C allocates."""
+                  prescale: float = 1.0, postscale: float = 1.0, process_set: int = 0,
+                  own: int = 0) -> int:
+    """Submit all or nothing. outs: where allreduces go; None for kinds whose result C allocates.
+    own: how many at the end are none of the user's."""
     if not tensors:
         raise ValueError('A group needs at least one tensor.')
     if _switch.asks() is not _switch.told:
@@ -219,7 +226,7 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         name = f'noname.{next(turns) % GROUP_RING}'
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
-        group = _Group(kind, name, turn, tensors, outs, options, dense, device)
+        group = _Group(kind, name, turn, tensors, outs, options, dense, device, own)
         return _handles.submit(group) if device == _HOST else group.submit()
     parts = []
     for dtype in sorted(dtypes, key=_tensor.name_of):
@@ -227,7 +234,7 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         label = _tensor.name_of(dtype)
         part = _Group(kind, f'{name}.{label}', turn, [tensors[i] for i in places],
                       None if outs is None else [outs[i] for i in places], options, dense,
-                      device)
+                      device, sum(i >= len(tensors) - own for i in places))
         parts.append((places, part.submit()))
     return _handles.submit(Parts(parts, len(tensors)))
 

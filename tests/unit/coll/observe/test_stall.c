@@ -46,7 +46,7 @@ static void ranks_are_put_together_and_numbered_as_in_the_job(void **state)
 static void a_group_is_named_for_people_but_not_in_the_list_for_programs(void **state)
 {
     struct rg_stall_facts facts;
-    rg_autobuf struct rg_buf list = RG_BUF_INIT, names = RG_BUF_INIT;
+    rg_autobuf struct rg_buf list = RG_BUF_INIT, names = RG_BUF_INIT, one = RG_BUF_INIT;
 
     (void) state;
     assert_int_equal(rg_stall_facts_init(&facts, 2, NULL), 0);
@@ -57,6 +57,8 @@ static void a_group_is_named_for_people_but_not_in_the_list_for_programs(void **
                         "has called allgather of a and 1 more.\n"
                         "Rank 1 has not called allgather of a and 1 more; it has called allreduce "
                         "of 2.bias and 3 more, allreduce.a+b.\n");
+    rg_stall_key_print("allreduce.2.bias+0:ebd1a9cbc3180515", &one);
+    assert_string_equal(rg_buf_text(&one), "allreduce.2.bias");
     rg_stall_facts_name(&facts, 1000, &names);
     assert_string_equal(rg_buf_text(&names), "allreduce of 2.bias and 3 more, allreduce.a+b, "
                                              "allgather of a and 1 more");
