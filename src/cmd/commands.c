@@ -167,23 +167,25 @@ const struct rg_command rg_commands[] = {
       "are still there after TIME are ended. --force: even if fewer than --min-np ranks are left; "
       "they save their work, and if no other host can come, the job ends with code 75.",
       rg_cmd_drain, NULL, .brief = "let a host go from an elastic job" },
-    { "logs", "[-f] [--rank R] " PLACE " JOB",
+    { "logs", "[-f] [--rank R] " PLACE " [JOB]",
       "-f --rank " PLACE_WORDS " @job",
       "Show what a job has written to --output-dir, to a file or, with --detach, Slurm, Kubernetes "
-      "or OpenPAI, to its log. -f: and what follows, until its end. --rank: only this rank's.",
+      "or OpenPAI, to its log. -f: and what follows, until its end. --rank: only this rank's. "
+      "Without JOB: the only one that runs.",
       rg_cmd_logs, NULL, .brief = "show the output of a job", .common = true,
       .options = logs_options, .shared = place_options },
-    { "attach", "[--tail LINES] " PLACE " JOB",
+    { "attach", "[--tail LINES] " PLACE " [JOB]",
       "--tail " PLACE_WORDS " @job",
       "Stay with a job until its end, as the reigen run that started it: show what it has written "
       "and what follows, and end with its exit code. Ctrl-C leaves it alone. --tail: of what was "
-      "written before, only so many lines.",
+      "written before, only so many lines. Without JOB: the only one that runs.",
       rg_cmd_attach, NULL, .brief = "stay with a job", .common = true,
       .options = attach_options, .shared = place_options },
-    { "status", "[--json] " PLACE " JOB",
+    { "status", "[--json] " PLACE " [JOB]",
       "--json " PLACE_WORDS " @job",
       "Say what is known of a job: its state, hosts, start, output and exit code; of an elastic "
-      "job, which ranks there are and which hosts are not used.",
+      "job, which ranks there are and which hosts are not used. Without JOB: the only one that "
+      "runs.",
       rg_cmd_status, NULL, .brief = "say what has become of a job", .common = true,
       .options = status_options, .shared = place_options },
     { "top", "[-n COUNT] [--json] " PLACE " [JOB]",

@@ -98,6 +98,34 @@ def test_a_job_is_known_from_its_start_to_after_its_end(home):
     assert 'has ended already' in home.reigen('stop', ident).stderr
 
 
+def test_the_only_job_needs_no_name(home):
+    out = home.folder / 'out'
+    for command in ('status', 'logs', 'attach'):
+        done = home.reigen(command)
+        assert done.returncode == 2 and f'{command}: no job of yours runs' in done.stderr, done
+    with home.running('--output-dir', out, stdout=subprocess.DEVNULL):
+        ident = home.jobs()[0]['id']
+        says = f'reigen: job {ident}  sh -c '
+        status = home.reigen('status')
+        assert status.stdout.startswith(f'job {ident}: running'), status
+        assert status.stderr.startswith(says), status
+        wait_until(lambda: home.reigen('logs', '--rank', 0).stdout == 'hello\n')
+        with home.running(stdout=subprocess.DEVNULL):
+            wait_until(lambda: len(home.jobs()) == 2)
+            both = sorted(told['id'] for told in home.jobs())
+            done = home.reigen('logs')
+            assert done.returncode == 2 and '2 jobs of yours run or wait' in done.stderr, done
+            assert sorted(re.findall(r'^  (r\S+)  sh -c ', done.stderr, re.M)) == both, done
+            assert home.reigen('stop').returncode == 2  # it ends nothing unasked
+        wait_until(lambda: len(home.jobs()) == 1)
+        with subprocess.Popen([PROGRAMS.reigen, 'attach'], env=home.env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as attached:
+            hello = attached.stdout.readline()
+            home.reigen('stop', ident)
+            assert hello == 'hello\n' and says in attached.stderr.read()
+            assert attached.wait(LIMIT) == 143
+
+
 def test_a_job_that_is_started_again_stays_one_job(home):
     out = home.folder / 'out'
     script = ('echo $REIGEN_JOB_ID; [ $REIGEN_RESTART -lt 2 ] && exit 3; '

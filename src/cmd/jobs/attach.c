@@ -229,24 +229,25 @@ int rg_cmd_attach(int argc, char **argv)
 
     if (n < 0)
         return -1 - n;
-    if (n == 0)
-        return rg_fail_usage("attach", "attach: give a job's id; reigen jobs lists them");
     if (tail && rg_parse_int("--tail", tail, 1, LINES_MAX, &nlast, &err) < 0)
         return rg_fail_usage("attach", "attach %s", err.text);
-    n = rg_jobs_choose_finder("attach", &place, &attach.driver);
-    if (n)
-        return n;
+    rg_autofree char *only = NULL;
+    int code = n ? 0 : rg_jobs_find_only("attach", &place, &only);
+    const char *id = n ? argv[1] : only;
+    code = code ? code : rg_jobs_choose_finder("attach", &place, &attach.driver);
+    if (code)
+        return code;
     if (!attach.driver)
-        attach.driver = rg_jobs_find_submitted(argv[1], &attach.job);
+        attach.driver = rg_jobs_find_submitted(id, &attach.job);
     if (attach.driver && attach.driver->away) {
         attach.job.platform = &attach.driver->platform;
-        snprintf(attach.job.id, sizeof(attach.job.id), "%s", argv[1]);
+        snprintf(attach.job.id, sizeof(attach.job.id), "%s", id);
         n = follow(&attach, (int) nlast, &place);
     } else if (tail) {
         n = rg_fail_usage("attach", "attach --tail: of job %.80s all is shown; leave it out",
-                          argv[1]);
+                          id);
     } else {
-        n = show(&attach, argv[1]);
+        n = show(&attach, id);
     }
     rg_submitted_fini(&attach.job);
     return n;

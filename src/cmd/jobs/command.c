@@ -57,15 +57,6 @@ static int print_submitted(const struct rg_driver_ops *driver, struct rg_submitt
 /* --- jobs ------------------------------------------------------------------------------------- */
 
 /* What a platform runs for us as a job that was submitted is listed as that. */
-static bool is_submitted(const struct rg_registry_job *job, const struct rg_submitted_list *list)
-{
-    for (size_t i = 0; job->within && i < list->count; i++) {
-        if (list->jobs[i].platform == job->within && strcmp(list->jobs[i].id, job->within_id) == 0)
-            return true;
-    }
-    return false;
-}
-
 static int add_registered(struct rg_jobs_table *table, const struct rg_submitted_list *submitted,
                           bool ended)
 {
@@ -74,7 +65,7 @@ static int add_registered(struct rg_jobs_table *table, const struct rg_submitted
 
     rg_jobs_say_remarks(&registry.remarks);
     for (size_t i = 0; r == 0 && i < registry.count; i++) {
-        if (!is_submitted(&registry.jobs[i], submitted))
+        if (!rg_jobs_is_submitted(&registry.jobs[i], submitted))
             r = rg_jobs_add(table, &registry.jobs[i]);
     }
     return r;
@@ -182,12 +173,14 @@ int rg_cmd_status(int argc, char **argv)
 
     if (n < 0)
         return -1 - n;
-    if (n == 0)
-        return rg_fail_usage("status", "status: give a job's id, or its beginning; reigen jobs "
-                                       "--all lists them");
-    int code = rg_jobs_find_at("status", argv[1], &place, &submitted, &driver);
+    rg_autofree char *only = NULL;
+    int code = n ? 0 : rg_jobs_find_only("status", &place, &only);
+    const char *id = n ? argv[1] : only;
+    if (code)
+        return code;
+    code = rg_jobs_find_at("status", id, &place, &submitted, &driver);
     if (code || driver)
         return code ? code : print_submitted(driver, &submitted, json);
-    code = rg_jobs_find("status", argv[1], &job);
+    code = rg_jobs_find("status", id, &job);
     return code ? code : print_job(&job, json);
 }

@@ -4,6 +4,7 @@
 #include "cmd/jobs/jobs.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/exitcode.h"
@@ -11,6 +12,7 @@
 #include "head/console/exit.h"
 
 #define NAMED_MAX 4
+#define LISTED_MAX 10 /* with their commands */
 
 int rg_jobs_fail_memory(const char *command)
 {
@@ -199,4 +201,77 @@ int rg_jobs_list_submitted(struct rg_submitted_list *list)
     }
     rg_jobs_say_remarks(&list->remarks);
     return r;
+}
+
+/* --- the only one ----------------------------------------------------------------------------- */
+
+bool rg_jobs_is_submitted(const struct rg_registry_job *job, const struct rg_submitted_list *list)
+{
+    for (size_t i = 0; job->within && i < list->count; i++) {
+        if (list->jobs[i].platform == job->within && strcmp(list->jobs[i].id, job->within_id) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Jobs that may be meant, as lines for people. */
+struct meant {
+    struct rg_buf lines;
+    char *id; /* of the last; owned */
+    int count;
+};
+
+static void meant_fini(struct meant *meant)
+{
+    rg_buf_fini(&meant->lines);
+    free(meant->id);
+}
+
+static int add_meant(struct meant *meant, const char *id, const char *command)
+{
+    free(meant->id);
+    meant->id = strdup(id);
+    if (meant->count++ < LISTED_MAX)
+        rg_buf_printf(&meant->lines, "\n  %s  %.60s", id, command ? command : "");
+    return meant->id ? rg_buf_status(&meant->lines) : -ENOMEM;
+}
+
+static int list_meant(struct meant *meant)
+{
+    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list submitted = { .count = 0 };
+    rg_cleanup(rg_registry_fini) struct rg_registry registry = { 0 };
+    int r = rg_jobs_list_submitted(&submitted);
+
+    r = r < 0 ? r : rg_registry_list(&registry);
+    for (size_t i = 0; r >= 0 && i < registry.count; i++) {
+        const struct rg_registry_job *job = &registry.jobs[i];
+
+        if (rg_registry_state(job) == RG_JOB_RUNS && !rg_jobs_is_submitted(job, &submitted))
+            r = add_meant(meant, job->id, job->command);
+    }
+    for (size_t i = 0; r >= 0 && i < submitted.count; i++) {
+        if (submitted.jobs[i].state != RG_SUBMITTED_ENDED)
+            r = add_meant(meant, submitted.jobs[i].id, submitted.jobs[i].command);
+    }
+    return r;
+}
+
+int rg_jobs_find_only(const char *command, const struct rg_jobs_place *place, char **ret_id)
+{
+    rg_cleanup(meant_fini) struct meant meant = { .lines = RG_BUF_INIT };
+
+    if (rg_jobs_names_place(place))
+        return rg_fail_usage(command, "%s: which job is meant there? give its name", command);
+    if (list_meant(&meant) < 0)
+        return rg_jobs_fail_memory(command);
+    if (meant.count == 0)
+        return rg_fail_usage(command, "%s: no job of yours runs; give the id of one that has "
+                             "ended, which reigen jobs --all lists", command);
+    if (meant.count > 1)
+        return rg_fail_usage(command, "%s: %d jobs of yours run or wait; give the id of one, or "
+                             "its beginning:%s%s", command, meant.count, rg_buf_text(&meant.lines),
+                             meant.count > LISTED_MAX ? "\n..." : "");
+    rg_say("job %s", rg_buf_text(&meant.lines) + strlen("\n  "));
+    *ret_id = rg_steal_ptr(&meant.id);
+    return 0;
 }

@@ -60,6 +60,8 @@ int rg_cmd_status(int argc, char **argv);
  * told in the command's name. */
 int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job);
 
+/* Whether a job is part of one of these, which is what the user knows it as. */
+bool rg_jobs_is_submitted(const struct rg_registry_job *job, const struct rg_submitted_list *list);
 /* The submitted job of this id, and the driver that has it; NULL: there is none. */
 const struct rg_driver_ops *rg_jobs_find_submitted(const char *id,
                                                    struct rg_submitted_job *ret_job);
@@ -81,6 +83,9 @@ struct rg_jobs_place {
     { .name = "pai-server", .what = "URL", .value = &(place).value[RG_JOBS_PAI_SERVER] },          \
     { .name = "pai-user", .what = "NAME", .value = &(place).value[RG_JOBS_PAI_USER] }
 
+/* Where no job was named: the only one that runs or waits to, of which is told. 0 and its id, the
+ * caller's; or the exit code, after the error was told, which lists what there is. */
+int rg_jobs_find_only(const char *command, const struct rg_jobs_place *place, char **ret_id);
 /* Whether any is given. */
 bool rg_jobs_names_place(const struct rg_jobs_place *place);
 /* The driver that looks jobs up where these options say; NULL: none is given. 0; or the exit code,

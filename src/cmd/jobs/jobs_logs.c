@@ -388,20 +388,22 @@ int rg_cmd_logs(int argc, char **argv)
 
     if (n < 0)
         return -1 - n;
-    if (n == 0)
-        return rg_fail_usage("logs", "logs: give a job's id, or its beginning, after -f to follow "
-                                     "its output; reigen jobs --all lists them");
     if (rank_text && rg_parse_int("--rank", rank_text, 0, RG_JOB_RANKS_MAX - 1, &rank, &err) < 0)
         return rg_fail_usage("logs", "logs %s", err.text);
-    int code = rg_jobs_find_at("logs", argv[1], &place, &submitted, &driver);
+    rg_autofree char *only = NULL;
+    int code = n ? 0 : rg_jobs_find_only("logs", &place, &only);
+    const char *id = n ? argv[1] : only;
+    if (code)
+        return code;
+    code = rg_jobs_find_at("logs", id, &place, &submitted, &driver);
     if (code)
         return code;
     if (driver && rank_text)
         return rg_fail_usage("logs", "logs --rank: the output of all ranks of job %s is in one "
-                             "file", argv[1]);
+                             "file", id);
     if (driver)
         return show_submitted(driver, &submitted, keep);
-    code = rg_jobs_find("logs", argv[1], &job);
+    code = rg_jobs_find("logs", id, &job);
     if (code)
         return code;
     if (rank >= 0 && job.nranks && rank >= job.nranks)
