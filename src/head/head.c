@@ -623,7 +623,7 @@ static void start_metrics(struct run *run)
     const char *url = rg_metrics_url(run->metrics);
 
     rg_metrics_start(run->metrics, run->loop, look_at, run);
-    if (url && !run->planned.quiet)
+    if (url && (!run->planned.quiet || rg_metrics_chose_port(run->metrics)))
         rg_say("metrics are at %s", url);
 }
 
@@ -750,6 +750,7 @@ int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
 {
     static struct run run; /* too large for a frame; a process runs one job */
 
+    signal(SIGXFSZ, SIG_IGN); /* a write fails then; otherwise it would end us, and the job */
     run.registered = (struct rg_registration) RG_REGISTRATION_INIT;
     run.planned = *take_planned;
     *take_planned = (struct rg_planned){ .quiet = false };

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,17 @@ def test_a_job_goes_on_when_its_terminal_closes(home):
             assert terminal.seen.startswith(seen), terminal.seen
         finally:
             terminal.close()
+
+
+def test_a_log_without_a_job_goes_after_a_day(home):
+    logs = home.state / 'logs'
+    logs.mkdir(parents=True, mode=0o700)
+    for name, days in (('r-20260101-000000-0badcafe', 2), ('r-20260102-000000-0badcafe', 0.5)):
+        (logs / name).write_text('started\n')
+        then = time.time() - days * 24 * 3600
+        os.utime(logs / name, (then, then))
+    assert home.reigen('jobs').returncode == 0
+    assert [log.name for log in logs.iterdir()] == ['r-20260102-000000-0badcafe']
 
 
 def test_logs_and_attach_follow_it(home):

@@ -342,6 +342,13 @@ def test_a_place_that_will_not_do_is_refused(reigen, tmp_path, where, code, word
     assert not (tmp_path / 'ran').exists() and (tmp_path / 'fifo').is_fifo()
 
 
+def test_a_port_that_was_chosen_is_told_even_when_quiet(tmp_path):
+    job = Job(tmp_path, '--quiet', '-np', '1', '--', 'sleep', '1000')
+    job.child.terminate()
+    job.child.wait(60)
+    assert job.port
+
+
 def test_an_address_in_use_is_refused(reigen, tmp_path):
     with socket.create_server(('127.0.0.1', 0)) as other:
         port = other.getsockname()[1]

@@ -186,6 +186,16 @@ def test_ranks_that_fail_by_the_same_error_are_named_together(reigen):
     assert ' failed first: ' in done.stderr and 'same error' not in done.stderr, done.stderr
 
 
+def test_a_limit_of_files_is_an_error_of_writing_and_ends_nothing_else(programs, tmp_path):
+    done = subprocess.run(['sh', '-c', 'ulimit -f 0; exec "$0" run -np 2 --output-dir out -- sh -c '
+                           '"echo hello; grep SigIgn /proc/self/status"', programs.reigen],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+                          timeout=60, check=False, env=environment(XDG_STATE_HOME=tmp_path))
+    assert done.returncode == 74 and 'File too large' in done.stderr, done
+    assert done.stdout.count('hello') == 2, done
+    assert all(int(mask, 16) == 0 for mask in re.findall(r'SigIgn:\s+(\w+)', done.stdout)), done
+
+
 def test_ranks_that_are_stopped_on_their_way_out_by_the_same_error_did_not_die_of_it(reigen,
                                                                                          tmp_path):
     says = r'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: x\n'

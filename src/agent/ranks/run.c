@@ -502,6 +502,7 @@ static int prepare(struct rg_agent *agent)
         return r;
     raise_limit(agent);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     agent->scratch = malloc(RG_MSG_CHUNK_MAX);
     if (!agent->scratch)

@@ -28,6 +28,7 @@ struct rg_metrics {
     struct rg_timer timer;
     rg_metrics_look *look; /* NULL: nothing is known yet */
     void *arg;
+    bool chose_port;
     bool failed;           /* to write; the user knows */
     uint64_t since_ns;
     bool ended;
@@ -143,9 +144,9 @@ static int open_either(struct rg_metrics *metrics, const char *where, struct rg_
     rg_autofree char *host = NULL;
     int port, r = rg_metrics_split("--metrics", where, &host, &port, err);
 
+    metrics->chose_port = r > 0 && port == 0;
     if (r != 0)
         return r < 0 ? r : rg_server_open(host, port, &metrics->server, err);
-    signal(SIGXFSZ, SIG_IGN); /* writing fails then; otherwise it would end us, and the job */
     metrics->path = strdup(where);
     return metrics->path ? write_file(metrics, err) : rg_error_memory(err);
 }
@@ -186,6 +187,11 @@ void rg_metrics_start(struct rg_metrics *metrics, struct rg_loop *loop, rg_metri
 const char *rg_metrics_url(const struct rg_metrics *metrics)
 {
     return metrics && metrics->server ? rg_server_url(metrics->server) : NULL;
+}
+
+bool rg_metrics_chose_port(const struct rg_metrics *metrics)
+{
+    return metrics && metrics->chose_port;
 }
 
 void rg_metrics_close(struct rg_metrics *metrics, int exit_code)

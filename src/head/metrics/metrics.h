@@ -31,6 +31,8 @@ void rg_metrics_start(struct rg_metrics *metrics, struct rg_loop *loop, rg_metri
                       void *arg);
 /* Where it can be read: "http://127.0.0.1:9100/metrics". NULL: in a file. Borrowed. */
 const char *rg_metrics_url(const struct rg_metrics *metrics);
+/* The user left the port open, so that only we know it. */
+bool rg_metrics_chose_port(const struct rg_metrics *metrics);
 /* The job has ended by this code: write the file for the last time. Nobody is answered any more.
  * Frees it. The session that look tells of must still be there. */
 void rg_metrics_close(struct rg_metrics *metrics, int exit_code);
@@ -55,6 +57,11 @@ static inline const char *rg_metrics_url(const struct rg_metrics *metrics)
 {
     (void) metrics;
     return NULL;
+}
+static inline bool rg_metrics_chose_port(const struct rg_metrics *metrics)
+{
+    (void) metrics;
+    return false;
 }
 static inline void rg_metrics_close(struct rg_metrics *metrics, int exit_code)
 {

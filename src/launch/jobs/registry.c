@@ -23,6 +23,7 @@
 #define JOBS "jobs"
 #define ENDED "ended"
 #define LOGS "logs"
+#define ORPHAN_S (24 * 3600) /* a log without a job, until it goes */
 
 /* --- this computer --------------------------------------------------------------------------- */
 
@@ -650,6 +651,34 @@ bool rg_registry_is_over(const struct rg_registry_job *job)
            rg_registry_state(job) == RG_JOB_DEAD;
 }
 
+static bool is_there(const char *folder, const char *id)
+{
+    rg_autofree char *path = jobs_path(folder, id);
+    struct stat st;
+
+    return !path || lstat(path, &st) == 0;
+}
+
+/* Of logs without a job's file that have not changed for long: a launcher was killed between making
+ * the one and the other. A job's file goes from one folder to the next, never back. */
+static void sweep_logs(uint64_t deadline_ns)
+{
+    rg_autofree char *path = jobs_folder(LOGS);
+    DIR *dir = path ? opendir(path) : NULL;
+    struct stat st;
+
+    for (struct dirent *entry; dir && rg_now_ns() < deadline_ns && (entry = readdir(dir));) {
+        const char *id = entry->d_name;
+
+        if (jobs_is_id(id) && !is_there(JOBS, id) && !is_there(ENDED, id) &&
+            fstatat(dirfd(dir), id, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            time(NULL) - st.st_mtime > ORPHAN_S)
+            unlinkat(dirfd(dir), id, 0);
+    }
+    if (dir)
+        closedir(dir);
+}
+
 size_t rg_registry_sweep(void)
 {
     uint64_t deadline_ns = rg_now_ns() + RG_REGISTRY_SWEEP_MS * RG_NS_PER_MS;
@@ -670,5 +699,6 @@ size_t rg_registry_sweep(void)
     }
     if (dir)
         closedir(dir);
+    sweep_logs(deadline_ns);
     return count;
 }
