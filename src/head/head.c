@@ -20,6 +20,7 @@
 #include "head/notify.h"
 #include "head/record/record.h"
 #include "head/restart.h"
+#include "head/show/outfiles.h"
 #include "head/show/presenter.h"
 #include "head/signals.h"
 #include "head/slowed.h"
@@ -574,6 +575,8 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         rc = rg_output_create(&output, &run->shown.output, err);
     if (rc < 0)
         return rc;
+    if (job->output_dir && !job->elastic.on && !run->restart.count && !run->planned.quiet)
+        rg_outfiles_say_earlier(job->output_dir, run->planned.plan.nranks);
     run->shown.status_fd = output.echoes ? output.echo_fd : 2;
     if (run->shown.ops->starting(&run->shown) < 0)
         return rg_error_memory(err);

@@ -311,6 +311,19 @@ def test_output_dir_keeps_every_byte_and_pads_ranks(reigen, tmp_path):
     assert done.stderr == '[3] e3\n'
 
 
+def test_files_of_an_earlier_job_with_more_ranks_are_told_of_and_stay(reigen, tmp_path):
+    told = []
+    for np, options in ((4, ()), (4, ()), (2, ()), (1, ('--quiet',)), (11, ())):
+        done = reigen('run', '-np', np, '--output-dir', 'out', *options, '--', 'sh', '-c',
+                      'echo $RANK of $WORLD_SIZE', cwd=tmp_path)
+        assert done.returncode == 0, done
+        told += re.findall('reigen: (--output-dir .*)', done.stderr) or ['nothing']
+    assert told == ['nothing', 'nothing', '--output-dir out: rank.2 and 1 more are of an earlier '
+                    'job, and stay as they are', 'nothing', '--output-dir out: rank.0 and 3 more '
+                    'are of an earlier job, and stay as they are'], told
+    assert (tmp_path / 'out/rank.3/stdout').read_text() == '3 of 4\n'
+
+
 def test_an_output_dir_that_cannot_be_is_refused_before_the_start(reigen, tmp_path):
     (tmp_path / 'file').write_text('')
     done = reigen('run', '--output-dir', tmp_path / 'file' / 'x', 'touch', tmp_path / 'ran')

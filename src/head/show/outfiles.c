@@ -2,13 +2,18 @@
 /* --output-dir keeps what each rank wrote, byte for byte, in two files that stay open. */
 #include "head/show/outfiles.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/say.h"
 #include "base/str.h"
 #include "base/exitcode.h"
+
+#define NAME_NBYTES 32 /* of a rank's directory */
 
 static const char *const stream_names[] = { "stdout", "stderr" };
 
@@ -65,15 +70,58 @@ static int open_rank(struct rg_outfiles *files, int rank, bool append, struct rg
     return rc < 0 ? rc : open_file(files, rank, 2, append, err);
 }
 
+static int width_of(int nranks)
+{
+    char number[16];
+
+    return snprintf(number, sizeof number, "%d", nranks ? nranks - 1 : 0);
+}
+
+/* How many there are, and the name of the lowest rank's. */
+static int find_earlier(const char *dir, int nranks, char ret_name[NAME_NBYTES])
+{
+    DIR *all = opendir(dir);
+    int count = 0, width = width_of(nranks);
+    int64_t lowest = INT64_MAX, rank;
+
+    for (struct dirent *entry; all && (entry = readdir(all));) {
+        const char *name = entry->d_name, *digits = name + strlen("rank.");
+        size_t n = rg_str_starts(name, "rank.") ? strspn(digits, "0123456789") : 0;
+
+        if (!n || digits[n] || strlen(name) >= NAME_NBYTES ||
+            rg_parse_int("rank", digits, 0, INT_MAX, &rank, NULL) < 0 ||
+            (rank < nranks && (int) n == width))
+            continue;
+        count++;
+        if (rank < lowest)
+            snprintf(ret_name, NAME_NBYTES, "%s", name);
+        lowest = rank < lowest ? rank : lowest;
+    }
+    if (all)
+        closedir(all);
+    return count;
+}
+
+void rg_outfiles_say_earlier(const char *dir, int nranks)
+{
+    char name[NAME_NBYTES];
+    int n = find_earlier(dir, nranks, name);
+
+    if (n == 1)
+        rg_say("--output-dir %s: %s is of an earlier job, and stays as it is", dir, name);
+    else if (n)
+        rg_say("--output-dir %s: %s and %d more are of an earlier job, and stay as they are", dir,
+               name, n - 1);
+}
+
 int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, bool append,
                      struct rg_error *err)
 {
-    char number[16];
     int rc = 0;
 
     *files = (struct rg_outfiles){
         .dir = strdup(dir), .nranks = nranks,
-        .width = snprintf(number, sizeof number, "%d", nranks ? nranks - 1 : 0),
+        .width = width_of(nranks),
         .fds = malloc(2 * (size_t) nranks * sizeof(int) + 1),
     };
     if (!files->dir || !files->fds) {

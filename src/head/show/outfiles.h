@@ -2,7 +2,8 @@
 /*
  * --output-dir: one file per rank and stream, DIR/rank.R/stdout and DIR/rank.R/stderr, byte for
  * byte what the rank wrote. R is padded with zeros to the width of the highest rank, as Horovod
- * does it, so that the directories sort. Files that are there from an earlier run are replaced.
+ * does it, so that the directories sort. Files that are there from an earlier run are replaced;
+ * those of ranks that this one has not stay, which is told.
  *
  * Thread rule: the loop's thread. Writes block as long as the file system does.
  */
@@ -26,6 +27,9 @@ struct rg_outfiles {
  * with err, which names the path: exit_code 2, 74 for a full disk, 77 without permission. */
 int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, bool append,
                      struct rg_error *err);
+/* Say which directories of ranks are there that are none of this job's, as an earlier one had more:
+ * whoever reads all files below would take them for this one's. */
+void rg_outfiles_say_earlier(const char *dir, int nranks);
 /* Write all of it. 0, or -errno with err, which names the file; the file is closed then and later
  * bytes for it are dropped (0). */
 int rg_outfiles_write(struct rg_outfiles *files, int rank, int stream, const uint8_t *data,

@@ -117,7 +117,8 @@ void rg_registry_fini(struct rg_registry *registry);
 /* A job that is listed has ended: move its file to those. */
 void rg_registry_forget(const struct rg_registry_job *job);
 /* Do so with the dead ones that can have left nothing but their file (those with containers may
- * have left these), and remove logs of a day ago that belong to no job. Takes RG_REGISTRY_SWEEP_MS at most. Returns how many there were. */
+ * have left these), and remove logs of a day ago that belong to no job. Takes
+ * RG_REGISTRY_SWEEP_MS at most. Returns how many dead ones there were. */
 size_t rg_registry_sweep(void);
 
 /* Whether its computer was started again since, as far as that can be told here. */
