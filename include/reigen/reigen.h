@@ -262,6 +262,10 @@ REIGEN_API int reigen_apart(int process_set);
  * the process ends in it. Without --chaos nothing happens. 0;
  * -ENOTCONN before reigen_init. */
 REIGEN_API int reigen_step(void);
+/* Say that this process ends by an error, which may take a while as interpreters wait for threads
+ * and for children: a report of who is waited for says so of it. It holds until the process calls
+ * its next operation. 0; -ENOTCONN. Any thread; never blocks. */
+REIGEN_API int reigen_failing(void);
 
 /* ------------------------------------------------------------------ operations
  * Each returns 0 and *ret_handle, or a negative errno with nothing submitted. All ranks must submit

@@ -153,6 +153,15 @@ def test_the_others_are_told_which_rank_ended_by_an_exception(start):
     assert 'nobody catches this' in ranks.text(1)
 
 
+def test_a_rank_that_takes_long_to_fail_is_no_stall(start, tmp_path):
+    flag = tmp_path / 'flag'
+    ranks = start(2, 'life.py', 'slow_to_fail', flag, env={'REIGEN_STALL_SECONDS': '1'})
+    ranks.wait_for(0, 'rank 1 has failed by an error that nobody caught, and has not ended yet')
+    flag.touch()
+    assert ranks.wait(40) == [1, 1], ranks.output()
+    assert 'has not called' not in ranks.output(), ranks.output()
+
+
 def test_a_deadlock_by_fewer_batches_is_told_and_ends_the_job(start):
     """In slices, as Python waits; and only the user's tensors are counted."""
     ranks = start(2, 'life.py', 'fewer', env={'REIGEN_STALL_SECONDS': '1',

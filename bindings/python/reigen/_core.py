@@ -355,7 +355,7 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
-_traceback.install()
+_traceback.install(quick.reigen_failing)
 
 
 # ---------------------------------------------------------------------------- who am I

@@ -77,6 +77,7 @@ _PROTOTYPES = {
     'reigen_preemptible': (c_int, []),
     'reigen_apart': (c_int, [c_int]),
     'reigen_step': (c_int, []),
+    'reigen_failing': (c_int, []),
     'reigen_allreduce_async':
         (c_int, [c_char_p, c_void_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),
     'reigen_allgather_async': (c_int, [c_char_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),

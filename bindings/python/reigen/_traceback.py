@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import types
-from typing import Any, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _OURS = tuple(os.path.join(os.path.dirname(_HERE), name, '') for name in ('reigen', 'horovod'))
@@ -92,13 +92,15 @@ def _print(kind: Any, error: Any, tb: Any) -> None:
         stream.flush()
 
 
-def install() -> None:
-    """Put the hooks in place; called once, when the library is loaded."""
+def install(on_failure: Callable[[], Any]) -> None:
+    """Put the hooks in place; called once, when the library is loaded. on_failure: is called first
+    when an error ends the program."""
     if os.environ.get('REIGEN_TRACEBACK') == 'full':
         return
     before, before_in_thread = sys.excepthook, threading.excepthook
 
     def on_error(kind: Any, error: Any, tb: Any) -> None:
+        on_failure()
         call = _print if before is sys.__excepthook__ else before
         with shortened(error):
             call(kind, error, error.__traceback__ if error is not None else tb)

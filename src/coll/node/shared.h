@@ -100,6 +100,7 @@ struct rg_row {
     _Atomic uint64_t watched_ns; /* when it last looked for stalls; old: it is stopped */
     _Atomic uint64_t waits_ns;   /* since when a thread has been waiting at each look; 0: none */
     _Atomic uint64_t rests_ns;   /* since when its process has been at rest (ground/rest.h), or 0 */
+    _Atomic uint32_t fails;      /* it ends by an error, and has submitted nothing since */
     _Atomic uint32_t computes;   /* its process has been busy since it looked before */
     _Atomic uint32_t cpu;        /* 1 + where it ran when it last waited, to yield to it there */
 };

@@ -197,6 +197,7 @@ static void collect(struct rg_progress *progress, struct rg_stall_facts *facts, 
 
         who->blocked = is_blocked(progress, r, now);
         who->rests = who->blocked && rg_deadlock_rests(progress, r, now);
+        who->fails = atomic_load(&view->rows[r].fails) != 0;
         free(who->detail);
         who->detail = describe_rank(progress, r, now);
         if (where) {
@@ -399,6 +400,10 @@ static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
     uint64_t than_ms = least_ms(progress->config) / 2;
     unsigned long long seconds = longest_ms / 1000;
 
+    if (rg_stall_facts_tell_failing(facts, than_ms, seconds, out)) {
+        stall->telling = true;
+        return;
+    }
     if (!stall->told)
         stall->told = calloc((size_t) progress->team->size + 1, sizeof(*stall->told));
     if (stall->told && !rg_stall_facts_is_news(facts, than_ms, stall->told)) {

@@ -137,7 +137,8 @@ void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, in
 
         bool room = rg_buf_nbytes(out) < DETAILS_NBYTES;
 
-        rg_buf_printf(out, "rank %c %s\n", who->rests ? 'r' : who->blocked ? 'b' : '-',
+        rg_buf_printf(out, "rank %c %s\n",
+                      who->fails ? 'f' : who->rests ? 'r' : who->blocked ? 'b' : '-',
                       who->detail && room ? who->detail : "");
         if (room && (who->place || who->call))
             rg_buf_printf(out, "at %s\t%s\n", who->place ? who->place : "",
@@ -201,6 +202,7 @@ void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, 
         } else if (strncmp(line, "rank ", 5) == 0 && strlen(line) >= 7 && k < n) {
             struct rg_stall_who *who = &facts->who[ranks[k++]];
 
+            who->fails = line[5] == 'f';
             who->rests = line[5] == 'r';
             who->blocked = who->rests || line[5] == 'b';
             free(who->detail);
@@ -364,6 +366,28 @@ static void tell_sets(const struct rg_stall_facts *facts, bool *in, bool *done, 
         }
         tell_set(facts, r, in, than_ms, out);
     }
+}
+
+bool rg_stall_facts_tell_failing(const struct rg_stall_facts *facts, uint64_t than_ms,
+                                 unsigned long long seconds, struct rg_buf *out)
+{
+    rg_autofree bool *in = calloc((size_t) facts->nranks + 1, sizeof(bool));
+    bool some = false;
+
+    for (int r = 0; in && r < facts->nranks; r++) {
+        in[r] = is_missing(facts, r, than_ms);
+        some |= in[r];
+        if (in[r] && !facts->who[r].fails)
+            return false;
+    }
+    if (!some)
+        return false;
+    bool one = put_ranks(facts, in, false, out) == 1;
+
+    rg_buf_printf(out, " %s failed by an error that nobody caught, and %s not ended yet; others "
+                       "have waited for %llu s\n", one ? "has" : "have", one ? "has" : "have",
+                  seconds);
+    return true;
 }
 
 /* Does the rank wait for one of these? */

@@ -7,9 +7,9 @@
  *
  * The text has a line for each operation, "op AGE STATES NAME" (milliseconds; one letter of enum
  * rg_stall_state for each rank of the node, in order), and one for each rank of the node, "rank
- * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; 'r': and it rests; '-': else).
- * Behind an operation may stand "times N NAME": all have done it so often before. Behind a rank may
- * stand "at PLACE<tab>CALL": where the rank is in its own language, and in C;
+ * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; 'r': and it rests; 'f': it ends by
+ * an error; '-': else). Behind an operation may stand "times N NAME": all have done it so often
+ * before. Behind a rank may stand "at PLACE<tab>CALL": where it is in its own language, and in C;
  * and "unrest WHAT": what keeps it from rest.
  *
  * Thread rule: pure functions over the caller's data; nothing blocks.
@@ -39,6 +39,7 @@ struct rg_stall_op {
 struct rg_stall_who {
     bool blocked;
     bool rests;   /* blocked, and nothing else in its process is at work (ground/rest.h) */
+    bool fails;   /* it ends by an error of its own */
     char *detail; /* where the rank is and what its process does; NULL: not known */
     char *place;  /* "train.py:41 in load_batch"; NULL: not known */
     char *call;   /* "read(/data/part-3)"; NULL: not known, or it waits for others */
@@ -77,6 +78,10 @@ bool rg_stall_op_is_over(const struct rg_stall_op *op, int here, int nmissing);
  * wait for each other; lines about the processes of missing ranks that do not wait; and where ranks
  * are, those of one place in one line. Nothing: nobody is missing. */
 void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* All who are missing end by errors of their own, which will be told when they have: append one
+ * line that says so. False, and nothing: it is not so. */
+bool rg_stall_facts_tell_failing(const struct rg_stall_facts *facts, uint64_t than_ms,
+                                 unsigned long long seconds, struct rg_buf *out);
 /* Some wait for each other, as far as is known; at_rest: and all ranks rest, as far as they
  * can tell. */
 bool rg_stall_facts_is_deadlock(const struct rg_stall_facts *facts, uint64_t than_ms, bool at_rest);

@@ -200,6 +200,19 @@ def counters():
     hvd.shutdown()
 
 
+def slow_to_fail():
+    """Rank 1 fails by an error, and takes a while to end."""
+    hvd.init()
+    total(name='one')
+    if hvd.rank() == 1:
+        def wait():
+            while not os.path.exists(sys.argv[2]):
+                time.sleep(0.05)  # patient: until the test has seen enough
+        threading.Thread(target=wait).start()  # the interpreter waits for it
+        raise ValueError('bad row')
+    total(name='two')
+
+
 def fewer():
     """Rank 1 has fewer batches than rank 0; a thread wakes at times, as a progress bar's does."""
     hvd.init()
@@ -217,5 +230,5 @@ def fewer():
 
 
 if __name__ == '__main__':
-    {f.__name__: f for f in (fewer, again, uneven, workers, stalled, doomed, raising,
+    {f.__name__: f for f in (fewer, slow_to_fail, again, uneven, workers, stalled, doomed, raising,
                              dropped, daemons, counters)}[sys.argv[1]]()

@@ -128,6 +128,7 @@ static int announce(struct rg_progress *progress, struct rg_op *op)
     atomic_store_explicit(&row->nsubmitted,
                           atomic_load_explicit(&row->nsubmitted, memory_order_relaxed) + 1,
                           memory_order_relaxed);
+    atomic_store_explicit(&row->fails, 0, memory_order_relaxed);
     if (hit)
         rg_count(&progress->counters.cache_hits, 1);
     observer = rg_progress_timed(progress);

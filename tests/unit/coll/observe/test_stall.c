@@ -69,6 +69,30 @@ static void a_group_is_named_for_people_but_not_in_the_list_for_programs(void **
     rg_stall_facts_fini(&facts);
 }
 
+static void who_fails_is_told_of_in_one_line(void **state)
+{
+    static const int all[] = { 0, 1, 2 };
+    struct rg_stall_facts facts, there;
+    rg_autobuf struct rg_buf out = RG_BUF_INIT, text = RG_BUF_INIT;
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 3, NULL), 0);
+    assert_int_equal(rg_stall_facts_init(&there, 3, NULL), 0);
+    set(&facts, "allreduce.a", 5000, "owo");
+    facts.who[0].fails = true;
+    assert_false(rg_stall_facts_tell_failing(&facts, 1000, 5, &out));
+    facts.who[2].fails = true;
+    rg_stall_facts_put(&facts, all, 3, &text);
+    rg_stall_facts_take(&there, all, 3, rg_buf_text(&text));
+    assert_true(rg_stall_facts_tell_failing(&there, 1000, 5, &out));
+    assert_string_equal(rg_buf_text(&out), "ranks 0 and 2 have failed by an error that nobody "
+                        "caught, and have not ended yet; others have waited for 5 s\n");
+    set(&facts, "allreduce.a", 5000, "www");
+    assert_false(rg_stall_facts_tell_failing(&facts, 1000, 5, &out));
+    rg_stall_facts_fini(&facts);
+    rg_stall_facts_fini(&there);
+}
+
 static void who_comes_and_goes_is_told_of_once(void **state)
 {
     struct rg_stall_facts facts;
@@ -297,6 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_put_together_and_numbered_as_in_the_job),
         cmocka_unit_test(a_group_is_named_for_people_but_not_in_the_list_for_programs),
+        cmocka_unit_test(who_fails_is_told_of_in_one_line),
         cmocka_unit_test(who_comes_and_goes_is_told_of_once),
         cmocka_unit_test(who_has_ended_a_loop_may_have_had_fewer_batches),
         cmocka_unit_test(a_deadlock_needs_ranks_that_wait_for_each_other),
