@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """reigen.run(): a function on the ranks of a job, shown and ended by this process."""
 import contextlib
+import functools
 import io
 import os
+import pickle
 import pty
 import re
 import select
@@ -304,6 +306,60 @@ def test_a_bar_moves_below_the_lines_in_a_notebook_and_is_seldom_told_elsewhere(
     assert shown(Notebook()) == ('[1] 20 %\r        \r[0] text\n[1] 20 %\r[1] 30 %\r        \r'
                                  '[1] 30 %\n')
     assert shown(io.StringIO()) == '[1] 20 %\n[0] text\n[1] 30 %\n'
+
+
+def test_jobs_that_run_at_once_have_tags_of_their_own(monkeypatch):
+    def output(display, text, rank=1):
+        display.output({'rank': rank, 'stream': 'stdout', 'text': text, 'newline': True,
+                        'continued': False, 'time': 0.0})
+        display.show()
+
+    monkeypatch.setattr(sys, 'stdout', io.StringIO())
+    first, second = (_display.Display(_travel.Receiver('t'), hold=True) for _ in range(2))
+    first.start(2)
+    second.start(2)
+    output(first, 'a')
+    output(second, 'b')
+    first.finish()
+    third = _display.Display(_travel.Receiver('t'), hold=True)
+    output(third, 'c', 0)  # of one rank
+    output(second, 'd')
+    second.finish()
+    output(_display.Display(_travel.Receiver('t'), hold=True), 'e', 0)
+    assert sys.stdout.getvalue() == '[1] a\n[job 2, 1] b\nc\n[job 2, 1] d\n[job 2] e\n'
+
+
+class Trainer:
+    def __init__(self, log):
+        self.options = {'log': log, 'rate': 0.1}
+
+
+LOCK = threading.Lock()
+
+
+def outer(held):
+    def inner():
+        return held
+
+    def middle():
+        return inner()
+    return middle
+
+
+@pytest.mark.parametrize('value, says', [
+    (outer(LOCK), 'held, a _thread.lock, which inner() uses, cannot be sent'),
+    (functools.partial(print, 1, LOCK), 'Argument 2, a _thread.lock, cannot be sent'),
+    (functools.partial(print, 1, file={'of': [LOCK]}), "Argument file['of'][0], a _thread.lock, "),
+    (outer(Trainer(LOCK)), "held.options['log'], a _thread.lock, which inner() uses, cannot"),
+    (LOCK, 'The thing, a _thread.lock, cannot be sent'),
+    ([1, LOCK], 'The thing: [1], a _thread.lock, cannot be sent')],
+    ids=['variable', 'argument', 'keyword', 'attribute', 'itself', 'item'])
+def test_what_cannot_be_sent_is_named(value, says):
+    pytest.importorskip('cloudpickle')
+    with pytest.raises(pickle.PicklingError) as raised:
+        _travel.dumps(value, 'The thing')
+    assert str(raised.value).startswith(says), raised.value
+    assert 'Make it inside the function' in str(raised.value)
 
 
 def test_lines_of_our_own_are_taken_out_of_what_a_rank_prints(monkeypatch):

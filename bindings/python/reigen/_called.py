@@ -39,13 +39,16 @@ def _place() -> Tuple[int, int, str]:
     return int(rank), int(os.environ['HOROVOD_SIZE']), os.environ.get('REIGEN_PLACE', rank)
 
 
+_RESULT = 'Return what can be sent: numbers, arrays, a state_dict().'
+
+
 def call(sender: _travel.Sender) -> bool:
     """Call the function. False: it failed."""
     parcel = _travel.receive()
     data: Any = None
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        data = _travel.dumps(_travel.unpack(parcel)())
+        data = _travel.dumps(_travel.unpack(parcel)(), 'The result', _RESULT)
         well = True
     except BaseException as error:
         # sys.exit(), too: it brings no result.

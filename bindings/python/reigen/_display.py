@@ -2,10 +2,13 @@
 """What ranks print, shown by this process: where sys.stdout is no file descriptor, as in a
 notebook, the launcher cannot show it. Lines come from the launcher's events (`--json`)."""
 import base64
+import itertools
 import re
 import shutil
 import sys
+import threading
 import time
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from reigen import _travel
@@ -97,12 +100,18 @@ def _put(stream: Any, text: str) -> None:
     stream.flush()  # which is a message in a notebook, and takes a millisecond there
 
 
+#: Those of jobs that run at once, in threads of this process, by their numbers from 1.
+_at_once: 'weakref.WeakValueDictionary[int, Display]' = weakref.WeakValueDictionary()
+_numbering = threading.Lock()
+
+
 class Display:
     """Shows a job's events. One thread at a time.
 
     hold: a failing rank's traceback is not shown, since the error that is raised tells it.
     tag: a function that makes what stands in front of a line of a rank from its number, stream and
-    time; None: the rank where there are several. ranks: only these are shown; None: all.
+    time; None: the rank where there are several, and the job's number where others had begun before
+    it that have not ended. ranks: only these are shown; None: all.
     """
 
     def __init__(self, receiver: _travel.Receiver, hold: bool,
@@ -111,8 +120,11 @@ class Display:
         self._receiver = receiver
         self._ranks = ranks
         self._hold = hold
-        self._tag = tag or (lambda rank, stream, when: f'[{rank}] ' if self._nranks > 1 else '')
+        self._tag = tag or (lambda rank, stream, when: self._mark(rank))
         self._nranks = 1
+        with _numbering:
+            self._number = next(n for n in itertools.count(1) if n not in _at_once)
+            _at_once[self._number] = self
         self._rows: Dict[Tuple[int, str], Rows] = {}
         self._blank: Dict[Tuple[int, str], bool] = {}  # an empty line, perhaps a sender's own
         self._failing: Dict[int, bool] = {}
@@ -124,6 +136,11 @@ class Display:
         self._texts: List[Tuple[str, List[str]]] = []  # what show() writes, by stream
 
     # -------------------------------------------------------------- events
+
+    def _mark(self, rank: int) -> str:
+        parts = [f'job {self._number}'] if self._number > 1 else []
+        parts += [str(rank)] if self._nranks > 1 else []
+        return f'[{", ".join(parts)}] ' if parts else ''
 
     def start(self, nranks: int) -> None:
         """The job begins, perhaps once more."""
@@ -210,9 +227,8 @@ class Display:
             return self._starting
         rank, text = bars[0]
         more = f'  (and {len(bars) - 1} more)' if len(bars) > 1 else ''
-        tag = f'[{rank}] ' if self._nranks > 1 else ''
         width = shutil.get_terminal_size((_WIDTH, 24)).columns - 1
-        return f'{tag}{text}'[:width - len(more)] + more
+        return f'{self._mark(rank)}{text}'[:width - len(more)] + more
 
     def _wipe(self) -> None:
         if self._drawn:
@@ -252,3 +268,4 @@ class Display:
         for key in [key for key, blank in self._blank.items() if blank]:
             self._feed(key, '\n', time.time())
         self.show()
+        _at_once.pop(self._number, None)

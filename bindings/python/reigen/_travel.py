@@ -19,13 +19,15 @@ import types
 import zlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from reigen import _cells
+from reigen import _cells, _unsent
 
 #: The variable that says where the parcel is: `stdin:LENGTH`, `file:PATH`, or `here:BASE64`.
 CALL = 'REIGEN_CALL'
 #: As a variable's value it must fit where programs are started, beside all else.
 HERE_NBYTES_MAX = 96 << 10
 
+_REMEDY = ('Make it inside the function, on each rank, from what can be sent: a path, a name, '
+           'numbers.')
 _PIECE_NBYTES = 3000  # of a line of less than PIPE_BUF, 4096, when it is base64
 
 # A line is MARK TOKEN KIND SENDER DATA. What the kinds mean:
@@ -69,20 +71,29 @@ def _pickler(cloudpickle: Any) -> Any:
     return Pickler
 
 
-def dumps(value: Any) -> bytes:
-    """cloudpickle's bytes where it is installed, else pickle's."""
+def _dumps(value: Any, cloudpickle: Any) -> bytes:
+    out = io.BytesIO()
+    try:
+        pickler = _pickler(cloudpickle)(out)
+    except (AttributeError, KeyError):  # it has changed within
+        return cloudpickle.dumps(value)
+    pickler.dump(value)
+    return out.getvalue()
+
+
+def dumps(value: Any, what: str = 'The function', remedy: str = _REMEDY) -> bytes:
+    """cloudpickle's bytes where it is installed, else pickle's. what, remedy: for the error, of
+    what cannot be pickled."""
     try:
         import cloudpickle
     except ImportError:
         cloudpickle = None
     if cloudpickle is not None:
-        out = io.BytesIO()
         try:
-            pickler = _pickler(cloudpickle)(out)
-        except (AttributeError, KeyError):  # it has changed within
-            return cloudpickle.dumps(value)
-        pickler.dump(value)
-        return out.getvalue()
+            return _dumps(value, cloudpickle)
+        except Exception as error:
+            said = _unsent.describe(value, lambda part: _dumps(part, cloudpickle), what)
+            raise pickle.PicklingError(f'{said} ({error}). {remedy}') from error
     main = sys.modules.get('__main__')
     parts = (value.func, *value.args) if isinstance(value, functools.partial) else (value,)
     if any(getattr(part, '__module__', None) == '__main__' and callable(part) for part in parts):
