@@ -183,34 +183,51 @@ static int collect(const struct rg_recorded *record, struct rg_figures *figures)
     return 0;
 }
 
-static void add_sums(const struct rg_figures *figures, sample_t *last)
+/* The rows of one rank between which its sums only grow. A rank may be heard of later than others,
+ * or call init again, within the samples of one start and epoch. */
+struct life {
+    sample_t *sample; /* the last one that it is in */
+    row_t *first, *last;
+};
+
+static void add_sums(struct rg_figures_rank *rank, row_t *last)
 {
-    for (size_t i = 0; i < last->nrows; i++) {
-        struct rg_figures_rank *rank = find(figures, last->rows[i].rank);
-        rank->host = last->rows[i].host;
-        rank->steps += last->rows[i].steps;
-        rank->nbytes += last->rows[i].nbytes;
-        rank->operations += last->rows[i].operations;
-    }
+    rank->host = last->host;
+    rank->steps += last->steps;
+    rank->nbytes += last->nbytes;
+    rank->operations += last->operations;
 }
 
-/* From the first sample of a life to its last. */
-static void add_rates(const struct rg_figures *figures, sample_t *a, sample_t *b)
+static void add_rates(struct rg_figures_rank *rank, row_t *from, row_t *to)
 {
-    for (size_t i = 0, k = 0; meet(a, b, &i, &k); i++, k++) {
-        row_t *from = &a->rows[i], *to = &b->rows[k];
-        struct rg_figures_rank *rank = find(figures, to->rank);
-        double s = time_between(from, to);
-        if (s <= 0)
-            continue;
-        rank->seen_s += s;
-        rank->steps_per_s += to->steps - from->steps;
-        rank->nbytes_per_s += to->nbytes - from->nbytes;
-        rank->communication += communication_of(from, to, s) * s;
-        rank->waiting += fmin(to->waited_s - from->waited_s, s);
-        rank->cpu += to->cpu_s - from->cpu_s;
-        rank->causing += to->caused_s - from->caused_s;
+    double s = time_between(from, to);
+
+    if (s <= 0)
+        return;
+    rank->seen_s += s;
+    rank->steps_per_s += to->steps - from->steps;
+    rank->nbytes_per_s += to->nbytes - from->nbytes;
+    rank->communication += communication_of(from, to, s) * s;
+    rank->waiting += fmin(to->waited_s - from->waited_s, s);
+    rank->cpu += to->cpu_s - from->cpu_s;
+    rank->causing += to->caused_s - from->caused_s;
+}
+
+static void end_life(struct rg_figures_rank *rank, struct life *life)
+{
+    if (life->sample) {
+        add_sums(rank, life->last);
+        add_rates(rank, life->first, life->last);
     }
+    *life = (struct life){ NULL };
+}
+
+static bool is_anew(const struct life *life, sample_t *now, row_t *row)
+{
+    row_t *last = life->last;
+
+    return life->sample && (!same_life(life->sample, now) || row->steps < last->steps ||
+                            row->operations < last->operations || row->nbytes < last->nbytes);
 }
 
 static void divide(struct rg_figures_rank *rank)
@@ -225,24 +242,33 @@ static void divide(struct rg_figures_rank *rank)
     rank->causing /= s;
 }
 
-static void add_lives(const struct rg_recorded *record, struct rg_figures *figures)
+static void add_sample(const struct rg_figures *figures, struct life *lives, sample_t *now)
 {
-    size_t first = 0;
+    for (size_t i = 0; i < now->nrows; i++) {
+        row_t *row = &now->rows[i];
+        struct rg_figures_rank *rank = find(figures, row->rank);
+        struct life *life = &lives[rank - figures->ranks];
 
-    for (size_t s = 0; s < record->nsamples; s++) {
-        sample_t *now = &record->samples[s];
-        for (size_t i = 0; i < now->nrows; i++) {
-            struct rg_figures_rank *rank = find(figures, now->rows[i].rank);
-            rank->resident = fmax(rank->resident, now->rows[i].resident);
-        }
-        if (s + 1 < record->nsamples && same_life(now, now + 1))
-            continue;
-        add_sums(figures, now);
-        add_rates(figures, &record->samples[first], now);
-        first = s + 1;
+        rank->resident = fmax(rank->resident, row->resident);
+        if (is_anew(life, now, row))
+            end_life(rank, life);
+        *life = (struct life){ now, life->first ? life->first : row, row };
     }
-    for (size_t i = 0; i < figures->nranks; i++)
+}
+
+static int add_lives(const struct rg_recorded *record, struct rg_figures *figures)
+{
+    rg_autofree struct life *lives = calloc(figures->nranks + 1, sizeof(*lives));
+
+    if (!lives)
+        return -ENOMEM;
+    for (size_t s = 0; s < record->nsamples; s++)
+        add_sample(figures, lives, &record->samples[s]);
+    for (size_t i = 0; i < figures->nranks; i++) {
+        end_life(&figures->ranks[i], &lives[i]);
         divide(&figures->ranks[i]);
+    }
+    return 0;
 }
 
 /* --- who was waited for: as reigen top finds it ----------------------------------------------- */
@@ -323,10 +349,8 @@ int rg_figures_make(const struct rg_recorded *record, struct rg_figures *ret_fig
     int r = make_points(record, &figures);
 
     r = r == 0 ? collect(record, &figures) : r;
-    if (r == 0) {
-        add_lives(record, &figures);
-        r = find_late(record, &figures);
-    }
+    r = r == 0 ? add_lives(record, &figures) : r;
+    r = r == 0 ? find_late(record, &figures) : r;
     if (r == 0)
         sum_up(record, &figures);
     if (r < 0)

@@ -100,7 +100,27 @@ static void lives_are_added_up_and_not_compared(void **state)
     for (size_t i = 0; i < figures.npoints; i++)
         assert_true(fabs(figures.points[i].steps.mean - 10) < 1e-9);
     assert_true(figures.npoints == 2 && figures.points[1].begins);
-    assert_true(figures.ranks[0].steps == 110 + 5);
+    assert_true(figures.ranks[0].steps == 110 + 300 + 5);
+    assert_true(fabs(figures.ranks[0].seen_s - 20) < 1e-9);
+    rg_figures_fini(&figures);
+    rg_recorded_fini(&record);
+}
+
+static void who_is_heard_of_later_has_rates(void **state)
+{
+    struct rg_recorded record = read_text(
+        FIRST, "{\"time\":110,\"rows\":[[0,0,0,0,0,0,0,0,0,0,0,0,0]]}\n"
+               "{\"time\":111,\"rows\":[[0,0,9,9,10,0,0,0,0,0,0,0,0],"
+               "[1,0,5,5,5,0,0,0,0,0,0,0,0]]}\n"
+               "{\"time\":121,\"rows\":[[1,0,9,9,105,0,0,0,0,2,0,0,0]]}\n");
+    struct rg_figures figures;
+
+    (void) state;
+    assert_int_equal(rg_figures_make(&record, &figures), 0);
+    assert_true(figures.nranks == 2 && figures.nrated == 2);
+    assert_true(fabs(figures.ranks[0].steps_per_s - 10) < 1e-9 && figures.ranks[0].steps == 10);
+    assert_true(fabs(figures.ranks[1].steps_per_s - 10) < 1e-9 && figures.ranks[1].steps == 105);
+    assert_true(fabs(figures.ranks[1].causing - 0.2) < 1e-9);
     rg_figures_fini(&figures);
     rg_recorded_fini(&record);
 }
@@ -156,6 +176,7 @@ int main(void)
         cmocka_unit_test(a_start_forgets_the_processes_before_it),
         cmocka_unit_test(rates_are_of_the_time_at_which_sums_were_so),
         cmocka_unit_test(lives_are_added_up_and_not_compared),
+        cmocka_unit_test(who_is_heard_of_later_has_rates),
         cmocka_unit_test(many_samples_become_some_points),
         cmocka_unit_test(words_are_escaped_and_can_be_read),
         cmocka_unit_test(numbers_are_for_people),
