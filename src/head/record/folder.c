@@ -62,19 +62,20 @@ static int open_dir(struct rg_record_folder *folder, struct rg_error *err)
     return 0;
 }
 
-static bool is_ours(const char *name)
+/* The index into names; -1: it is none of them. */
+static int find_name(const char *name)
 {
     for (size_t i = 0; i < rg_array_len(names); i++) {
         if (strcmp(name, names[i]) == 0)
-            return true;
+            return (int) i;
     }
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+    return -1;
 }
 
-/* How many files there are; -errno where one is no record's. */
+/* How many files there are beside the events; -errno where one is no record's. */
 static int look_around(const struct rg_record_folder *folder, struct rg_error *err)
 {
-    int fd = openat(folder->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = -2;
+    int fd = openat(folder->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
     rg_autodir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     char why[512];
 
@@ -84,8 +85,10 @@ static int look_around(const struct rg_record_folder *folder, struct rg_error *e
             close(fd);
         return refuse(folder->path, -errnum, NULL, err);
     }
-    for (const struct dirent *entry; (entry = readdir(dir)); n++) {
-        if (is_ours(entry->d_name))
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        int name = find_name(entry->d_name);
+        n += name > 0;
+        if (name >= 0 || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         snprintf(why, sizeof(why), "it holds %.255s, which is no record's; name a new folder",
                  entry->d_name);
@@ -94,24 +97,32 @@ static int look_around(const struct rg_record_folder *folder, struct rg_error *e
     return n;
 }
 
-/* Whose lock it is, and whether it is a record's. */
-static int take_events(struct rg_record_folder *folder, bool empty, struct rg_error *err)
+/* One that never got its first line, as the disk was full or we were killed, is empty and alone. */
+static bool is_record(int fd, bool alone)
 {
     char head[sizeof(MARK)] = "";
     struct stat st;
 
-    folder->events_fd = openat(folder->dir_fd, RG_RECORD_EVENTS,
-                               O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    if (folder->events_fd < 0)
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 || st.st_uid != geteuid())
+        return false;
+    if (st.st_size == 0)
+        return alone;
+    return pread(fd, head, strlen(MARK), 0) >= 0 && strcmp(head, MARK) == 0;
+}
+
+/* Whose lock it is; alone: there is no other file. */
+static int take_events(struct rg_record_folder *folder, bool alone, struct rg_error *err)
+{
+    int flags = O_RDWR | (alone ? O_CREAT : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    int fd = openat(folder->dir_fd, RG_RECORD_EVENTS, flags, 0600);
+
+    folder->events_fd = fd;
+    if (fd < 0 && (alone || errno != ENOENT))
         return refuse(folder->path, -errno, NULL, err);
-    if (flock(folder->events_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
         return refuse(folder->path, -EBUSY, "another job is recorded there; name a new folder",
                       err);
-    if (fstat(folder->events_fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 ||
-        st.st_uid != geteuid() ||
-        (!empty && st.st_size > 0 &&
-         (pread(folder->events_fd, head, strlen(MARK), 0) < 0 || strcmp(head, MARK) != 0)) ||
-        (!empty && st.st_size == 0))
+    if (fd < 0 || !is_record(fd, alone))
         return refuse(folder->path, -ENOTEMPTY, "its " RG_RECORD_EVENTS " is no record's; name a "
                       "new folder", err);
     return 0;
