@@ -100,6 +100,21 @@ def test_a_full_disk_costs_one_line(reigen, tmp_path):
     assert done.returncode == 0, f'the same again, now that there is room: {done.stderr}'
 
 
+def test_last_lines_come_when_there_is_room_again(start, tmp_path):
+    child = start(PROGRAMS.reigen, 'run', '-np', 1, '--record', 'it', '--max-restarts', 1,
+                  '--restart-always', '--', 'sh', '-c',
+                  'printf "%0700d\\n%0700d\\n" 1 2; test -e first || { : >first; exit 3; }; '
+                  ': >second; until test -e go; do sleep 0.05; done', cwd=tmp_path,
+                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, -1)))
+    until(lambda: (tmp_path / 'second').exists(), 'another start', LIMIT)
+    assert not (tmp_path / 'it/tails.jsonl').exists()
+    resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (-1, -1))
+    (tmp_path / 'go').touch()
+    said = child.communicate(timeout=LIMIT)[1]
+    assert child.returncode == 0 and said.count('--record it: cannot write it') == 1, said
+    assert len(lines(tmp_path / 'it/tails.jsonl')[0]['lines']) == 2
+
+
 @pytest.mark.parametrize('where', [('--submit', '--on', 'slurm'), ('--write-plan', 'f'),
                                    ('--on', 'kubernetes', '--image', 'x')])
 def test_elsewhere_it_is_refused(reigen, tmp_path, where):

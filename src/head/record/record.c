@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "head/record/folder.h"
 #include "head/record/samples.h"
+#include "head/record/tails.h"
 #include "launch/verdict/tail.h"
 
 #define EVENTS_NBYTES (8u << 20)   /* so large events.jsonl may become, and */
@@ -20,8 +21,6 @@
 #define NOTE_NBYTES (64u << 10)    /* of one remark */
 #define TAILS_MS 5000              /* between two times at which the last lines are written; the */
 #define TAILS_MOST_MS 60000        /* longer the job lasts, the more, but no more than this */
-#define TAILS_NBYTES (1u << 20)    /* of all of them, about */
-#define TAIL_LEAST 256             /* of a rank */
 
 struct rg_record {
     struct rg_record_folder folder;
@@ -112,36 +111,17 @@ static int number_of(struct rg_record *record, const struct rg_metrics_state *st
     return record->numbers[place] - 1;
 }
 
-/* Of the oldest lines as many as must go are left out. */
-static void put_tail(struct rg_buf *text, int place, int number, const char *host,
-                     const char *const *lines, size_t nlines, size_t room)
-{
-    size_t first = nlines, nbytes = 0;
-
-    while (first > 0 && (nbytes += strlen(lines[first - 1])) <= room)
-        first--;
-    rg_buf_printf(text, "{\"place\":%d,\"rank\":%d,\"host\":", place, number);
-    rg_json_put_text(text, host);
-    rg_buf_printf(text, ",\"lines\":[");
-    for (size_t i = first; i < nlines; i++) {
-        rg_buf_printf(text, i > first ? "," : "");
-        rg_json_put_text(text, lines[i]);
-    }
-    rg_buf_printf(text, "]}\n");
-}
-
 static void put_tails(struct rg_record *record, const struct rg_metrics_state *state,
                       struct rg_buf *text)
 {
     const struct rg_plan *plan = state->plan;
-    size_t room = TAILS_NBYTES / ((size_t) plan->nranks + 1);
+    size_t room = rg_record_tails_room(plan->nranks);
     const char *lines[RG_TAIL_LINES];
 
-    room = room < TAIL_LEAST ? TAIL_LEAST : room;
     for (int place = 0; place < plan->nranks; place++) {
         size_t n = rg_session_last_lines(state->session, place, lines);
         if (n > 0)
-            put_tail(text, place, number_of(record, state, place),
+            rg_record_tails_put(text, place, number_of(record, state, place),
                      plan->hosts[plan->ranks[place].host].name, lines, n, room);
     }
 }
@@ -160,7 +140,10 @@ static void write_tails(void *arg)
     if (rg_buf_status(&text) < 0 || (nbytes == rg_buf_nbytes(&record->tails) &&
         (!nbytes || memcmp(rg_buf_bytes(&text), rg_buf_bytes(&record->tails), nbytes) == 0)))
         return;
-    judge(record, rg_record_folder_replace(&record->folder, RG_RECORD_TAILS, &text));
+    int r = rg_record_folder_replace(&record->folder, RG_RECORD_TAILS, &text);
+    judge(record, r);
+    if (r < 0)
+        return;
     struct rg_buf old = record->tails;
     record->tails = text;
     text = old;

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "head/record/files.h"
 #include "head/record/samples.h"
+#include "head/record/tails.h"
 #include "unit.h"
 
 struct record {
@@ -126,6 +127,21 @@ static void what_could_not_be_written_follows(void **state)
     assert_string_equal(text, "0 0\n1 0\n2 0\n");
 }
 
+static void of_every_rank_some_lines_stay(void **state)
+{
+    static const char *const lines[] = { "oldest", "old", "newest\xc3\xa4" };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) state;
+    rg_record_tails_put(&text, 3, -1, "a", lines, 3, 11);
+    rg_record_tails_put(&text, 4, 2, "b", lines, 3, 7);
+    assert_string_equal(rg_buf_text(&text),
+                        "{\"place\":3,\"rank\":-1,\"host\":\"a\",\"lines\":[\"old\","
+                        "\"newest\xc3\xa4\"]}\n"
+                        "{\"place\":4,\"rank\":2,\"host\":\"b\",\"lines\":[\"newest\"]}\n");
+    assert_true(rg_record_tails_room(4) > 100000 && rg_record_tails_room(1000000) == 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +149,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_an_epoch_had_done_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ever_new_epochs_are_thinned_out_too, set_up, tear_down),
         cmocka_unit_test(many_ranks_have_fewer_samples),
+        cmocka_unit_test(of_every_rank_some_lines_stay),
         cmocka_unit_test_setup_teardown(what_could_not_be_written_follows, set_up, tear_down),
     };
 
