@@ -149,6 +149,18 @@ def test_a_job_is_found_by_its_id(jobs, uneven):
     assert done.returncode == 0 and done.stdout == (jobs.folder / 'by-id.html').read_text()
 
 
+def test_a_later_job_is_not_taken_for_an_earlier_one(jobs):
+    record = jobs.folder / 'again'
+    idents = []
+    for word in ('one', 'two'):
+        assert jobs.start(record, '-np', 1, '--', 'echo', word).wait(LIMIT) == 0
+        idents.append(lines(record / 'events.jsonl')[2]['job'])
+    done = report('-o', '-', idents[0], more=jobs.own)
+    assert (done.returncode, done.stdout) == (69, '') and \
+        f'the record of job {idents[0]} is gone: {record} has that of a later' in done.stderr, done
+    assert 'echo two' in report('-o', '-', idents[1], more=jobs.own).stdout
+
+
 def test_who_is_no_record_is_refused(jobs, uneven):
     subprocess.run([PROGRAMS.reigen, 'run', '-np', '1', '--', 'true'], check=True, timeout=LIMIT,
                    env=environment(**jobs.own))

@@ -25,6 +25,7 @@
 /* A record that was named, and all that is made of it. */
 struct read {
     char *dir;
+    char *job; /* its id, where it was named by that */
     struct rg_recorded record;
     struct rg_figures figures;
     char *timeline;
@@ -34,6 +35,7 @@ struct read {
 static void read_fini(struct read *read)
 {
     free(read->dir);
+    free(read->job);
     free(read->timeline);
     rg_figures_fini(&read->figures);
     rg_recorded_fini(&read->record);
@@ -65,7 +67,7 @@ static int fail_unrecorded(const char *id)
     return rg_fail(&err, "report");
 }
 
-static int find_job(const char *id, char **ret_dir)
+static int find_job(const char *id, struct read *read)
 {
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
     int code = rg_jobs_find("report", id, &job);
@@ -74,8 +76,26 @@ static int find_job(const char *id, char **ret_dir)
         return code;
     if (!job.record)
         return fail_unrecorded(job.id);
-    *ret_dir = rg_steal_ptr(&job.record);
+    read->dir = rg_steal_ptr(&job.record);
+    read->job = rg_steal_ptr(&job.id);
     return 0;
+}
+
+/* A later job may have been recorded in the same folder. */
+static int check_job(const struct read *read)
+{
+    const struct rg_recorded *record = &read->record;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (!read->job || record->nlost > 0)
+        return 0;
+    for (size_t i = 0; i < record->nstarts; i++) {
+        if (strcmp(record->starts[i].job, read->job) == 0)
+            return 0;
+    }
+    rg_error_set_exit(&err, ENOENT, RG_EXIT_UNAVAILABLE, "the record of job %s is gone: %s has "
+                      "that of a later job; give each a folder of its own", read->job, read->dir);
+    return rg_fail(&err, "report");
 }
 
 /* While its launcher is at it, it holds a lock on the events. */
@@ -105,7 +125,7 @@ static int read_one(const char *name, struct read *read)
     int code = 0;
 
     if (!is_folder(name) && may_be_job(name))
-        code = find_job(name, &read->dir);
+        code = find_job(name, read);
     else
         read->dir = strdup(name);
     if (code)
@@ -117,6 +137,8 @@ static int read_one(const char *name, struct read *read)
     read->runs = is_locked(read->dir);
     if (rg_recorded_read(read->dir, &read->record, &err) < 0)
         return rg_fail(&err, "report");
+    if ((code = check_job(read)) != 0)
+        return code;
     if (rg_figures_make(&read->record, &read->figures) < 0)
         return rg_jobs_fail_memory("report");
     read->timeline = find_timeline(&read->record);
