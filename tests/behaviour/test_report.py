@@ -256,7 +256,9 @@ def test_a_short_record_says_so(tmp_path):
     (tmp_path / 'events.jsonl').write_text(
         '{"record":1,"event":"record","lost":          17,"time":5}\n'
         '{"event":"end","exit_code":0}\n{"event":"verd')
+    tmp_path.chmod(0o755)
     page = page_of(tmp_path)
+    assert (tmp_path / 'report.html').stat().st_mode & 0o777 == 0o600
     assert page.badge() == 'ended well' and 'The record is short: 17 times' in page.text()
     assert '1 line of the record could not be read' in page.text()
 

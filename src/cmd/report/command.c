@@ -188,6 +188,8 @@ static int make_page(const struct read *first, const struct read *other, const c
         rg_report_compare(&page, &run, &after);
     else
         rg_report_page(&page, &run);
+    if (!out)
+        umask(0077); /* as all that is in the folder, whoever may look into that */
     if (strcmp(path, "-") != 0)
         return write_page(&page, path);
     return rg_buf_status(&page) < 0 ? rg_jobs_fail_memory("report")
