@@ -275,6 +275,15 @@ def test_two_runs_are_compared(uneven, reigen, tmp_path):
     assert rows['hosts'] == ['localhost', 'the same']
     assert rows['waited for'][:2] == ['rank 1 on localhost', 'not known']
     assert rows['steps per second'] == ['–', '–', '–']
+    for name, steps in (('none', 0), ('some', 500)):
+        record = tmp_path / name
+        record.mkdir()
+        (record / 'events.jsonl').write_text('{"record":1,"event":"record","time":5}\n')
+        (record / 'samples.jsonl').write_text(''.join(
+            json.dumps({'time': 6 + s, 'rows': [[0, 0, s, s, s * steps, *[0] * 8]]}) + '\n'
+            for s in (0, 1)))
+    done = report('-o', '-', tmp_path / 'none', tmp_path / 'some')
+    assert '<td class="change good">from nothing</td>' in done.stdout, done
     assert page.section(f'Before: {uneven}') is not None
 
 

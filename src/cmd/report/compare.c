@@ -28,7 +28,8 @@ struct row {
 static void put_change(struct rg_buf *page, const struct row *row)
 {
     double by = row->share ? row->after - row->before
-                : row->before > 0 ? row->after / row->before - 1 : 0;
+                : row->before > 0 ? row->after / row->before - 1
+                : row->after > 0  ? INFINITY : 0;
     bool notable = fabs(by) >= NOTABLE;
     char words[RG_HTML_WORD];
     const char *how = !notable || !row->better ? "" : by * row->better > 0 ? " good" : " bad";
@@ -37,6 +38,8 @@ static void put_change(struct rg_buf *page, const struct row *row)
         rg_buf_printf(page, "<td>&#8211;</td>");
     else if (!notable)
         rg_buf_printf(page, "<td class=\"same\">about the same</td>");
+    else if (isinf(by))
+        rg_buf_printf(page, "<td class=\"change%s\">from nothing</td>", how);
     else if (by > TIMES - 1 && !row->share)
         rg_buf_printf(page, "<td class=\"change%s\">%s times</td>", how,
                       rg_html_number(round(by + 1), words));
@@ -68,7 +71,8 @@ static void put_numbers(struct rg_buf *page, const struct rg_figures *a, const s
         { "communication", a->communication, b->communication, rg_html_share, -1, true, rated },
         { "payload", a->nbytes_per_s, b->nbytes_per_s, rg_html_bytes_per_s, 0, false, rated },
         { "processors kept busy", a->cpu, b->cpu, rg_html_number, 0, false, rated },
-        { "memory, the most", a->resident, b->resident, rg_html_bytes, -1, false, rated },
+        { "memory, the most", a->resident, b->resident, rg_html_bytes, -1, false,
+          a->resident > 0 && b->resident > 0 },
     };
 
     for (size_t i = 0; i < rg_array_len(rows); i++)
