@@ -119,6 +119,18 @@ static bool earlier(const struct rg_fact *a, const struct rg_fact *b)
     return !b || a->end.at_ns < b->end.at_ns;
 }
 
+/* Whether the chain of those that cut each other off leads to a rank that was lost. */
+static bool died_of_loss(const struct rg_facts *facts, const struct rg_fact *fact)
+{
+    /* A circle has no end. */
+    for (int n = 0; fact && n < facts->nranks; n++) {
+        if (fact->end.end == RG_END_LOST)
+            return true;
+        fact = cut_by(facts, fact);
+    }
+    return false;
+}
+
 static struct rg_fact *find_first(struct rg_facts *facts)
 {
     struct rg_fact *first = NULL, *circle = NULL;
@@ -128,7 +140,8 @@ static struct rg_fact *find_first(struct rg_facts *facts)
         fact->end.consequence = rg_verdict_is_consequence(facts, i);
         if (has_failed(fact) && !fact->end.consequence && earlier(fact, first))
             first = fact;
-        if (has_failed(fact) && !was_made_to_end(fact) && earlier(fact, circle))
+        if (has_failed(fact) && !was_made_to_end(fact) && earlier(fact, circle) &&
+            !died_of_loss(facts, fact))
             circle = fact;
         struct rg_fact *other = cut_by(facts, fact);
         if (other && deserted(other, fact) && earlier(other, first))

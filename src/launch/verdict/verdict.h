@@ -13,7 +13,8 @@
  *   3. A rank deserts when it ends with exit code 0, and another one that was cut off by its end
  *      then ends with a code other than 0. That code is the job's.
  *   4. First is the earliest failure or desertion that is no consequence. When ranks name each
- *      other in a circle, it is the earliest of those.
+ *      other in a circle, it is the earliest of those. Nobody is first whom the loss of a host cut
+ *      off, directly or through others, however late that loss was heard of.
  *   5. Ranks that ended by themselves soon after the first, with its exit code and its last words,
  *      had the same error: they are no consequences. So had ranks that were signalled as they were
  *      still about to end by it, which a traceback equal to the first's shows, and nothing else.
