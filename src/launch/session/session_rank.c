@@ -144,7 +144,9 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
         fact->end.sshd_host = strndup(msg->sshd_host, RG_HOST_NAME_MAX);
     fact->end.sshd_port = (int) msg->sshd_port;
     fact->end.in_runtime = msg->in_runtime;
-    fact->cut_by = 1 + session_place_of(session, msg->cut_by);
+    /* Where the ranks were about to meet, we know it before the runtime says so. */
+    if (msg->cut_by != RG_MSG_NO_RANK || session->o.job->elastic.on)
+        fact->cut_by = 1 + session_place_of(session, msg->cut_by);
     fact->signalled = msg->signalled;
     check_forwarded(session, fact);
     rank_ended(host, rank, status != 0 || msg->in_runtime);

@@ -87,7 +87,8 @@ struct rg_fact {
     bool ended;
     uint32_t signalled;     /* the last signal that the session sent it before its end, or 0 */
     bool told;              /* its runtime had been told of another rank's end before */
-    int cut_by;             /* 1 + the rank whose end its runtime said it was cut off by; 0: none */
+    int cut_by;             /* 1 + the rank whose end its runtime said it was cut off by, or for
+                             * which it waited in vain where the ranks meet; 0: none */
     bool awaited;           /* one that it cut off has failed: its end is waited for */
     bool excused;           /* its failure is none of the job's, by the rules of its role */
     uint64_t lines, error;  /* rg_tail_hash, rg_tail_hash_error of its standard error */

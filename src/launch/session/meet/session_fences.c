@@ -100,11 +100,35 @@ uint32_t session_epoch(const struct rg_session *session)
     return session->fences->epoch;
 }
 
+/* Who waits will hear that it waits in vain for the rank at ended. In an elastic job that is no
+ * failure: it comes to meet the others of the next epoch. */
+static void cut_off_waiting(struct rg_session *session, int ended)
+{
+    if (session->o.job->elastic.on)
+        return;
+    for (int i = 0; i < session->o.plan->nranks; i++) {
+        if (i != ended && rg_fence_waits(session->fences->fence, i))
+            session->facts[i].cut_by = 1 + ended;
+    }
+}
+
+/* It has come when another one had ended. */
+static void cut_off_late(struct rg_session *session, int rank)
+{
+    int ended = 0;
+
+    while (ended < session->o.plan->nranks && !session->facts[ended].ended)
+        ended++;
+    if (!session->o.job->elastic.on && ended < session->o.plan->nranks)
+        session->facts[rank].cut_by = 1 + ended;
+}
+
 void session_leave_fence(struct rg_session *session, int place, const char *how)
 {
     int rank = session_rank_of(session, place);
     struct rg_error err = RG_ERROR_INIT;
 
+    cut_off_waiting(session, place);
     if (rank >= 0 && rg_fence_rank_ended(session->fences->fence, rank, how, &err) < 0)
         fail_fence(session, 0, &err);
 }
@@ -185,6 +209,8 @@ void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg)
     int r = rg_fence_arrive(session->fences->fence, rank, msg->generation, deadline_ns,
                             msg->blob.data, msg->blob.nbytes, &err);
 
+    if (r == -ECONNRESET)
+        cut_off_late(session, rank);
     if (r < 0)
         fail_fence(session, msg->generation, &err);
     else if (r == 0)

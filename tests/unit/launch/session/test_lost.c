@@ -44,8 +44,9 @@ struct fake {
     /* what they do, by test */
     void (*on_open)(struct fake_agent *agent);
     void (*on_frame)(struct fake_agent *agent, uint16_t type, const union rg_msg *msg);
+    int status; /* with which rank 1 ends before it meets rank 0 */
     char cause[1024];
-    int exit_code;
+    int exit_code, nconsequences;
 };
 
 static struct fake *the_fake;
@@ -202,6 +203,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
 
     snprintf(fake->cause, sizeof(fake->cause), "%s", verdict->cause);
     fake->exit_code = verdict->exit_code;
+    for (int i = 0; i < verdict->nends; i++)
+        fake->nconsequences += verdict->ends[i].consequence;
     rg_loop_stop(fake->loop);
 }
 
@@ -328,6 +331,55 @@ static void a_fence_may_be_larger_than_a_frame(void **state)
     run(fake);
     assert_string_equal(fake->cause, "");
     assert_int_equal(fake->exit_code, 0);
+}
+
+static void send_end(struct fake_agent *agent, int status)
+{
+    send_as(agent, RG_MSG_EXITED,
+            &(struct rg_msg_exited){ .rank = (uint32_t) agent->index, .status = (uint32_t) status,
+                                     .cut_by = RG_MSG_NO_RANK });
+    send_as(agent, RG_MSG_BYE, &(struct rg_msg_bye){ 0 });
+    rg_timer_start(&agent->timer, agent->fake->loop, 0, 0, tell_gone, agent);
+}
+
+/* Rank 0 fails as soon as it hears that the ranks cannot meet. */
+static void never_meet(struct fake_agent *agent, uint16_t type, const union rg_msg *msg)
+{
+    uint32_t rank = (uint32_t) agent->index;
+    struct rg_msg_fence fence = { rank, 1, unit_limit_s(10) * 1000, { (uint8_t *) "b", 1 }, 0 };
+
+    if (type == RG_MSG_PROBE)
+        leave_after_the_fence(agent, type, msg);
+    if (type == RG_MSG_START)
+        send_as(agent, RG_MSG_STARTED, &(struct rg_msg_started){ .rank = rank, .pid = 2 });
+    if (type == RG_MSG_START && rank == 0)
+        send_as(agent, RG_MSG_FENCE, &fence);
+    else if (type == RG_MSG_START)
+        send_end(agent, agent->fake->status);
+    else if (type == RG_MSG_FENCE_FAILED && rank == 0)
+        send_end(agent, 1 << 8);
+}
+
+static void who_waits_for_the_others_dies_of_one_that_never_comes(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->on_frame = never_meet;
+    fake->status = 2 << 8;
+    run(fake);
+    assert_string_equal(fake->cause, "rank 1 on b: exit code 2");
+    assert_int_equal(fake->exit_code, 2);
+    assert_int_equal(fake->nconsequences, 1);
+}
+
+static void one_that_ends_well_and_never_comes_is_the_cause(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->on_frame = never_meet;
+    run(fake);
+    assert_string_equal(fake->cause, "rank 1 on b: exit code 0, while others waited for it");
+    assert_int_equal(fake->exit_code, 1);
 }
 
 static void speak_for_another(struct fake_agent *agent, uint16_t type, const union rg_msg *msg)
@@ -522,6 +574,8 @@ int main(void)
         TEST(all_hosts_that_cannot_be_started_are_told_at_once),
         TEST(hosts_that_fail_alike_have_one_line),
         TEST(a_fence_may_be_larger_than_a_frame),
+        TEST(who_waits_for_the_others_dies_of_one_that_never_comes),
+        TEST(one_that_ends_well_and_never_comes_is_the_cause),
         TEST(nobody_speaks_for_another_host),
         TEST(a_host_that_cannot_be_started_does_not_hide_the_healthy_ones),
     };
