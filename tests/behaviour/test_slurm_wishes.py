@@ -51,6 +51,38 @@ def test_gpus_of_ranks_are_asked_for_by_the_node(tmp_path, more, gres):
     assert [word for word in asked if word.startswith('--gres')] == gres, asked
 
 
+@pytest.mark.parametrize('more, most', [
+    (['--nodes', '2'], ['--ntasks-per-node=4']), (['--nodes', '3'], ['--ntasks-per-node=3']),
+    (['--nodelist', 'n[1-4]'], ['--ntasks-per-node=2']), (['-H', 'a,b'], ['--ntasks-per-node=4']),
+    ([], []), (['-H', 'a:6,b:2'], []),
+    (['--nodes', '2', '--slurm-option=--distribution=block'], []),
+    (['--nodes', '2', '--slurm-option=--ntasks-per-gpu=1'], ['--ntasks-per-gpu=1'])])
+def test_ranks_are_spread_evenly_over_nodes_that_are_counted(tmp_path, more, most):
+    """Slurm alone fills the first node, whose GPUs are then too few."""
+    path = tmp_path / 'salloc'
+    path.write_text(ASKED)
+    path.chmod(0o755)
+    env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}', HOME=tmp_path)
+    subprocess.run([built.PROGRAMS.reigen, 'run', '--on', 'slurm', '-np', '8', *more, 'true'],
+                   env=env, cwd=tmp_path, capture_output=True, timeout=LIMIT_S, check=False)
+    asked = (tmp_path / 'asked').read_text().splitlines()
+    assert [word for word in asked if word.startswith('--ntasks-per')] == most, asked
+
+
+@pytest.mark.parametrize('ranks, gres', [(['--nodes', '2', '-np', '5'], ['--gres=gpu:6']),
+                                         (['-np', '1'], ['--gres=gpu:2']), (['-np', '2'], [])])
+def test_gpus_of_ranks_are_asked_for_where_the_nodes_are_counted(tmp_path, ranks, gres):
+    path = tmp_path / 'salloc'
+    path.write_text(ASKED)
+    path.chmod(0o755)
+    env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}', HOME=tmp_path)
+    subprocess.run([built.PROGRAMS.reigen, 'run', '--on', 'slurm', *ranks, '--gpus-per-rank', '2',
+                    'true'], env=env, cwd=tmp_path, capture_output=True, timeout=LIMIT_S,
+                   check=False)
+    asked = (tmp_path / 'asked').read_text().splitlines()
+    assert [word for word in asked if word.startswith('--gres')] == gres, asked
+
+
 JOB = '''{"jobName": "roles", "image": "i", "taskRoles": [
     {"name": "master", "command": "true"}, {"name": "worker", "taskNumber": 3, "command": "true"}]}
 '''

@@ -410,6 +410,12 @@ def test_nodes_outside_the_allocation_are_refused(slurm):
         assert done.returncode == 2, (options, done.stderr)
 
 
+def test_ranks_are_spread_evenly_over_the_nodes_asked_for(slurm):
+    done = run(slurm, '-np', '4', '--nodes', '2', '--gpus-per-rank', '1')
+    nodes = [rest[0] for _, rest in sorted(lines(done).items())]
+    assert [nodes.count(node) for node in sorted(set(nodes))] == [2, 2], done.stdout
+
+
 def test_without_slurm_the_error_says_what_is_missing(slurm):
     done = slurm.head.run(['env', 'PATH=/nowhere', PROGRAMS.reigen, 'run', '--on', 'slurm', '--',
                            'true'])

@@ -363,8 +363,12 @@ static bool has_gres(const struct rg_job *job)
 static int settle_gres(struct rg_request *request, struct rg_error *err)
 {
     const struct rg_option *o = rg_option_of(rg_platform_of(&request->job), "gres");
+    const char *nodes = rg_env_get(&request->job.settings, "nodes");
     int nranks = request->job.ranks_per_host, each = request->gpus_per_rank;
+    int np = request->job.np, n = nodes ? atoi(nodes) : np == 1;
 
+    if (!nranks && n > 0) /* spread evenly, as the platform is asked to */
+        nranks = (np + n - 1) / n;
     if (!o || each == RG_GPUS_EVENLY || !nranks || has_gres(&request->job))
         return 0;
     rg_autofree char *gres = rg_strf("gpu:%lld", (long long) each * nranks);

@@ -195,18 +195,49 @@ static int count_tasks(const struct rg_job *job)
     return job->oversubscribe && room && room < (size_t) job->np ? (int) room : job->np;
 }
 
+/* Whether the user has words of their own on how tasks are spread over nodes. */
+static bool is_spread(const struct rg_job *job)
+{
+    static const char *const words[] = { "--ntasks-per-", "--tasks-per-node", "--distribution",
+                                         "-m", NULL };
+    rg_autostrv struct rg_strv options = RG_STRV_INIT;
+
+    if (rg_job_settings(job, "slurm-option", &options) < 0)
+        return false; /* the caller runs into it again */
+    for (size_t i = 0; i < options.count; i++) {
+        if (slurm_starts_with_one(options.v[i], words))
+            return true;
+    }
+    for (size_t i = 0; i < job->nhosts; i++) {
+        if (job->hosts[i].nslots)
+            return true;
+    }
+    return false;
+}
+
+/* Tasks of a node, at most; 0: Slurm is to say. It would fill the first node, and give each other
+ * node one of them. */
+static int count_per_node(const struct rg_job *job)
+{
+    size_t nodes = count_nodes(job);
+
+    if (job->ranks_per_host || !nodes || !job->np || is_spread(job))
+        return job->ranks_per_host;
+    return (int) (((size_t) count_tasks(job) + nodes - 1) / nodes);
+}
+
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
 {
     static const char *const wishes[] = { "nodes", "nodelist", "exclude", "partition", "gres",
                                           "time", "account" }; /* Slurm's options, and ours */
-    int r = add_hosts(job, argv);
+    int r = add_hosts(job, argv), per_node = count_per_node(job);
 
     if (job->np)
         rg_strv_addf(argv, "--ntasks=%d", count_tasks(job));
     if (job->elastic.on)
         rg_strv_add(argv, "--no-kill");
-    if (job->ranks_per_host)
-        rg_strv_addf(argv, "--ntasks-per-node=%d", job->ranks_per_host);
+    if (per_node)
+        rg_strv_addf(argv, "--ntasks-per-node=%d", per_node);
     for (size_t i = 0; i < rg_array_len(wishes); i++) {
         const char *value = rg_env_get(&job->settings, wishes[i]);
         if (value)
