@@ -262,6 +262,31 @@ def test_why_a_job_waits_is_told_where_slurm_says_it(queue):
     assert queue.reigen('status', '12').stdout.startswith('job 12: PENDING: Resources\n')
 
 
+@pytest.mark.parametrize('reason,told', [
+    ('PartitionConfig', ' (the partition has or allows less: see sinfo -s); it will not start as '
+     'things are: reigen stop 12, and ask for fewer ranks or --nodes, or less of what they have'),
+    ('QOSMaxNodePerUserLimit', ' (jobs of yours that run count, too: see squeue --me; if there '
+     'are none, it will not start as things are: reigen stop 12, and ask for less)'),
+    ('AssocMaxWallDurationPerJobLimit', '; it will not start as things are: reigen stop 12, and '
+     'ask for less --time'),
+    ('Priority', '')])
+def test_what_helps_a_job_that_waits_is_told(queue, reason, told):
+    assert queue.submit().returncode == 0
+    queue.says('squeue', f'12|PENDING|{reason}|0:00|\n')
+    assert queue.reigen('status', '12').stdout.startswith(f'job 12: PENDING: {reason}{told}\n')
+    facts = json.loads(queue.reigen('status', '--json', '12').stdout)
+    assert facts['reason'] == reason
+
+
+def test_a_job_whose_directory_its_node_lacks_is_told_of_it(queue):
+    """Slurm cannot open its output there, and says no more than this."""
+    assert queue.submit().returncode == 0
+    queue.says('squeue', '12|FAILED|JobLaunchFailure|0:00|n1\n')
+    told = queue.reigen('status', '12').stdout
+    assert 'how: FAILED, JobLaunchFailure (its first node could not start it; that must have ' \
+        'the directory /' in told and 'submit it from one that all share' in told, told
+
+
 def test_a_queue_that_does_not_answer_is_not_the_jobs_end(queue):
     assert queue.submit().returncode == 0
     queue.says('squeue', QUEUE_DOWN, 1)

@@ -17,12 +17,14 @@
 static void describe(const struct rg_submitted_job *job, struct rg_buf *text)
 {
     const char *word = job->word ? job->word : "", *reason = job->reason ? job->reason : "";
+    const char *hint = job->hint ? job->hint : "";
     bool there = job->state == RG_SUBMITTED_WAITS || job->state == RG_SUBMITTED_RUNS ||
                  (job->state == RG_SUBMITTED_UNKNOWN && *word && job->exit_code < 0);
     bool plain = !*word || strcmp(word, "COMPLETED") == 0 || strcmp(word, "FAILED") == 0;
 
     if (there && !(job->nodes && *job->nodes))
-        rg_buf_printf(text, "job %s: %s%s%s\n", job->id, word, *reason ? ": " : "", reason);
+        rg_buf_printf(text, "job %s: %s%s%s%s\n", job->id, word, *reason ? ": " : "", reason,
+                      hint);
     else if (there)
         rg_buf_printf(text, "job %s: %s on %s for %s\n", job->id, word, job->nodes, job->elapsed);
     else if (job->exit_code >= 0)
@@ -30,8 +32,9 @@ static void describe(const struct rg_submitted_job *job, struct rg_buf *text)
                       plain ? "" : ", for ", plain ? "" : job->platform->title,
                       plain ? "" : ": ", plain ? "" : word);
     else
-        rg_buf_printf(text, "job %s: ended by %s before it could say how%s%s\n", job->id,
-                      job->platform->title, *word ? ": " : "", word);
+        rg_buf_printf(text, "job %s: ended by %s before it could say how%s%s%s%s%s\n", job->id,
+                      job->platform->title, *word ? ": " : "", word, *hint ? ", " : "",
+                      *hint ? reason : "", hint);
     if (*job->command) /* only where it was started it is known */
         rg_buf_printf(text, "  %s\n", job->command);
     rg_buf_printf(text, "  output: %s\n", job->log);

@@ -44,7 +44,8 @@ struct rg_submitted_job {
     enum rg_submitted_state state; /* what the platform says; its texts are NULL or "" where it has
                                       said nothing */
     char *word;                   /* "RUNNING"; of one that has ended "CANCELLED" */
-    char *reason;                 /* why it waits */
+    char *reason;                 /* why it waits, or why the platform could not start it */
+    char *hint;                   /* the end of a sentence: what that means, and what helps */
     char *elapsed;                /* "0:10" */
     char *nodes;                  /* "node[1-2]" */
     struct rg_strv remarks;       /* what the driver has to say of its submission */

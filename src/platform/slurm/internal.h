@@ -195,6 +195,12 @@ void slurm_take_answer(int fd, char *ret_text, size_t nbytes);
 /* As rg_slurm_ask, for at most so long. */
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
 
+/* --- pending.c -------------------------------------------------------------------------------- */
+
+/* Add what squeue's reason means for a job that waits, and what helps, as the end of a sentence;
+ * nothing where time alone does. undo: how the request is taken back, such as "press Ctrl-C". */
+void slurm_put_pending(struct rg_buf *text, const char *reason, const char *undo);
+
 /* --- queue.c; driver.h ------------------------------------------------------------------------ */
 
 int slurm_submit(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,

@@ -244,6 +244,23 @@ uint64_t slurm_notice_ms(void)
               "OUT_OF_MEMORY REVOKED"
 #define WAITS "PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT"
 
+/* What there is to do about the reason. */
+static void set_hint(struct rg_submitted_job *job)
+{
+    rg_autobuf struct rg_buf hint = RG_BUF_INIT;
+    char undo[RG_SUBMITTED_ID_MAX + 16];
+    const char *name = job->log ? strrchr(job->log, '/') : NULL;
+
+    snprintf(undo, sizeof(undo), "reigen stop %s", job->id);
+    if (job->state == RG_SUBMITTED_WAITS)
+        slurm_put_pending(&hint, job->reason, undo);
+    else if (strcmp(job->reason, "JobLaunchFailure") == 0 && name)
+        rg_buf_printf(&hint, " (its first node could not start it; that must have the directory "
+                             "%.*s, where the output goes: submit it from one that all share)",
+                      (int) (name - job->log), job->log);
+    rg_submitted_set(&job->hint, rg_buf_text(&hint));
+}
+
 /* "12|RUNNING|None|0:10|node[1-2]", a line each; other lines are remarks, or name the cluster. The
  * nodes come last, as nothing else may be long enough to be cut. */
 static void take_answer(struct rg_submitted_job *jobs, size_t count, char *text)
@@ -263,6 +280,7 @@ static void take_answer(struct rg_submitted_job *jobs, size_t count, char *text)
                 job->exit_code = -1; /* which was that of another run */
             rg_submitted_set(&job->word, field[1]);
             rg_submitted_set(&job->reason, strcmp(field[2], "None") == 0 ? "" : field[2]);
+            set_hint(job);
             rg_submitted_set(&job->elapsed, field[3]);
             rg_submitted_set(&job->nodes, field[4]);
         }

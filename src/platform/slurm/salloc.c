@@ -51,60 +51,6 @@ struct slurm_salloc {
 
 /* --- the queue -------------------------------------------------------------------------------- */
 
-#define NEVER "; it will not start as things are: press Ctrl-C, and ask for "
-
-/* Limits on what one job may have, by the end of their names: QOSMaxNodePerUserLimit and the like.
- * Those on what all jobs of somebody have together (AssocGrpNodeLimit) pass with time. */
-static const char *limit_hint(const char *reason)
-{
-    static const struct slurm_known limits[] = {
-        { "MaxNode", NEVER "fewer --nodes" },
-        { "MaxWall", NEVER "less --time" },
-        { "MaxGRES", NEVER "less --gres" },
-        { "MaxCpu", NEVER "fewer ranks or cores" },
-        { "MaxMem", NEVER "less memory" },
-        { NULL, NEVER "less" },
-    };
-    bool is_limit = rg_str_starts(reason, "QOSMax") || rg_str_starts(reason, "AssocMax");
-
-    /* What counts all running jobs of a user, too, may pass. */
-    if (!is_limit || strstr(reason, "MaxJobs") || strstr(reason, "MaxSubmit"))
-        return "";
-    if (strstr(reason, "PerUser") || strstr(reason, "PerAccount"))
-        return " (jobs of yours that run count, too: see squeue --me; if there are none, it will "
-               "not start as things are: press Ctrl-C, and ask for less)";
-    return slurm_find_remedy(limits, reason);
-}
-
-/* What a reason means that time alone does not help with. */
-static const char *hint(const char *reason)
-{
-    static const struct slurm_known hints[] = {
-        { "PartitionConfig", " (the partition has or allows less: see sinfo -s)" NEVER
-                             "fewer --nodes, or less of what they have" },
-        { "PartitionNodeLimit", " (the partition allows fewer nodes, or some are down: see sinfo)"
-                                NEVER "fewer --nodes" },
-        { "PartitionTimeLimit", " (the partition allows less --time: see sinfo -s)" NEVER
-                                "less --time" },
-        { "PartitionDown", " (the partition is down: take another --partition)" },
-        { "PartitionInactive", " (the partition is down: take another --partition)" },
-        { "BadConstraints", " (no nodes are like that: see sinfo -N -l)" NEVER
-                            "what the nodes have" },
-        { "AccountNotAllowed", NEVER "another --account or --partition" },
-        { "QOSNotAllowed", NEVER "another quality of service (--slurm-option=--qos=NAME)" },
-        { "QOSTimeLimit", NEVER "less --time" },
-        { "InvalidAccount", NEVER "another --account" },
-        { "InvalidQOS", NEVER "another quality of service (--slurm-option=--qos=NAME)" },
-        { "DependencyNeverSatisfied", NEVER "another dependency" },
-        { "ReqNodeNotAvail", " (nodes are down or reserved: see sinfo -R)" },
-        { "JobHeld", " (somebody holds it: scontrol release)" },
-        { NULL, NULL },
-    };
-    const char *known = slurm_find_remedy(hints, reason);
-
-    return known ? known : limit_hint(reason);
-}
-
 /* "ID|STATE|REASON|START", among remarks. false: it is no such line. */
 static bool describe(struct slurm_salloc *salloc, char *said, char *line, size_t nbytes)
 {
@@ -115,9 +61,12 @@ static bool describe(struct slurm_salloc *salloc, char *said, char *line, size_t
     bool known = strcmp(said, "N/A") != 0 && strcmp(said, "(null)") != 0;
     snprintf(salloc->job_id, sizeof(salloc->job_id), "%s", id);
     *line = '\0';
+    rg_autobuf struct rg_buf hint = RG_BUF_INIT;
+    slurm_put_pending(&hint, reason, "press Ctrl-C");
     if (strcmp(state, "PENDING") == 0)
         snprintf(line, nbytes, "waiting for Slurm: job %s is pending: %s%s%s%s", id, reason,
-                 hint(reason), known ? "; it is expected to start at " : "", known ? said : "");
+                 rg_buf_text(&hint), known ? "; it is expected to start at " : "",
+                 known ? said : "");
     else if (strcmp(state, "CONFIGURING") == 0)
         snprintf(line, nbytes, "waiting for Slurm: job %s has nodes, which are not up yet", id);
     return true;
