@@ -13,6 +13,7 @@
 #include "base/process/cpus.h"
 #include "base/time.h"
 #include "base/exitcode.h"
+#include "base/str.h"
 #include "job/engine.h"
 #include "job/hostlist.h"
 #include "job/platform.h"
@@ -58,6 +59,23 @@ static void deal(const struct rg_job *job, int nranks, int *host_of)
     }
 }
 
+/* -H names all hosts of a job, so that it serves as a remedy only where there is one. */
+static int refuse_more(const struct rg_job *job, int64_t slots, struct rg_error *err)
+{
+    const struct rg_host *first = &job->hosts[0];
+    int hosts = (int) job->nhosts;
+    rg_autofree char *more = hosts == 1 ? rg_strf("-H %s:%d", first->name, job->np)
+                                        : rg_strf("--ranks-per-host %d",
+                                                  (job->np + hosts - 1) / hosts);
+
+    return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                             "-np %d: there %s only %lld slot%s on %d host%s (%s:%d%s); run fewer "
+                             "ranks, give more slots (%s), or say --oversubscribe", job->np,
+                             slots == 1 ? "is" : "are", (long long)slots, slots == 1 ? "" : "s",
+                             hosts, hosts == 1 ? "" : "s", first->name, first->nslots,
+                             hosts > 1 ? ", ..." : "", more ? more : "-H");
+}
+
 static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_error *err)
 {
     int64_t slots = 0;
@@ -87,14 +105,7 @@ static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_erro
                                  job->nhosts == 1 ? "" : "s", (long long)slots,
                                  (job->np + (int)job->nhosts - 1) / (int)job->nhosts);
     if (nranks > slots && !job->oversubscribe)
-        return rg_error_set_exit(
-            err, EINVAL, RG_EXIT_USAGE,
-            "-np %d: there %s only %lld slot%s on %zu host%s (%s:%d%s); run fewer "
-            "ranks, give more slots (-H %s:%d), or say --oversubscribe",
-            job->np, slots == 1 ? "is" : "are", (long long)slots, slots == 1 ? "" : "s",
-            job->nhosts, job->nhosts == 1 ? "" : "s", job->hosts[0].name, job->hosts[0].nslots,
-            job->nhosts > 1 ? ", ..." : "", job->hosts[0].name,
-            job->np - (int)slots + job->hosts[0].nslots);
+        return refuse_more(job, slots, err);
     *ret_nranks = (int) nranks;
     return 0;
 }
