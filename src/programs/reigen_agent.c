@@ -4,6 +4,7 @@
  * says what it is to be.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -32,15 +33,18 @@
 #define LINK_WRITE_FD 4
 #define INSIDE_FD 5 /* what an agent in a container keeps, see contain.h */
 
-/* The user's directory, as on the launcher's computer; else where we are, the login directory. */
+/* The user's directory, as on the launcher's computer; else where we are: the login directory, or
+ * with Slurm, which has tried the same, /tmp. */
 static void go_to(const char *cwd)
 {
+    char here[PATH_MAX];
+
     if (*cwd && chdir(cwd) == 0)
         setenv("PWD", cwd, 1);
     else if (*cwd)
-        dprintf(1, "reigen-boot note there is no directory %s (%s): ranks run in the login "
-                   "directory (--sync sends it)\n",
-                cwd, strerror(errno));
+        dprintf(1, "reigen-boot note there is no directory %s (%s): ranks run in %s; go to one "
+                   "that all hosts have, or give --sync, which sends it\n",
+                cwd, strerror(errno), getcwd(here, sizeof(here)) ? here : "another one");
 }
 
 /* The link is on 0 and 1: announce it, and take it out of the ranks' way. */

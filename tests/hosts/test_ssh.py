@@ -89,6 +89,7 @@ def test_ranks_run_on_every_host_as_the_user_where_the_user_is(hosts):
                          f'2 node2 {HOME}/work node2', f'3 node2 {HOME}/work node2',
                          f'4 node3 {HOME} node3']
         assert f'node3: there is no directory {HOME}/work' in done.stderr
+        assert f'ranks run in {HOME}; go to one that all hosts have' in done.stderr
         assert done.stderr.count('there is no directory') == 1
 
 

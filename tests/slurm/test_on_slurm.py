@@ -410,6 +410,15 @@ def test_nodes_outside_the_allocation_are_refused(slurm):
         assert done.returncode == 2, (options, done.stderr)
 
 
+def test_where_ranks_run_whose_directory_the_nodes_lack_is_told(slurm):
+    """srun has gone to /tmp then, not to the home."""
+    slurm.head.run(['mkdir', '-p', '/tmp/only-here'], check=True)
+    done = run(slurm, '--nodes', '2', command=['pwd'], cwd='/tmp/only-here')
+    assert set(re.findall(r'] (.*)', done.stdout)) == {'/tmp'}, done.stdout + done.stderr
+    assert 'there is no directory /tmp/only-here' in done.stderr
+    assert 'ranks run in /tmp; go to one that all hosts have, or give --sync' in done.stderr
+
+
 def test_ranks_are_spread_evenly_over_the_nodes_asked_for(slurm):
     done = run(slurm, '-np', '4', '--nodes', '2', '--gpus-per-rank', '1')
     nodes = [rest[0] for _, rest in sorted(lines(done).items())]
