@@ -44,6 +44,10 @@ static int judge_script(const char *path, const struct stat *st, struct rg_error
     if (access(path, X_OK) < 0)
         return rg_error_set(err, EACCES, "--script=%s: not executable; try: chmod +x %s", path,
                             path);
+    const char *end = strrchr(path, '.');
+    if (end && strcmp(end, ".py") == 0 && is_bare_script(path))
+        return rg_error_set(err, EINVAL, "--script=%s: its first line does not say what runs it, "
+                            "so sh would; begin it with #!/usr/bin/env python3", path);
     return 0;
 }
 

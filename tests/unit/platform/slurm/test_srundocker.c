@@ -235,6 +235,7 @@ static int set_up(void **state)
     assert_int_equal(make_file("job.sh", "#!/bin/sh\n", 0755), 0);
     assert_int_equal(make_file("bare.sh", "echo\n", 0755), 0);
     assert_int_equal(make_file("plain.sh", "#!/bin/sh\n", 0644), 0);
+    assert_int_equal(make_file("bare.py", "import torch\n", 0755), 0);
     assert_int_equal(mkdir("folder", 0755), 0);
     for (size_t i = 0; step_lines[i]; i++)
         assert_int_equal(rg_strv_add(&f->env, step_lines[i]), 0);
@@ -246,8 +247,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    static const char *const files[] = { "job.sh", "bare.sh", "plain.sh", "rsh", "saving.sh",
-                                         "ended.n1", "ended.n2" };
+    static const char *const files[] = { "job.sh", "bare.sh", "plain.sh", "bare.py", "rsh",
+                                         "saving.sh", "ended.n1", "ended.n2" };
 
     for (size_t i = 0; i < rg_array_len(files); i++)
         unlink(files[i]);
@@ -418,6 +419,8 @@ static void what_the_job_cannot_have_is_refused(void **state)
                   "srun did not start a task on node n3, only on n[1-2]");
     check_refused(f, "--nodelist=n[1-", EINVAL, "is not a list of nodes");
     check_refused(f, "--script=plain.sh", EACCES, "not executable; try: chmod +x ./plain.sh");
+    check_refused(f, "--script=bare.py", EINVAL,
+                  "so sh would; begin it with #!/usr/bin/env python3");
     check_refused(f, "--dockopts=--init --entrypoint=/bin/sh", EINVAL,
                   "let the script start the program");
     check_refused(f, "--dockopts=ipc=host", EINVAL, "\"ipc=host\" is no option");
