@@ -416,9 +416,10 @@ int rg_request_settle_container(struct rg_request *request, struct rg_error *err
     const struct rg_platform *own = rg_platform_of(&request->job);
     if (!container->image && useless && !own->own_containers)
         return rg_error_set(err, EINVAL, "%s: there is no container; name its image with --image%s",
-                            useless, strcmp(useless, "--gpus") == 0
-                            ? ", or divide the GPUs of hosts among their ranks: --gpus-per-rank"
-                            : "");
+                            useless, strcmp(useless, "--gpus") != 0 ? ""
+                            : rg_option_of(own, "gres")
+                            ? ", or ask for GPUs of each node: --gres gpu:N"
+                            : ", or divide the GPUs of hosts among their ranks: --gpus-per-rank");
     for (const struct rg_platform *const *p = rg_platforms(); container->image && *p; p++) {
         if (*p != own && (*p)->runtime && container->runtime &&
             strcmp((*p)->runtime, container->runtime) == 0)

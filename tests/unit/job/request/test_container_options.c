@@ -93,6 +93,8 @@ static void what_cannot_be_is_refused(void **state)
         { "--image i --gpus $(id) x", "all" },
         { "--image i --pull sometimes x", "missing, always or never" },
         { "--mount /d x", "--mount: there is no container" },
+        { "--on slurm --gpus 2 x", "--gpus: there is no container; name its image with --image, or "
+                                   "ask for GPUs of each node: --gres gpu:N" },
         { "--user 1 x", "--user: there is no container" },
         { "--ibdevices x", "--ibdevices: there is no container" },
     };
