@@ -37,7 +37,7 @@
 #define RG_KEY_NBYTES 32
 #define RG_JOB_ID_MAX 64               /* characters */
 #define RG_ROLE_MAX 32                 /* characters */
-#define RG_PROTOCOL_VERSION 3
+#define RG_PROTOCOL_VERSION 4
 #define RG_LINK_BACKLOG (4u << 20)     /* rg_link_send asks the owner to pause above this */
 
 struct rg_link;

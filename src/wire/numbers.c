@@ -27,27 +27,44 @@ void rg_numbers_put(struct rg_buf *buf, const struct rg_numbers *numbers)
     rg_buf_put_u32(buf, numbers->cpus);
 }
 
-void rg_numbers_take(struct rg_reader *reader, struct rg_numbers *ret_numbers)
+static void take_done(struct rg_reader *row, struct rg_numbers *numbers)
 {
-    ret_numbers->rank = rg_reader_u32(reader);
-    ret_numbers->operations = rg_reader_u64(reader);
-    ret_numbers->nbytes = rg_reader_u64(reader);
-    ret_numbers->steps = rg_reader_u64(reader);
-    ret_numbers->step_ns = rg_reader_u64(reader);
-    ret_numbers->blocked_ns = rg_reader_u64(reader);
-    ret_numbers->waited_ns = rg_reader_u64(reader);
-    ret_numbers->caused_ns = rg_reader_u64(reader);
-    ret_numbers->cpu_ns = rg_reader_u64(reader);
-    ret_numbers->resident_nbytes = rg_reader_u64(reader);
-    ret_numbers->squares_us2 = rg_reader_u64(reader);
-    ret_numbers->timed_ns = rg_reader_u64(reader);
-    ret_numbers->computed_ns = rg_reader_u64(reader);
-    ret_numbers->delayed_ns = rg_reader_u64(reader);
-    ret_numbers->throttled_ns = rg_reader_u64(reader);
-    ret_numbers->faults = rg_reader_u64(reader);
-    ret_numbers->refaults = rg_reader_u64(reader);
-    ret_numbers->sent_nbytes = rg_reader_u64(reader);
-    ret_numbers->sending_ns = rg_reader_u64(reader);
-    ret_numbers->sent_to = rg_reader_u32(reader);
-    ret_numbers->cpus = rg_reader_u32(reader);
+    numbers->rank = rg_reader_u32(row);
+    numbers->operations = rg_reader_u64(row);
+    numbers->nbytes = rg_reader_u64(row);
+    numbers->steps = rg_reader_u64(row);
+    numbers->step_ns = rg_reader_u64(row);
+    numbers->blocked_ns = rg_reader_u64(row);
+    numbers->waited_ns = rg_reader_u64(row);
+    numbers->caused_ns = rg_reader_u64(row);
+    numbers->cpu_ns = rg_reader_u64(row);
+    numbers->resident_nbytes = rg_reader_u64(row);
+}
+
+static void take_why(struct rg_reader *row, struct rg_numbers *numbers)
+{
+    numbers->squares_us2 = rg_reader_u64(row);
+    numbers->timed_ns = rg_reader_u64(row);
+    numbers->computed_ns = rg_reader_u64(row);
+    numbers->delayed_ns = rg_reader_u64(row);
+    numbers->throttled_ns = rg_reader_u64(row);
+    numbers->faults = rg_reader_u64(row);
+    numbers->refaults = rg_reader_u64(row);
+    numbers->sent_nbytes = rg_reader_u64(row);
+    numbers->sending_ns = rg_reader_u64(row);
+    numbers->sent_to = rg_reader_u32(row);
+    numbers->cpus = rg_reader_u32(row);
+}
+
+void rg_numbers_take(struct rg_reader *reader, uint32_t row_nbytes,
+                     struct rg_numbers *ret_numbers)
+{
+    const uint8_t *bytes = rg_reader_bytes(reader, row_nbytes);
+    struct rg_reader row = rg_reader_make(bytes, bytes ? row_nbytes : 0);
+
+    *ret_numbers = (struct rg_numbers){ .sent_to = RG_NUMBERS_NO_RANK };
+    take_done(&row, ret_numbers);
+    if (row_nbytes >= RG_NUMBERS_NBYTES)
+        take_why(&row, ret_numbers);
+    reader->bad = reader->bad || row.bad || row_nbytes > RG_NUMBERS_MOST_NBYTES;
 }

@@ -13,7 +13,9 @@
 
 #include "base/buf.h"
 
-#define RG_NUMBERS_NBYTES 156    /* of one rank: the fields in their order, little-endian */
+#define RG_NUMBERS_NBYTES 156    /* of one rank: the fields in their order, little-endian ... */
+#define RG_NUMBERS_LEAST_NBYTES 76 /* ... of which a sender may know the first ones alone, */
+#define RG_NUMBERS_MOST_NBYTES 1024 /* ... or further ones */
 #define RG_NUMBERS_RANKS_MAX 512 /* in a frame; a host with more ranks has several */
 
 #define RG_NUMBERS_NO_RANK UINT32_MAX
@@ -29,6 +31,7 @@ struct rg_numbers {
     uint64_t caused_ns;       /* others waited for it, the times of all of them together */
     uint64_t cpu_ns;          /* its process has used of processors, since it became the rank */
     uint64_t resident_nbytes; /* of its process; 0: not known */
+    /* RG_NUMBERS_LEAST_NBYTES end here. */
     /* Why others wait for it: what of its thread's time outside of operations is known. */
     uint64_t squares_us2;  /* of the microseconds of each wait for an operation, summed up */
     uint64_t timed_ns;     /* for which the next two are known */
@@ -43,8 +46,12 @@ struct rg_numbers {
     uint32_t cpus;         /* processors that its thread may use; 0: not known */
 };
 
-/* Append one; read one, after which the reader knows whether all of it was there. */
+/* Append one. */
 void rg_numbers_put(struct rg_buf *buf, const struct rg_numbers *numbers);
-void rg_numbers_take(struct rg_reader *reader, struct rg_numbers *ret_numbers);
+/* Read one of row_nbytes bytes, as its sender says; what that does not know is 0, and what it knows
+ * beyond is left out. Afterwards the reader knows whether all of it was there, and the length is
+ * one of those above. */
+void rg_numbers_take(struct rg_reader *reader, uint32_t row_nbytes,
+                     struct rg_numbers *ret_numbers);
 
 #endif

@@ -96,6 +96,7 @@ const struct rg_field rg_rankmsg_cut_off_fields[] = {
 
 const struct rg_field rg_rankmsg_numbers_fields[] = {
     FIELD(rg_rankmsg_numbers, U32, epoch),
+    FIELD(rg_rankmsg_numbers, U32, row_nbytes),
     FIELD(rg_rankmsg_numbers, SPAN, ranks),
     END,
 };

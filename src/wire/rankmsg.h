@@ -175,7 +175,8 @@ struct rg_rankmsg_cut_off {
  * may be another rank. The agent passes it on as it is. */
 struct rg_rankmsg_numbers {
     uint32_t epoch;        /* 0: the job is not elastic */
-    struct rg_span ranks;  /* wire/numbers.h: at most RG_NUMBERS_RANKS_MAX */
+    uint32_t row_nbytes;   /* of each rank, as wire/numbers.h has them where the sender is */
+    struct rg_span ranks;  /* at most RG_NUMBERS_RANKS_MAX */
 };
 
 /* Another process is this rank already. The connection is good for nothing any more. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hosts tell of their ranks' numbers: each frame begins with a byte that is its epoch. What is
- * kept fits into an answer. */
+/* What hosts tell of their ranks' numbers: each begins with a byte that is its epoch, and one for
+ * its length. What is kept fits into an answer. */
 #include "fuzz.h"
 #include "launch/numbers/numbers.h"
 
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
         uint32_t epoch = rg_reader_u8(&reader);
         struct rg_numbers numbers;
 
-        rg_numbers_take(&reader, &numbers);
+        rg_numbers_take(&reader, RG_NUMBERS_LEAST_NBYTES + rg_reader_u8(&reader), &numbers);
         if (reader.bad)
             break;
         int r = rg_numbers_store_add(store, epoch, now_ns += 1000000000, &numbers);

@@ -341,7 +341,7 @@ static void on_client_frame(struct rg_rankconn *conn, uint16_t type, const uint8
 
 static void on_numbers(struct rg_rankconn *conn, struct rg_rankmsg_numbers *msg)
 {
-    if (msg->ranks.nbytes > RG_NUMBERS_RANKS_MAX * RG_NUMBERS_NBYTES)
+    if (msg->ranks.nbytes > RG_NUMBERS_RANKS_MAX * RG_NUMBERS_MOST_NBYTES)
         refuse(conn, "too many numbers");
     else
         rg_agent_send(conn->server->agent, RG_MSG_NUMBERS, msg);

@@ -356,7 +356,7 @@ void rg_client_numbers(void *state, struct rg_numbers *numbers, int n)
         for (int k = i; k < end; k++)
             rg_numbers_put(&ranks, &numbers[k]);
         struct rg_rankmsg_numbers msg = {
-            client->seat.epoch,
+            client->seat.epoch, RG_NUMBERS_NBYTES,
             { (uint8_t *) (uintptr_t) rg_buf_bytes(&ranks), rg_buf_nbytes(&ranks) },
         };
         if (rg_buf_status(&ranks) < 0 ||

@@ -33,7 +33,7 @@ void session_on_numbers(struct session_host *host, const struct rg_rankmsg_numbe
     for (int i = 0; store && i < RG_NUMBERS_RANKS_MAX && reader.nbytes > 0; i++) {
         struct rg_numbers numbers;
 
-        rg_numbers_take(&reader, &numbers);
+        rg_numbers_take(&reader, msg->row_nbytes, &numbers);
         if (reader.bad)
             break;
         if (is_known(session, msg->epoch, numbers.rank))
