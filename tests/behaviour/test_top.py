@@ -199,6 +199,10 @@ def test_it_stops_for_the_shell_and_goes_on_where_it_was(jobs, terminal):
     shell.send(b'fg\n')
     until(lambda: shell.lines() and shell.seen.rpartition(CLOSED)[2].count(b'waited for: rank 1'),
           'the screen again', LIMIT, seen=shell.lines)
+    for key in ('cpu', 'memory'):
+        shell.send(b's')
+        see(shell, f'({key})')
+    assert shell.seen.count(CLOSED) == 1  # it has the terminal all the time
     shell.send(b'q')
     until(lambda: shell.lines() and shell.seen.count(CLOSED) > 1, 'its end', LIMIT)
     shell.send(b'echo ended $?; exit\n')

@@ -274,8 +274,10 @@ static void on_stop(void *arg, int signo)
 
     rg_terminal_restore();
     rg_signal_stop(&screen->stop);
+    rg_signal_stop(&screen->cont); /* kill returns when that has come: once is enough */
     kill(0, SIGTSTP); /* as the terminal does: all of the shell's job stop */
     rg_signal_start(&screen->stop, screen->loop, SIGTSTP, on_stop, screen);
+    rg_signal_start(&screen->cont, screen->loop, SIGCONT, on_continued, screen);
     on_continued(screen, signo);
 }
 
