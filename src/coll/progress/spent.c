@@ -15,8 +15,8 @@
 #include "base/time.h"
 
 #define FILE_MAX 65536
-#define GPU_LOOKS 10 /* the list of open files may be long: every so many looks */
-#define GPU_DEVICE "/dev/nvidia"
+#define GPU_LOOKS 10 /* the list of open files may be long: every so many looks ... */
+#define GPU_FIRST 30 /* ... after these, as programs begin to use it after they have begun */
 
 /* What a sum has grown by; 0 where it began anew. */
 static uint64_t grown(uint64_t now, uint64_t before)
@@ -61,17 +61,30 @@ static uint32_t count_cpus(pid_t tid)
                : (uint32_t) sysconf(_SC_NPROCESSORS_ONLN); /* a set has no room for so many */
 }
 
+/* /dev/nvidiactl is open in processes that use none. */
+bool rg_spent_is_gpu(const char *path)
+{
+    static const char *const numbered[] = { "/dev/nvidia", "/dev/dri/renderD", "/dev/accel/accel" };
+
+    for (size_t i = 0; i < rg_array_len(numbered); i++) {
+        size_t n = strlen(numbered[i]);
+        if (strncmp(path, numbered[i], n) == 0 && isdigit((unsigned char) path[n]))
+            return true;
+    }
+    return strcmp(path, "/dev/kfd") == 0;
+}
+
 static bool has_gpu(void)
 {
     rg_autodir DIR *fds = opendir("/proc/self/fd");
     struct dirent *entry;
-    char target[sizeof(GPU_DEVICE) + 1];
+    char target[64];
 
     while (fds && (entry = readdir(fds))) {
-        ssize_t n = readlinkat(dirfd(fds), entry->d_name, target, sizeof(target));
-        if (n > (ssize_t) strlen(GPU_DEVICE) &&
-            strncmp(target, GPU_DEVICE, strlen(GPU_DEVICE)) == 0 &&
-            isdigit((unsigned char) target[strlen(GPU_DEVICE)]))
+        ssize_t n = readlinkat(dirfd(fds), entry->d_name, target, sizeof(target) - 1);
+
+        target[n > 0 ? n : 0] = '\0';
+        if (rg_spent_is_gpu(target))
             return true;
     }
     return false;
@@ -220,7 +233,7 @@ static void look_at_memory(struct rg_spent *spent)
 
 void rg_spent_look(struct rg_spent *spent, pid_t tid, uint64_t waits_ns, uint64_t now_ns)
 {
-    if (spent->last.looks % GPU_LOOKS == 0)
+    if (spent->last.looks < GPU_FIRST || spent->last.looks % GPU_LOOKS == 0)
         spent->last.gpu = has_gpu();
     look_at_thread(spent, tid ? tid : spent->last.tid, waits_ns, now_ns);
     look_at_group(spent);

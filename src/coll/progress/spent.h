@@ -40,6 +40,9 @@ struct rg_spent {
     } last;
 };
 
+/* Whether a process that has this file open uses a GPU: of NVIDIA, AMD or Intel, or another
+ * accelerator. Any thread. */
+bool rg_spent_is_gpu(const char *path);
 /* Bring it up to date. tid: the thread that has waited since; 0: none has, -1: several. waits_ns:
  * what the process has used of processors in waits for operations, all together. */
 void rg_spent_look(struct rg_spent *spent, pid_t tid, uint64_t waits_ns, uint64_t now_ns);

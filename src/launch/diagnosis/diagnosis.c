@@ -15,6 +15,8 @@
 #define FAULTS_MIN 20.0   /* pages in a second; fewer are the begin of something */
 #define FAULTS_MORE 3.0   /* times those of others */
 #define COMPUTING_MIN 0.02 /* less tells nothing of how often a thread is delayed */
+#define COMPUTING_LEAST 0.002
+#define CROWDED_MORE 1.5   /* times as long for the same computing as with other ranks */
 #define AGAIN_MUCH 0.3     /* of the pages that it waits for have been there before ... */
 #define AGAIN_LITTLE 0.1   /* ... or have not: it reads a mapped file */
 #define OWN_THREADS 0.85  /* of the processors that it may use: it has filled them itself */
@@ -22,6 +24,8 @@
 #define APART_MIN 0.2     /* of the time in operations, for links to matter */
 #define SENDING_MIN 0.15  /* of the time, on a link that is slow */
 #define BUSY 0.4          /* of the time in operations: less is not what they wait for */
+#define OTHER_WORK 1.25   /* times the operations of others: these are not the same ones ... */
+#define OPERATIONS_FEW 2.0 /* ... unless that is only when the seconds begin and end */
 #define SLOWER 3.0        /* times as long for a byte as on links that are not busy */
 
 /* Means of some ranks. */
@@ -29,7 +33,7 @@ struct sum {
     size_t n;
     bool timed; /* of all of them */
     double blocked, waiting, causing, computing, delayed, idle, throttled, cpu, cpus, faults,
-        refaults, nbytes, seconds, steps, squares;
+        refaults, operations, nbytes, seconds, steps, squares;
     double wanted; /* a processor, and had none: in operations as well */
 };
 
@@ -61,6 +65,7 @@ static void add(struct sum *sum, const struct rg_load *load)
     sum->cpus += load->cpus;
     sum->faults += load->faults;
     sum->refaults += load->refaults;
+    sum->operations += load->operations;
     sum->nbytes += load->nbytes;
     sum->seconds += load->seconds;
     sum->steps += load->steps;
@@ -71,8 +76,8 @@ static void divide(struct sum *sum)
 {
     double *const values[] = { &sum->blocked, &sum->waiting, &sum->computing, &sum->delayed,
                                &sum->idle, &sum->wanted, &sum->throttled, &sum->cpu, &sum->cpus,
-                               &sum->faults, &sum->refaults, &sum->nbytes, &sum->seconds,
-                               &sum->steps, &sum->squares };
+                               &sum->faults, &sum->refaults, &sum->operations, &sum->nbytes,
+                               &sum->seconds, &sum->steps, &sum->squares };
 
     for (size_t i = 0; sum->n && i < sizeof(values) / sizeof(values[0]); i++)
         *values[i] /= (double) sum->n;
@@ -174,12 +179,30 @@ static double delay_of_more(const struct sum *one, const struct sum *others)
     return has_more(one, others) ? fmax(fmin(more * each, one->delayed - others->delayed), 0) : 0;
 }
 
-/* Others have its processor more often than those of other ranks, also while these wait; it has no
- * more to compute than they, and its own threads do not fill what it may use. */
+/* For how long it is kept from its processor, for what it computes. */
+static double crowding_of(const struct sum *ranks)
+{
+    return ranks->wanted / fmax(ranks->computing, COMPUTING_LEAST);
+}
+
+/* Others have its processor more often than those of other ranks, also while these wait, and not
+ * just as often for more work; it has no more to compute than they, and its own threads do not fill
+ * what it may use. */
 static bool has_neighbours(const struct sum *one, const struct sum *others, double lateness)
 {
     return one->wanted - others->wanted >= lateness / 2 && one->cpus > 0 &&
-           one->cpu < OWN_THREADS * one->cpus && !has_more(one, others);
+           one->cpu < OWN_THREADS * one->cpus && !has_more(one, others) &&
+           crowding_of(one) >= CROWDED_MORE * crowding_of(others);
+}
+
+/* They take part in other operations than it does, by process sets: what it spends in them and
+ * outside cannot be compared then. */
+static bool has_other_work(const struct sum *one, const struct sum *others)
+{
+    double least = fmin(one->operations, others->operations);
+    double most = fmax(one->operations, others->operations);
+
+    return most > OTHER_WORK * least && (most - least) * others->seconds > OPERATIONS_FEW;
 }
 
 /* alone: what all ranks together cause is mostly its. */
@@ -331,7 +354,8 @@ void rg_late_explain(const struct rg_load *loads, size_t n, const struct rg_load
         diagnosis.late = (struct rg_late){ .rank = -1, .host = -1 };
         diagnosis.share = all.waiting;
         say(&diagnosis, RG_CAUSE_IMBALANCE, 0, 0);
-    } else if (one.timed && others.timed && diagnosis.share >= RG_CAUSE_NOTABLE)
+    } else if (one.timed && others.timed && diagnosis.share >= RG_CAUSE_NOTABLE &&
+               !has_other_work(&one, &others))
         explain(&one, &others, late->causing >= alone_from(&others) * all.causing, &diagnosis);
     if (diagnosis.cause == RG_CAUSE_UNKNOWN)
         explain_links(hosts, nhosts, all.blocked - all.waiting, &diagnosis);

@@ -55,6 +55,7 @@ struct rg_load {
     double seconds;    /* how many these are */
     double steps;      /* in them; 0: none, or not known */
     double squares;    /* of the seconds of each wait for an operation in them, summed up */
+    double operations; /* in a second; 0: none, or not known */
     double nbytes;     /* that it gives to operations in a step; 0: not known */
     double sending;    /* bytes that it has sent to another host are on their way */
     double sent;       /* bytes that it sends to other hosts in a second */
@@ -64,6 +65,7 @@ struct rg_load {
 /* What is summed up of a host, for the functions below to work in. */
 struct rg_load_host {
     size_t nrated;
+    int index;              /* of the host, while they are sorted by the next one */
     double apart;           /* in operations, without waits within the host */
     double within, between; /* what they cause */
     double causing;                /* both */

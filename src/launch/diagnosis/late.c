@@ -3,6 +3,7 @@
 #include "launch/diagnosis/diagnosis.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define MOSTLY 0.6 /* share of its host's part that makes a rank the one that is late */
 
@@ -37,15 +38,38 @@ static void sum_up(const struct rg_load *loads, size_t n, struct rg_load_host *h
         hosts[h].apart /= hosts[h].nrated ? (double) hosts[h].nrated : 1;
 }
 
+static int by_apart(const void *a, const void *b)
+{
+    double x = ((const struct rg_load_host *) a)->apart;
+    double y = ((const struct rg_load_host *) b)->apart;
+
+    return (x < y) - (x > y);
+}
+
+static int by_index(const void *a, const void *b)
+{
+    return ((const struct rg_load_host *) a)->index - ((const struct rg_load_host *) b)->index;
+}
+
+/* Sorted by what they spend, as there may be thousands of them: those that spend more than a host
+ * come before it, and are summed up as they come. */
 static void compare(struct rg_load_host *hosts, size_t nhosts)
 {
+    double apart = 0, nranks = 0; /* of all ranks of those that spend more */
+    size_t o = 0;
+
+    for (size_t h = 0; h < nhosts; h++)
+        hosts[h].index = (int) h;
+    qsort(hosts, nhosts, sizeof(*hosts), by_apart);
     for (size_t h = 0; h < nhosts; h++) {
-        for (size_t o = 0; hosts[h].nrated && o < nhosts; o++) {
-            double more = hosts[o].apart - hosts[h].apart;
-            if (hosts[o].nrated && more > RG_LATE_NOISE)
-                hosts[h].between += more * (double) hosts[o].nrated;
+        for (; hosts[o].apart - hosts[h].apart > RG_LATE_NOISE; o++) {
+            apart += hosts[o].apart * (double) hosts[o].nrated;
+            nranks += (double) hosts[o].nrated;
         }
+        if (hosts[h].nrated)
+            hosts[h].between = fmax(apart - nranks * hosts[h].apart, 0);
     }
+    qsort(hosts, nhosts, sizeof(*hosts), by_index);
 }
 
 /* What its host causes beyond the host, by the rank's part in what is caused within. */

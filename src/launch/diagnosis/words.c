@@ -15,16 +15,14 @@ static const struct {
     [RG_CAUSE_SLOW_RANK] = { "slow-rank", "slow rank",
                              "it computes %.2f s in a second, others %.2f s" },
     [RG_CAUSE_SLOW_INPUT] = { "slow-input", "slow input",
-                              "it waits %.2f s in a second for no rank and no processor, others "
-                              "%.2f s" },
+                              "it waits %.2f s in a second for no rank or core, others %.2f s" },
     [RG_CAUSE_SLOW_LINK] = { "slow-link", "slow link", NULL },
     [RG_CAUSE_IMBALANCE] = { "imbalance", "imbalance", NULL },
     [RG_CAUSE_THROTTLED] = { "throttled", "throttled",
-                             "its cgroup's limit stops it for %.2f s in a second, others for %.2f "
-                             "s" },
+                             "its cgroup's limit stops it %.2f s in a second, others %.2f s" },
     [RG_CAUSE_SWAPPING] = { "swapping", "swapping", NULL },
     [RG_CAUSE_NEIGHBOUR] = { "neighbour", "neighbour on its core",
-                             "others have its processor for %.2f s in a second; usual are %.2f s" },
+                             "others have it %.2f s in a second, usual is %.2f s" },
 };
 
 const char *rg_cause_name(enum rg_cause cause)

@@ -169,6 +169,7 @@ bool rg_numbers_store_load(const struct rg_numbers_store *store, uint32_t rank, 
     load.waiting = fmin(share(b->waited_ns, a->waited_ns, s), load.blocked);
     load.causing = grown(b->caused_ns, a->caused_ns) / NS / s;
     load.cpu = grown(b->cpu_ns, a->cpu_ns) / NS / s;
+    load.operations = grown(b->operations, a->operations) / s;
     load.steps = grown(b->steps, a->steps);
     load.nbytes = load.steps > 0 ? grown(b->nbytes, a->nbytes) / load.steps : 0;
     load.sent_to = b->sent_to <= INT32_MAX ? (int) b->sent_to : -1;

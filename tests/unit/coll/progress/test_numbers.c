@@ -6,6 +6,7 @@
 #include "coll/api/api.h"
 #include "coll/members.h"
 #include "coll/planes/shm.h"
+#include "coll/progress/spent.h"
 
 #define N 3
 #define LATE 1
@@ -136,11 +137,26 @@ static void rows_are_brought_up_to_date(void **state)
     assert_int_equal(members_run(2, rg_progress_nbytes(&shm, 2), steps, NULL), 0);
 }
 
+static void files_of_a_gpu_are_known(void **state)
+{
+    static const char *const gpus[] = { "/dev/nvidia0", "/dev/nvidia12", "/dev/kfd",
+                                        "/dev/dri/renderD128", "/dev/accel/accel0" };
+    static const char *const others[] = { "", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd2",
+                                          "/dev/dri/card", "dev/nvidia0", "/dev/null" };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(gpus); i++)
+        assert_true(rg_spent_is_gpu(gpus[i]));
+    for (size_t i = 0; i < rg_array_len(others); i++)
+        assert_false(rg_spent_is_gpu(others[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_comes_late_has_caused_the_waiting),
         cmocka_unit_test(rows_are_brought_up_to_date),
+        cmocka_unit_test(files_of_a_gpu_are_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

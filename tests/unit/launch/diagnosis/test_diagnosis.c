@@ -368,6 +368,13 @@ static void parts_that_fit_two_causes_have_none(void **state)
     load->delayed = 0.6;
     assert_int_equal(cause_of(&world), RG_CAUSE_NEIGHBOUR);
     world = late_by_half();
+    for (int r = 0; r < 4; r++) { /* all have neighbours, and it has more to compute */
+        world.loads[r].computing = r == 2 ? 0.03 : 0.015;
+        world.loads[r].delayed = r == 2 ? 0.95 : 0.45;
+        world.loads[r].cpu = world.loads[r].computing;
+    }
+    assert_int_equal(cause_of(&world), RG_CAUSE_UNKNOWN);
+    world = late_by_half();
     load->delayed = 0.6;
     load->cpu = 1.9; /* its own threads have both processors */
     assert_int_equal(cause_of(&world), RG_CAUSE_UNKNOWN);
@@ -396,6 +403,13 @@ static void what_is_not_known_has_no_cause(void **state)
     assert_int_equal(cause_of(&world), RG_CAUSE_UNKNOWN);
     world = late_by_half();
     for (int r = 0; r < 4; r++)
+        world.loads[r].operations = r == 2 ? 20 : 100; /* those of a process set, without it */
+    assert_int_equal(cause_of(&world), RG_CAUSE_UNKNOWN);
+    for (int r = 0; r < 4; r++)
+        world.loads[r].operations = r == 2 ? 0.4 : 0.7; /* it began and ended between two of few */
+    assert_int_equal(cause_of(&world), RG_CAUSE_SLOW_INPUT);
+    world = late_by_half();
+    for (int r = 0; r < 4; r++)
         world.loads[r].squares = 3 * 3; /* one wait, of 3 s */
     assert_int_equal(cause_of(&world), RG_CAUSE_UNKNOWN);
     world = late_by_half();
@@ -407,6 +421,30 @@ static void what_is_not_known_has_no_cause(void **state)
         rg_late_find(world.loads, (size_t) n, world.hosts, 0, &world.late);
         rg_late_explain(world.loads, (size_t) n, world.hosts, 0, &world.late, &world.found);
         assert_int_equal(world.found.cause, RG_CAUSE_UNKNOWN);
+    }
+}
+
+/* They are sorted for it, and have their places again. */
+static void hosts_cause_what_others_spend_more(void **state)
+{
+    enum { MANY = 60 };
+    struct world world = { .seed = 7 };
+    struct rg_load loads[MANY];
+    struct rg_load_host hosts[MANY + 1];
+
+    (void) state;
+    for (int h = 0; h < MANY; h++)
+        loads[h] = (struct rg_load){ .host = h, .rated = h % 7 != 3, .sent_to = -1,
+                                     .blocked = floor(between(&world, 0, 50)) / 100 };
+    rg_late_find(loads, MANY, hosts, MANY, &world.late);
+    for (int h = 0; h < MANY; h++) {
+        double causing = 0;
+        for (int o = 0; o < MANY; o++) {
+            double more = loads[o].blocked - loads[h].blocked;
+            causing += loads[o].rated && more > RG_LATE_NOISE ? more : 0;
+        }
+        assert_true(fabs(loads[h].causing - (loads[h].rated ? causing : 0)) < 1e-9);
+        assert_int_equal(hosts[h].worst, h);
     }
 }
 
@@ -462,6 +500,12 @@ static void words_name_the_cause_before_the_evidence(void **state)
     assert_int_equal(rg_cause_find("nonsense"), RG_CAUSE_UNKNOWN);
     assert_string_equal(words_of(late_by(1, RG_CAUSE_SLOW_RANK, 1), &text),
                         "slow rank: it computes 0.50 s in a second, others 0.10 s");
+    for (int i = RG_CAUSE_SLOW_RANK; i < RG_CAUSES; i++) { /* behind "why: ", a row of 80 */
+        struct rg_lateness most = late_by(1, (enum rg_cause) i, 1);
+        most.value = i == RG_CAUSE_SWAPPING ? 12345 : most.value;
+        most.usual = i == RG_CAUSE_SWAPPING ? 999 : most.usual;
+        assert_true(strlen("why: ") + strlen(words_of(most, &text)) <= 80);
+    }
     struct rg_lateness link = { .cause = RG_CAUSE_SLOW_LINK, .to = 1, .value = 3 << 20,
                                 .usual = 200 << 20 };
     assert_string_equal(words_of(link, &text),
@@ -477,6 +521,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_that_fit_two_causes_have_none),
         cmocka_unit_test(what_is_not_known_has_no_cause),
+        cmocka_unit_test(hosts_cause_what_others_spend_more),
         cmocka_unit_test(healthy_jobs_have_no_cause),
         cmocka_unit_test(injected_causes_have_their_word),
         cmocka_unit_test(who_is_late_for_most_of_a_job_is_told),
