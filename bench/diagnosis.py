@@ -8,7 +8,8 @@ Each job runs for some seven seconds on this computer; rank, lengths and sizes a
 seed. A cause that needs what this computer does not give (cgroups that can be written, root for
 simulated hosts) is left out, and named. A healthy job beside which other processes compute may be
 told of its neighbours. --check: fail where a word is wrong, or fewer than 95 of 100 are right.
---write: put the table into docs/top.md, with how busy the computer was otherwise.
+--write: put the table into docs/top.md, with how busy the computer was otherwise. A table tells
+something only of a seed by which no rule was tuned: take a new one after each change of a rule.
 """
 import argparse
 import collections
@@ -226,13 +227,14 @@ def table(said):
     return '\n'.join(lines)
 
 
-def write(text, load):
+def write(text, seed, load):
     """Behind its mark, up to the next empty line but one."""
     before, mark, after = PAGE.read_text().partition('<!-- diagnosed -->\n')
     rest = after.split('\n\n', 2)[2]
     cores = len(os.sched_getaffinity(0))
-    PAGE.write_text(f'{before}{mark}{text}\n\nThe load of the computer\'s {cores} cores was '
-                    f'{load:.0f} meanwhile, that of the jobs themselves included.\n\n{rest}')
+    PAGE.write_text(f'{before}{mark}{text}\n\nThat is one run, with the seed {seed}. The load of '
+                    f'the computer\'s {cores} cores was {load:.0f} meanwhile, that of the jobs '
+                    f'themselves included.\n\n{rest}')
 
 
 def is_good(said):
@@ -285,8 +287,9 @@ def main():
             except Left as why:
                 left['slow-link'] = str(why)
     print('\n' + table(said))
+    print(f'load: {statistics.mean(loads or [0]):.0f}')
     if args.write:
-        write(table(said), statistics.mean(loads))
+        write(table(said), args.seed, statistics.mean(loads or [0]))
     for cause, why in left.items():
         print(f'{cause} was left out: {why}')
     return 0 if not args.check or is_good(said) else 1
