@@ -55,28 +55,36 @@ static bool is_away(int place)
     return since && rg_now_ns() - since > PAUSE_NS;
 }
 
-/* The place that this thread has left early, if it is still its own; else -1. */
+/* The place that this thread has left early, if it is still its own; else -1. Whoever takes the
+ * time of leaving away has the place: just then another thread may find that it is away. */
 static int take_back(uint64_t number)
 {
     int place = left.place;
-    bool mine = left.operation && atomic_load(&all.known[place]) == number && !is_away(place);
+    uint64_t since = left.operation ? atomic_load(&all.left_ns[place]) : 0;
+    bool mine = since && atomic_load(&all.known[place]) == number && !is_away(place) &&
+                atomic_compare_exchange_strong(&all.left_ns[place], &since, 0);
 
     left.operation = NULL;
-    if (mine)
-        atomic_store(&all.left_ns[place], 0);
     return mine ? place : -1;
+}
+
+static bool take(int place, uint64_t number)
+{
+    uint64_t none = 0, since = atomic_load(&all.left_ns[place]);
+
+    if (!since)
+        return atomic_compare_exchange_strong(&all.known[place], &none, number);
+    if (!is_away(place) || !atomic_compare_exchange_strong(&all.left_ns[place], &since, 0))
+        return false;
+    atomic_store(&all.known[place], number);
+    return true;
 }
 
 static int take_free(uint64_t number)
 {
     for (int i = 0; i < KNOWN_MAX; i++) {
-        uint64_t other = atomic_load_explicit(&all.known[i], memory_order_relaxed);
-
-        if ((other == 0 || is_away(i)) &&
-            atomic_compare_exchange_strong(&all.known[i], &other, number)) {
-            atomic_store(&all.left_ns[i], 0);
+        if (take(i, number))
             return i;
-        }
     }
     return -1;
 }
