@@ -264,7 +264,8 @@ REIGEN_API int reigen_apart(int process_set);
 REIGEN_API int reigen_step(void);
 /* Say that this process ends by an error, which may take a while as interpreters wait for threads
  * and for children: a report of who is waited for says so of it. It holds until the process calls
- * its next operation. 0; -ENOTCONN. Any thread; never blocks. */
+ * its next operation, and changes nothing else: the process is still waited for. 0; -ENOTCONN
+ * before reigen_init, after reigen_shutdown and in a forked child. Any thread; never blocks. */
 REIGEN_API int reigen_failing(void);
 
 /* ------------------------------------------------------------------ operations

@@ -153,9 +153,11 @@ def test_the_others_are_told_which_rank_ended_by_an_exception(start):
     assert 'nobody catches this' in ranks.text(1)
 
 
-def test_a_rank_that_takes_long_to_fail_is_no_stall(start, tmp_path):
+@pytest.mark.parametrize('traceback', ['short', 'full'])
+def test_a_rank_that_takes_long_to_fail_is_no_stall(start, tmp_path, traceback):
     flag = tmp_path / 'flag'
-    ranks = start(2, 'life.py', 'slow_to_fail', flag, env={'REIGEN_STALL_SECONDS': '1'})
+    ranks = start(2, 'life.py', 'slow_to_fail', flag, env={'REIGEN_STALL_SECONDS': '1',
+                                                           'REIGEN_TRACEBACK': traceback})
     ranks.wait_for(0, 'rank 1 has failed by an error that nobody caught, and has not ended yet')
     flag.touch()
     assert ranks.wait(40) == [1, 1], ranks.output()

@@ -95,9 +95,15 @@ def _print(kind: Any, error: Any, tb: Any) -> None:
 def install(on_failure: Callable[[], Any]) -> None:
     """Put the hooks in place; called once, when the library is loaded. on_failure: is called first
     when an error ends the program."""
-    if os.environ.get('REIGEN_TRACEBACK') == 'full':
-        return
     before, before_in_thread = sys.excepthook, threading.excepthook
+
+    def on_whole_error(kind: Any, error: Any, tb: Any) -> None:
+        on_failure()
+        before(kind, error, tb)
+
+    if os.environ.get('REIGEN_TRACEBACK') == 'full':
+        sys.excepthook = on_whole_error
+        return
 
     def on_error(kind: Any, error: Any, tb: Any) -> None:
         on_failure()

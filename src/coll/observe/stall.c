@@ -27,6 +27,7 @@
 #define LEARNT_MAX_MS 30000 /* the same, where steps are long */
 #define TOLD_SLACK_MS 3000
 #define LEADER_MS 4000 /* for the coordinator to end the job */
+#define DYING_MS 60000 /* who fails has so long to end, until more is said of where it is */
 #define OFFERED_MS 60000 /* a time after which people may want such a job to end */
 
 /* At the coordinator, under the drive lock: a report that waits for the other leaders' answers. */
@@ -400,7 +401,8 @@ static void put_remark(struct rg_progress *progress, struct rg_stall *stall,
     uint64_t than_ms = least_ms(progress->config) / 2;
     unsigned long long seconds = longest_ms / 1000;
 
-    if (rg_stall_facts_tell_failing(facts, than_ms, seconds, out)) {
+    if (longest_ms < least_ms(progress->config) + DYING_MS &&
+        rg_stall_facts_tell_failing(facts, than_ms, seconds, out)) {
         stall->telling = true;
         return;
     }

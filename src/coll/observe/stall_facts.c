@@ -523,6 +523,9 @@ static void tell_details(const struct rg_stall_facts *facts, uint64_t than_ms, s
     int n = 0;
 
     for (int r = 0; r < facts->nranks; r++) {
+        if (facts->who[r].fails && is_missing(facts, r, than_ms) && n++ < DETAILS_SHOWN)
+            rg_buf_printf(out, "Rank %d failed by an error that nobody caught, and has not ended "
+                          "yet.\n", shown(facts, r));
         /* Of one that waits in an operation enough has been said. */
         if (!facts->who[r].detail || facts->who[r].blocked || !is_missing(facts, r, than_ms))
             continue;

@@ -87,6 +87,11 @@ static void who_fails_is_told_of_in_one_line(void **state)
     assert_true(rg_stall_facts_tell_failing(&there, 1000, 5, &out));
     assert_string_equal(rg_buf_text(&out), "ranks 0 and 2 have failed by an error that nobody "
                         "caught, and have not ended yet; others have waited for 5 s\n");
+    facts.who[2].fails = false; /* another one is missing, too: all is told */
+    rg_buf_clear(&out);
+    rg_stall_facts_tell(&facts, 1000, &out);
+    assert_string_equal(rg_buf_text(&out), "Ranks 0 and 2 have not called allreduce.a.\n"
+                        "Rank 0 failed by an error that nobody caught, and has not ended yet.\n");
     set(&facts, "allreduce.a", 5000, "www");
     assert_false(rg_stall_facts_tell_failing(&facts, 1000, 5, &out));
     rg_stall_facts_fini(&facts);
