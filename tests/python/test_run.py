@@ -337,6 +337,22 @@ class Trainer:
 LOCK = threading.Lock()
 
 
+class Odd:
+    """Nothing of it can be looked at, and its attribute has the name of a global variable."""
+    LOCK = 0
+    __dict__ = property(lambda self: 1 / 0)
+
+    def __reduce__(self):
+        raise TypeError('not this')
+
+    def __repr__(self):
+        raise ValueError('nor that')
+
+
+def by_attribute(held):
+    return lambda: held.LOCK
+
+
 def outer(held):
     def inner():
         return held
@@ -352,8 +368,10 @@ def outer(held):
     (functools.partial(print, 1, file={'of': [LOCK]}), "Argument file['of'][0], a _thread.lock, "),
     (outer(Trainer(LOCK)), "held.options['log'], a _thread.lock, which inner() uses, cannot"),
     (LOCK, 'The thing, a _thread.lock, cannot be sent'),
-    ([1, LOCK], 'The thing: [1], a _thread.lock, cannot be sent')],
-    ids=['variable', 'argument', 'keyword', 'attribute', 'itself', 'item'])
+    ([1, LOCK], 'The thing: [1], a _thread.lock, cannot be sent'),
+    (by_attribute(Odd()), 'held, a test_run.Odd, which <lambda>() uses, cannot be sent'),
+    ({Odd(): LOCK}, 'The thing: [<Odd instance at ')],
+    ids=['variable', 'argument', 'keyword', 'attribute', 'itself', 'item', 'odd', 'key'])
 def test_what_cannot_be_sent_is_named(value, says):
     pytest.importorskip('cloudpickle')
     with pytest.raises(pickle.PicklingError) as raised:

@@ -5,7 +5,10 @@ and the user wants to know which variable of his that is.
 Each part is tried by itself, and so are the parts of the first that fails. This takes as long as
 pickling takes, and happens after that has failed.
 """
+import dis
 import functools
+import itertools
+import reprlib
 import types
 from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
@@ -15,7 +18,8 @@ _PARTS_MAX = 1000  # of one value that are tried
 
 def _names(code: types.CodeType) -> Iterator[str]:
     """Of the global variables that a function uses, or those inside it."""
-    yield from code.co_names
+    yield from (str(step.argval) for step in dis.get_instructions(code)
+                if step.opname in ('LOAD_GLOBAL', 'LOAD_NAME'))
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             yield from _names(const)
@@ -33,6 +37,7 @@ def _variables(func: types.FunctionType) -> Iterator[Tuple[str, Any]]:
     names = func.__code__.co_varnames[:func.__code__.co_argcount]
     values = func.__defaults__ or ()
     yield from zip(names[len(names) - len(values):], values)
+    yield from (func.__kwdefaults__ or {}).items()
 
 
 def _parts(value: Any) -> Iterator[Tuple[str, Any]]:
@@ -46,11 +51,20 @@ def _parts(value: Any) -> Iterator[Tuple[str, Any]]:
     elif isinstance(value, types.FunctionType):
         yield from _variables(value)
     elif isinstance(value, dict):
-        yield from ((f'[{key!r}]', part) for key, part in value.items())
+        yield from ((f'[{reprlib.repr(key)}]', part) for key, part in list(value.items()))
     elif isinstance(value, (list, tuple)):
         yield from ((f'[{i}]', part) for i, part in enumerate(value))
     elif not isinstance(value, (type, types.ModuleType)):
-        yield from ((f'.{name}', part) for name, part in getattr(value, '__dict__', {}).items())
+        yield from ((f'.{name}', part)
+                    for name, part in list(getattr(value, '__dict__', {}).items()))
+
+
+def _some_parts(value: Any) -> List[Tuple[str, Any]]:
+    """None where they cannot be looked at: a user's object may do anything when it is asked."""
+    try:
+        return list(itertools.islice(_parts(value), _PARTS_MAX))
+    except Exception:
+        return []
 
 
 def _fails(value: Any, dumps: Callable[[Any], bytes]) -> bool:
@@ -71,8 +85,7 @@ def _find(value: Any, dumps: Callable[[Any], bytes], user: Optional[str], path: 
     if isinstance(value, types.FunctionType):
         user, path = _name_of(value), ''
     seen.add(id(value))
-    tried: List[Tuple[str, Any]] = [part for _, part in zip(range(_PARTS_MAX), _parts(value))]
-    for label, part in tried if depth < _DEPTH_MAX else ():
+    for label, part in _some_parts(value) if depth < _DEPTH_MAX else ():
         if id(part) not in seen and _fails(part, dumps):
             return _find(part, dumps, user, path + label, seen, depth + 1)
     return user, path, value
