@@ -121,6 +121,10 @@ def test_a_log_without_a_job_goes_after_a_day(home):
         (logs / name).write_text('started\n')
         then = time.time() - days * 24 * 3600
         os.utime(logs / name, (then, then))
+    (home.state / 'jobs').symlink_to('jobs')  # it cannot be looked at, so nothing is known
+    home.reigen('jobs')
+    assert len(list(logs.iterdir())) == 2
+    (home.state / 'jobs').unlink()
     assert home.reigen('jobs').returncode == 0
     assert [log.name for log in logs.iterdir()] == ['r-20260102-000000-0badcafe']
 

@@ -651,12 +651,13 @@ bool rg_registry_is_over(const struct rg_registry_job *job)
            rg_registry_state(job) == RG_JOB_DEAD;
 }
 
+/* Also where that cannot be known: a home on another computer may not answer. */
 static bool is_there(const char *folder, const char *id)
 {
     rg_autofree char *path = jobs_path(folder, id);
     struct stat st;
 
-    return !path || lstat(path, &st) == 0;
+    return !path || lstat(path, &st) == 0 || errno != ENOENT;
 }
 
 /* Of logs without a job's file that have not changed for long: a launcher was killed between making
