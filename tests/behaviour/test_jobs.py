@@ -126,6 +126,15 @@ def test_the_only_job_needs_no_name(home):
             assert attached.wait(LIMIT) == 143
 
 
+def test_a_job_elsewhere_is_no_reason_to_say_that_none_runs(home):
+    jobs = home.folder / 'state/reigen/jobs'
+    jobs.mkdir(parents=True)
+    (jobs / 'r-20260101-000000-0badcafe').write_text('launcher elsewhere.example:1:1\nranks 1\n')
+    assert home.jobs()[0]['state'] == 'elsewhere'
+    done = home.reigen('status')
+    assert done.returncode == 2 and 'runs on this computer, and 1 may run elsewhere' in done.stderr
+
+
 def test_a_job_that_is_started_again_stays_one_job(home):
     out = home.folder / 'out'
     script = ('echo $REIGEN_JOB_ID; [ $REIGEN_RESTART -lt 2 ] && exit 3; '

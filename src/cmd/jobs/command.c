@@ -59,7 +59,6 @@ static int print_submitted(const struct rg_driver_ops *driver, struct rg_submitt
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
-/* What a platform runs for us as a job that was submitted is listed as that. */
 static int add_registered(struct rg_jobs_table *table, const struct rg_submitted_list *submitted,
                           bool ended)
 {

@@ -219,6 +219,7 @@ struct meant {
     struct rg_buf lines;
     char *id; /* of the last; owned */
     int count;
+    int nelsewhere; /* more, which may run on other computers that share this home */
 };
 
 static void meant_fini(struct meant *meant)
@@ -245,9 +246,12 @@ static int list_meant(struct meant *meant)
     r = r < 0 ? r : rg_registry_list(&registry);
     for (size_t i = 0; r >= 0 && i < registry.count; i++) {
         const struct rg_registry_job *job = &registry.jobs[i];
+        enum rg_registry_state state = rg_registry_state(job);
 
-        if (rg_registry_state(job) == RG_JOB_RUNS && !rg_jobs_is_submitted(job, &submitted))
-            r = add_meant(meant, job->id, job->command);
+        if (rg_jobs_is_submitted(job, &submitted))
+            continue;
+        meant->nelsewhere += state == RG_JOB_ELSEWHERE;
+        r = state == RG_JOB_RUNS ? add_meant(meant, job->id, job->command) : 0;
     }
     for (size_t i = 0; r >= 0 && i < submitted.count; i++) {
         if (submitted.jobs[i].state != RG_SUBMITTED_ENDED)
@@ -264,6 +268,10 @@ int rg_jobs_find_only(const char *command, const struct rg_jobs_place *place, ch
         return rg_fail_usage(command, "%s: which job is meant there? give its name", command);
     if (list_meant(&meant) < 0)
         return rg_jobs_fail_memory(command);
+    if (meant.count == 0 && meant.nelsewhere)
+        return rg_fail_usage(command, "%s: no job of yours runs on this computer, and %d may run "
+                             "elsewhere; give the id of one, which reigen jobs lists", command,
+                             meant.nelsewhere);
     if (meant.count == 0)
         return rg_fail_usage(command, "%s: no job of yours runs; give the id of one that has "
                              "ended, which reigen jobs --all lists", command);

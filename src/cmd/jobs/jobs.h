@@ -60,7 +60,7 @@ int rg_cmd_status(int argc, char **argv);
  * told in the command's name. */
 int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job);
 
-/* Whether a job is part of one of these, which is what the user knows it as. */
+/* Whether a job is part of one of these, which is what the user knows it as: it is listed so. */
 bool rg_jobs_is_submitted(const struct rg_registry_job *job, const struct rg_submitted_list *list);
 /* The submitted job of this id, and the driver that has it; NULL: there is none. */
 const struct rg_driver_ops *rg_jobs_find_submitted(const char *id,
