@@ -167,10 +167,19 @@ def test_what_ranks_write_is_kept_and_told(hosts):
     found = two.run(['sh', '-c', f'cd {kept}; find . -type f | sort; cat out/model.pt']).stdout
     assert found.split() == ['./out/model.pt', './train.py', '12345']
     assert not jobs_left(two)
+    # also a sibling of the directory, which is beside the copy; and a folder that is read-only
+    done = reigen(hosts[1], '--sync', '-H', 'node2:1', '--', 'sh', '-c',
+                  'mkdir ../out; echo 1 >../out/beside; chmod a-w ../out')
+    [line] = [l for l in done.stderr.splitlines() if 'ranks wrote' in l]
+    assert 'ranks wrote 1 file (2 bytes) into the copy, ../out/beside first' in line, line
+    beside = line.split('kept in ')[1].split('/work for ')[0]
+    assert two.run(['ls', f'{beside}/out']).stdout == 'beside\n'
+    two.run(['touch', '-d', '8 days ago', beside], check=True)
     # for as long as it was told
     two.run(['touch', '-d', '8 days ago', kept.rsplit('/', 1)[0]])
     assert reigen(hosts[1], '--sync', '-H', 'node2:1', '--', 'true').returncode == 0
     assert two.run(['ls', kept]).returncode != 0
+    assert two.run(['ls', beside]).returncode != 0
 
 
 def test_neither_links_nor_mounts_lead_the_removal_out(hosts):

@@ -102,6 +102,9 @@ static void remove_at(int dir_fd, const char *name, int depth)
     if (unlinkat(dir_fd, name, 0) == 0 || (errno != EISDIR && errno != EPERM) ||
         depth > TREE_DEPTH_MAX)
         return;
+    /* A mount is busy, also where openat2 is missing; of others the empty ones go. */
+    if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0 || errno == EBUSY)
+        return;
     /* What is named by a path may be reached by links, and what is in it may not. */
     int fd = dir_fd == AT_FDCWD ? openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
                                                            O_CLOEXEC)

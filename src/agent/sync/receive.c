@@ -29,6 +29,7 @@ struct receive {
     struct rg_sync_entry entry;/* the one that is being looked at */
     char base[PATH_MAX], name[NAME_MAX + 1];
     int base_fd, lock_fd, tree_fd, cache_fd;
+    struct stat begun;         /* of the copy, when nothing was in it */
     struct rg_error err;
 };
 
@@ -196,7 +197,9 @@ static int make_folder(struct receive *in)
         mkdirat(in->lock_fd, RG_SYNC_WORK, 0755) == 0 &&
         renameat(in->base_fd, name, in->base_fd, in->name) == 0) {
         in->tree_fd = rg_store_open_below(in->lock_fd, RG_SYNC_WORK);
-        return in->tree_fd < 0 ? in->tree_fd : 0;
+        return in->tree_fd < 0                      ? in->tree_fd
+               : fstat(in->tree_fd, &in->begun) < 0 ? -errno
+                                                    : 0;
     }
     int r = errno ? -errno : -EIO;
     *in->name = '\0';
@@ -337,13 +340,14 @@ static int read_list(struct receive *in)
 /* The clock of a file system goes in steps: later than the stamp is only what comes after one. */
 static int stamp(struct receive *in)
 {
+    const struct timespec times[2] = { { 0, UTIME_OMIT }, in->begun.st_ctim };
     struct timespec first = { 0, 0 };
     struct stat st;
 
     for (int i = 0; i < 400; i++) {
         rg_autoclose int fd = openat(in->lock_fd, i ? "later" : RG_SYNC_STAMP,
                                      O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (fd < 0 || futimens(fd, NULL) < 0 || fstat(fd, &st) < 0)
+        if (fd < 0 || futimens(fd, times) < 0 || fstat(fd, &st) < 0)
             return -errno;
         if (i == 0)
             first = st.st_ctim;

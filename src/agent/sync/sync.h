@@ -9,7 +9,8 @@
  *                         taken; at most 4 GiB and a quarter of the disk, and 30 days
  *       sync-XXXXXX/      of a job, while somebody holds its lock (flock, shared)
  *         work/           the copy
- *         stamp           its ctime: whatever in work is newer was written by ranks
+ *         stamp           its mtime: when the copy was begun; its ctime: when that was complete.
+ *                         Whatever in the folder has a ctime that is not between them is ranks'
  *       kept-XXXXXX/      what ranks of a job wrote, for 7 days; then it is removed
  *
  * Nothing outside a folder that was made here is ever written or removed: paths are walked one

@@ -23,7 +23,7 @@
 
 struct tidy {
     bool all;              /* nothing is kept */
-    struct timespec since; /* what is newer is */
+    struct timespec from, since; /* what is newer is, or older than the copy: it was moved there */
     uint64_t count, nbytes;
     char first[PATH_MAX];
     char path[PATH_MAX];   /* of the directory that is being emptied, with a slash; or "" */
@@ -46,9 +46,15 @@ static bool is_newer(const struct timespec *a, const struct timespec *b)
 static void remove_dir(struct tidy *tidy, int dir_fd, const char *name, int depth)
 {
     size_t length = strlen(tidy->path);
-    int fd = depth < DEPTH_MAX ? rg_store_open_below(dir_fd, name) : -EMFILE;
 
+    if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0)
+        return;
+    int fd = errno == EBUSY      ? -EBUSY /* a mount, also where openat2 is missing */
+             : depth < DEPTH_MAX ? rg_store_open_below(dir_fd, name)
+                                 : -EMFILE;
     if (fd >= 0) {
+        if (tidy->all)
+            fchmod(fd, 0700); /* ranks may have made it read-only */
         snprintf(tidy->path + length, sizeof(tidy->path) - length, "%s/", name);
         empty(tidy, fd, depth + 1, strcmp(name, CACHED) == 0);
         tidy->path[length] = '\0';
@@ -68,8 +74,11 @@ static void remove_entry(struct tidy *tidy, int dir_fd, const char *name, int de
         remove_dir(tidy, dir_fd, name, depth);
         return;
     }
+    if (!tidy->all && !*tidy->path && strcmp(name, RG_SYNC_STAMP) == 0)
+        return; /* it goes last */
     bool holds = (S_ISREG(st.st_mode) && !cached) || S_ISLNK(st.st_mode);
-    if (!tidy->all && holds && is_newer(&st.st_ctim, &tidy->since))
+    if (!tidy->all && holds &&
+        (is_newer(&st.st_ctim, &tidy->since) || is_newer(&tidy->from, &st.st_ctim)))
         keep(tidy, name, S_ISREG(st.st_mode) ? (uint64_t) st.st_size : 0);
     else if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
         keep(tidy, name, 0);
@@ -95,24 +104,27 @@ void rg_sync_remove(int base_fd, const char *name)
     remove_dir(&tidy, base_fd, name, 0);
 }
 
-/* Of a folder whose copy was complete: without a stamp no rank has seen it. */
-static void tidy_folder(int base_fd, const char *name, struct tidy *tidy)
+/* All of a folder, as ranks may write beside the copy, too ("../out"). Without a stamp no rank has
+ * seen it, unless it is known to be complete: then all is kept. */
+static void tidy_folder(int base_fd, const char *name, bool complete, struct tidy *tidy)
 {
     rg_autoclose int fd = rg_store_open_below(base_fd, name);
     struct stat st;
 
-    *tidy = (struct tidy){ .all = true };
+    *tidy = (struct tidy){ .all = !complete };
     if (fd < 0)
         return;
     if (fstatat(fd, RG_SYNC_STAMP, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         tidy->all = false;
+        tidy->from = st.st_mtim;
         tidy->since = st.st_ctim;
     }
-    remove_dir(tidy, fd, RG_SYNC_WORK, 0);
-    if (tidy->count && !tidy->all)
+    empty(tidy, dup(fd), 0, false);
+    if (tidy->count)
         return;
     unlinkat(fd, RG_SYNC_STAMP, 0);
-    rg_sync_remove(base_fd, name);
+    if (unlinkat(base_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        keep(tidy, "", 0); /* it came only now */
 }
 
 /* 0, or where it cannot be: -errno. ret_kept: of a folder of this name. */
@@ -149,14 +161,14 @@ static int tidy_by_path(const char *folder, struct tidy *tidy, char ret_kept[NAM
 
     if (base_fd < 0)
         return base_fd;
-    tidy_folder(base_fd, name, tidy);
+    tidy_folder(base_fd, name, true, tidy);
     return tidy->count ? keep_folder(base_fd, name, ret_kept) : 0;
 }
 
 int rg_sync_tidy_main(const char *folder)
 {
     static struct tidy tidy;
-    char kept[NAME_MAX + 1], path[PATH_MAX];
+    char kept[NAME_MAX + 1], path[PATH_MAX], beside[PATH_MAX + 4];
     rg_autobuf struct rg_buf payload = RG_BUF_INIT, out = RG_BUF_INIT;
     int r = tidy_by_path(folder, &tidy, kept);
 
@@ -165,8 +177,9 @@ int rg_sync_tidy_main(const char *folder)
     snprintf(path, sizeof(path), "%.*s/%s/" RG_SYNC_WORK, (int) (strrchr(folder, '/') - folder),
              folder, kept);
     bool below = rg_str_starts(tidy.first, RG_SYNC_WORK "/");
+    snprintf(beside, sizeof(beside), "../%s", tidy.first);
     const struct rg_sync_kept msg = { tidy.count, tidy.nbytes,
-                                      tidy.first + (below ? sizeof(RG_SYNC_WORK) : 0), path };
+                                      below ? tidy.first + sizeof(RG_SYNC_WORK) : beside, path };
     rg_codec_encode(rg_sync_kept_fields, &msg, &payload);
     rg_frame_put(&out, RG_SYNC_KEPT, rg_buf_bytes(&payload), rg_buf_nbytes(&payload));
     return rg_buf_status(&out) < 0 ||
@@ -200,7 +213,7 @@ static bool sweep_entry(int base_fd, const char *name)
     if (rg_str_starts(name, RG_SYNC_JOB)) {
         if (!is_left(base_fd, name))
             return false;
-        tidy_folder(base_fd, name, &tidy);
+        tidy_folder(base_fd, name, false, &tidy);
         return !tidy.count || keep_folder(base_fd, name, kept) == 0;
     }
     bool fresh = rg_str_starts(name, "." RG_SYNC_JOB);

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -141,26 +146,37 @@ static bool is_there(const char *path)
     return fstatat(root_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* Until the file system's clock has gone on. */
+static void tick(const struct timespec *since)
+{
+    struct stat now;
+
+    do {
+        write_file("tick", "");
+        assert_int_equal(fstatat(root_fd, "tick", &now, 0), 0);
+    } while (now.st_ctim.tv_sec == since->tv_sec && now.st_ctim.tv_nsec == since->tv_nsec);
+}
+
 /* With a file of the launcher's and, once the stamp is older, one of a rank's. */
 static void make_job(const char *name, bool results)
 {
     char path[256];
-    struct stat st, now;
+    struct stat st;
 
     assert_int_equal(mkdirat(root_fd, name, 0700), 0);
     snprintf(path, sizeof(path), "%s/work", name);
     assert_int_equal(mkdirat(root_fd, path, 0755), 0);
+    assert_int_equal(fstatat(root_fd, path, &st, 0), 0);
+    struct timespec times[2] = { { 0, UTIME_OMIT }, st.st_ctim };
     snprintf(path, sizeof(path), "%s/work/sent", name);
     write_file(path, "sent");
     snprintf(path, sizeof(path), "%s/work/away", name);
     assert_int_equal(symlinkat("../../outside", root_fd, path), 0);
     snprintf(path, sizeof(path), "%s/stamp", name);
     write_file(path, "");
+    assert_int_equal(utimensat(root_fd, path, times, 0), 0);
     assert_int_equal(fstatat(root_fd, path, &st, 0), 0);
-    do { /* until the file system's clock has gone on */
-        write_file("tick", "");
-        assert_int_equal(fstatat(root_fd, "tick", &now, 0), 0);
-    } while (now.st_ctim.tv_sec == st.st_ctim.tv_sec && now.st_ctim.tv_nsec == st.st_ctim.tv_nsec);
+    tick(&st.st_ctim);
     snprintf(path, sizeof(path), "%s/work/new", name);
     if (results)
         write_file(path, "new");
@@ -193,16 +209,110 @@ static void what_killed_agents_left_goes_but_for_results(void **state)
     assert_false(is_there("kept-bbbbbb"));
 }
 
-static void a_folder_that_is_a_link_is_left_alone(void **state)
+static void tidy(const char *name)
 {
     char path[300];
 
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    rg_sync_tidy(path);
+}
+
+/* Beside the copy; older than it, in a directory that a rank has moved there; and where a rank has
+ * removed the stamp. */
+static void results_are_kept_wherever_they_are(void **state)
+{
+    struct stat st;
+
+    (void) state;
+    assert_int_equal(mkdirat(root_fd, "older", 0755), 0);
+    write_file("older/data", "precious");
+    assert_int_equal(fstatat(root_fd, "older/data", &st, 0), 0);
+    tick(&st.st_ctim);
+    make_job("sync-eeeeee", false);
+    assert_int_equal(renameat(root_fd, "older", root_fd, "sync-eeeeee/work/older"), 0);
+    tidy("sync-eeeeee");
+    assert_true(is_there("kept-eeeeee/work/older/data"));
+    assert_false(is_there("kept-eeeeee/work/sent"));
+
+    make_job("sync-ffffff", false);
+    assert_int_equal(mkdirat(root_fd, "sync-ffffff/out", 0755), 0);
+    write_file("sync-ffffff/out/model", "trained");
+    tidy("sync-ffffff");
+    assert_true(is_there("kept-ffffff/out/model"));
+    assert_false(is_there("kept-ffffff/work"));
+
+    make_job("sync-gggggg", true);
+    assert_int_equal(unlinkat(root_fd, "sync-gggggg/stamp", 0), 0);
+    tidy("sync-gggggg");
+    assert_true(is_there("kept-gggggg/work/new"));
+
+    make_job("sync-hhhhhh", false);
+    tidy("sync-hhhhhh");
+    assert_false(is_there("sync-hhhhhh") || is_there("kept-hhhhhh"));
+}
+
+/* As kernels do that are older, and sandboxes that know no newer call. */
+static void forget_openat2(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 437, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = { 4, code };
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
+        _exit(77);
+}
+
+/* A mount of a directory of the same file system has the same number. */
+static void remove_what_is_mounted(void)
+{
+    char from[300], to[300], other[300];
+
+    snprintf(from, sizeof(from), "%s/outside", root);
+    snprintf(to, sizeof(to), "%s/sync-iiiiii/work/mnt", root);
+    snprintf(other, sizeof(other), "%s/mounted", root);
+    if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount(from, to, NULL, MS_BIND, NULL) < 0)
+        _exit(77);
+    forget_openat2();
+    tidy("sync-iiiiii");
+    snprintf(to, sizeof(to), "%s/mounted/mnt", root);
+    if (mount(from, to, NULL, MS_BIND, NULL) < 0)
+        _exit(77);
+    rg_store_remove_tree(other);
+    _exit(0);
+}
+
+static void no_mount_is_entered_by_older_kernels(void **state)
+{
+    int status;
+
+    (void) state;
+    make_job("sync-iiiiii", false);
+    assert_int_equal(mkdirat(root_fd, "sync-iiiiii/work/mnt", 0755), 0);
+    assert_int_equal(mkdirat(root_fd, "mounted", 0755), 0);
+    assert_int_equal(mkdirat(root_fd, "mounted/mnt", 0755), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        remove_what_is_mounted();
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WEXITSTATUS(status) == 77)
+        skip(); /* who may not mount here */
+    assert_int_equal(status, 0);
+    assert_true(is_there("outside/data"));
+}
+
+static void a_folder_that_is_a_link_is_left_alone(void **state)
+{
     (void) state;
     assert_int_equal(symlinkat("outside", root_fd, "sync-dddddd"), 0);
     assert_int_equal(symlinkat("outside", root_fd, "kept-dddddd"), 0);
     rg_sync_sweep_in(root_fd);
-    snprintf(path, sizeof(path), "%s/sync-dddddd", root);
-    rg_sync_tidy(path);
+    tidy("sync-dddddd");
     assert_true(is_there("outside/data"));
 }
 
@@ -262,6 +372,8 @@ int main(void)
         cmocka_unit_test(a_cache_that_others_can_reach_is_not_used),
         cmocka_unit_test(what_nobody_has_used_for_long_leaves_the_cache),
         cmocka_unit_test(what_killed_agents_left_goes_but_for_results),
+        cmocka_unit_test(results_are_kept_wherever_they_are),
+        cmocka_unit_test(no_mount_is_entered_by_older_kernels),
         cmocka_unit_test(a_folder_that_is_a_link_is_left_alone),
         cmocka_unit_test(a_receiver_refuses_what_it_cannot_read),
     };
