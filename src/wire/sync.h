@@ -42,6 +42,7 @@
 #define RG_SYNC_STEP (32u << 10)       /* TAKEN is told when so many more were read */
 #define RG_SYNC_ENTRIES_MAX 100000     /* files, links and directories */
 #define RG_SYNC_NBYTES_MAX (1ull << 30) /* of all contents together */
+#define RG_SYNC_ENTRY_MAX (2u * RG_SYNC_PATH_MAX + 64) /* bytes of an entry in a LIST */
 #define RG_SYNC_KEPT_DAYS 7            /* for what ranks wrote */
 
 /* To the host. LISTED has no payload; DATA's is u32, which entry of the list, and bytes. */

@@ -277,6 +277,74 @@ def test_a_full_disk_is_named(hosts):
             two.run(['umount', place], user='root', check=True)
 
 
+def test_what_earlier_jobs_left_gives_way(hosts):
+    one, two = hosts[1], hosts[2]
+    one.run(['sh', '-c', 'head -c 8000000 /dev/urandom >data'], cwd=WORK, check=True)
+    two.run(['sh', '-c', 'mount -t tmpfs -o mode=1777,size=20m none /var/tmp'], user='root',
+            check=True)
+    try:
+        # a copy that a killed agent left, and what no job has used for a while
+        two.run(['sh', '-c', 'cd /var/tmp; umask 077; mkdir -p reigen-2001/files '
+                 'reigen-2001/sync-abcdef/work; head -c 8000000 /dev/zero >'
+                 'reigen-2001/sync-abcdef/work/data; head -c 6000000 /dev/zero >'
+                 'reigen-2001/files/old; touch -d "2 days ago" reigen-2001/files/old'], check=True)
+        done = reigen(one, '--sync', '-H', 'node2:1', '--', 'pwd')
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith('/var/tmp/reigen-2001/sync-'), done.stdout
+        # neither stays when it fails, and what it was sent is within the bounds
+        two.run(['sh', '-c', 'rm -r /var/tmp/reigen-2001; head -c 8000000 /dev/zero >/var/tmp/x'],
+                check=True)
+        done = reigen(one, '--sync', '-H', 'node2:1', '--', 'true')
+        assert 'no room in /var/tmp/reigen-2001 for data' in done.stderr, done.stderr
+        wait_until(lambda: not jobs_left(two), READY, 'the copy to go')
+    finally:
+        two.run(['umount', '/var/tmp'], user='root', check=True)
+
+
+RECEIVER = r'''
+import os, struct, subprocess, sys
+def frame(kind, payload=b""):
+    return struct.pack("<IH", len(payload), kind) + payload
+def text(s):
+    return struct.pack("<I", len(s)) + s
+def head(nentries):
+    return frame(1, text(b"/") + text(b"") + text(b"") + text(b"") + struct.pack(
+        "<BBQI", 2, 0, 0, nentries))
+def said(child):
+    size, kind = struct.unpack("<IH", child.stdout.read(6))
+    return kind, child.stdout.read(size)
+def start(agent):
+    return subprocess.Popen([agent, "sync"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child = start(sys.argv[1])  # an agent that goes before it has the lock
+child.stdin.write(head(0) + frame(3))
+child.stdin.flush()
+while (answer := said(child))[0] != 4:
+    pass
+n = struct.unpack("<I", answer[1][:4])[0]
+folder = answer[1][8 + n:].decode()
+assert os.path.isdir(folder), answer
+child.stdin.close()
+assert child.wait() == 0
+print(os.path.exists(folder))
+child = start(sys.argv[1])  # a list that has no end
+child.stdin.write(head(1))
+try:
+    for _ in range(1000):
+        child.stdin.write(frame(2, bytes(32768)))
+        child.stdin.flush()
+except BrokenPipeError:
+    print("refused")
+child.stdout.read()
+child.wait()
+'''
+
+
+def test_a_receiver_without_an_agent_leaves_nothing(hosts):
+    done = hosts[2].run(['python3', '-c', RECEIVER, PROGRAMS.agent], timeout=READY)
+    assert done.stdout == 'False\nrefused\n', done.stderr
+    assert not jobs_left(hosts[2])
+
+
 def test_limits_and_what_cannot_be_sent(hosts):
     one = hosts[1]
     one.run(['sh', '-c', 'mkdir data; truncate -s 900M data/big; truncate -s 200M other'],

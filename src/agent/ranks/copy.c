@@ -244,6 +244,7 @@ static void limit_due(void *arg)
                   "there, or reigen doctor --clean, does so", agent->setup.host,
                   agent->copy.folder ? agent->copy.folder : "/var/tmp");
     kill(agent->copy.pid, SIGKILL);
+    child_gone(agent); /* on a disk that does not answer it may not end for long */
 }
 
 bool rg_copy_tidied(struct rg_agent *agent)

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -30,7 +32,10 @@ int rg_sync_cache_open(int base_fd)
     rg_autoclose int fd = openat(base_fd, FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
-    return st.st_uid != geteuid() || (st.st_mode & 077) ? -EPERM : rg_steal_fd(&fd);
+    if (st.st_uid != geteuid() || (st.st_mode & 077))
+        return -EPERM;
+    flock(fd, LOCK_SH); /* what cannot lock is not bounded safely, but works */
+    return rg_steal_fd(&fd);
 }
 
 static void name_of(const uint8_t *hash, char hex[HEX_NBYTES])
@@ -138,7 +143,8 @@ static uint64_t bound(int cache_fd, time_t unused_s, uint64_t max, uint64_t have
             fstatat(cache_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         bool half = rg_str_starts(name, FRESH) && now - st.st_mtime > HALF_MADE_S;
-        bool old = now - st.st_mtime > unused_s && have > max && !rg_str_starts(name, FRESH);
+        long long unused = llabs((long long) now - st.st_mtime); /* clocks were wrong, too */
+        bool old = unused > unused_s && have > max && !rg_str_starts(name, FRESH);
         if ((half || old) && unlinkat(cache_fd, name, 0) == 0)
             have -= have < (uint64_t) st.st_size ? have : (uint64_t) st.st_size;
         else
@@ -147,15 +153,18 @@ static uint64_t bound(int cache_fd, time_t unused_s, uint64_t max, uint64_t have
     return total;
 }
 
-void rg_sync_cache_bound(int cache_fd)
+void rg_sync_cache_bound(int cache_fd, uint64_t max)
 {
     static const time_t steps_s[] = { 7 * 24 * 3600, 24 * 3600, 3600, 60 };
     struct statvfs fs;
-    uint64_t max = CACHE_MAX;
 
+    if (flock(cache_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+        return;
+    max = max < CACHE_MAX ? max : CACHE_MAX;
     if (fstatvfs(cache_fd, &fs) == 0 && (uint64_t) fs.f_blocks * fs.f_frsize / 4 < max)
         max = (uint64_t) fs.f_blocks * fs.f_frsize / 4;
     uint64_t have = bound(cache_fd, 30 * 24 * 3600, 0, UINT64_MAX);
     for (size_t i = 0; have > max && i < rg_array_len(steps_s); i++)
         have = bound(cache_fd, steps_s[i], max, have);
+    flock(cache_fd, LOCK_SH);
 }

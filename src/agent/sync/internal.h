@@ -26,7 +26,8 @@ struct rg_sync_fresh {
     crypto_hash_sha256_state state;
 };
 
-/* The cache's directory, made if it is missing. A descriptor or -errno. */
+/* The cache's directory, made if it is missing. A descriptor or -errno. While it is open, nobody
+ * else removes anything by its age or for room. */
 int rg_sync_cache_open(int base_fd);
 /* Copy a content to out_fd, if it is there and whole; what is damaged is removed. 0; -ENOENT; or
  * -errno of writing. */
@@ -35,8 +36,9 @@ int rg_sync_cache_take(int cache_fd, const struct rg_sync_entry *entry, int out_
 int rg_sync_cache_begin(int cache_fd, struct rg_sync_fresh *fresh);
 int rg_sync_cache_add(struct rg_sync_fresh *fresh, const uint8_t *data, size_t nbytes);
 int rg_sync_cache_end(int cache_fd, struct rg_sync_fresh *fresh, const uint8_t *hash);
-/* Remove the oldest, as far as the bounds want it. */
-void rg_sync_cache_bound(int cache_fd);
+/* Remove the oldest, as far as the bounds want it, and max, in bytes. Nothing while others have the
+ * cache open: they will do it. */
+void rg_sync_cache_bound(int cache_fd, uint64_t max);
 
 /* --- tree.c ----------------------------------------------------------------------------------- */
 

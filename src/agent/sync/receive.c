@@ -141,7 +141,8 @@ static bool is_own_disk(const char *path)
     return stat("/", &root) < 0 || stat(path, &st) < 0 || root.st_dev == st.st_dev;
 }
 
-/* Whether there is enough room in it; says what it lacks. */
+/* Whether there is enough room in it; says what it lacks. Without why: whether all of it may go to
+ * the cache as well. */
 static bool has_room(struct receive *in, struct rg_buf *why)
 {
     uint64_t need = in->head.nbytes + (uint64_t) in->head.nentries * ROOM_PER_ENTRY;
@@ -150,12 +151,26 @@ static bool has_room(struct receive *in, struct rg_buf *why)
 
     if (fstatvfs(in->base_fd, &fs) < 0)
         return false;
-    if ((uint64_t) fs.f_bavail * fs.f_frsize >= need)
-        return true;
+    need = why ? need : 2 * need;
+    bool fits = (uint64_t) fs.f_bavail * fs.f_frsize >= need;
+    if (fits || !why)
+        return fits;
     rg_buf_printf(why, "; %s has %s free, and %s are needed", in->base,
                   rg_size_text((uint64_t) fs.f_bavail * fs.f_frsize, have, sizeof(have)),
                   rg_size_text(need, want, sizeof(want)));
     return false;
+}
+
+/* What other jobs have left goes first, and their contents in the cache if it must. */
+static bool makes_room(struct receive *in, struct rg_buf *why)
+{
+    rg_sync_sweep_in(in->base_fd);
+    in->cache_fd = rg_sync_cache_open(in->base_fd);
+    if (in->cache_fd < 0)
+        return true; /* make_place says why */
+    if (!has_room(in, NULL))
+        rg_sync_cache_bound(in->cache_fd, 0);
+    return has_room(in, why);
 }
 
 static int choose_base(struct receive *in)
@@ -170,10 +185,11 @@ static int choose_base(struct receive *in)
             !rg_store_is_good(in->base) || (in->head.contained && is_own_disk(in->base)))
             continue;
         in->base_fd = rg_sync_base(places[i], in->base);
-        if (in->base_fd >= 0 && has_room(in, &why))
+        if (in->base_fd >= 0 && makes_room(in, &why))
             return 0;
-        if (in->base_fd >= 0)
-            close(rg_steal_fd(&in->base_fd));
+        rg_cleanup_close(&in->cache_fd);
+        rg_cleanup_close(&in->base_fd);
+        in->cache_fd = in->base_fd = -1;
     }
     return rg_error_set(&in->err, ENOSPC, "no place takes the copy: %s%s",
                         in->head.contained ? "the home directory must be mounted in the container"
@@ -213,8 +229,6 @@ static int make_place(struct receive *in)
 
     if (r < 0)
         return r;
-    rg_sync_sweep_in(in->base_fd);
-    in->cache_fd = rg_sync_cache_open(in->base_fd);
     r = in->cache_fd < 0 ? in->cache_fd : make_folder(in);
     return r < 0 ? rg_error_set(&in->err, -r, "%s: %s", in->base, strerror(-r)) : 0;
 }
@@ -333,6 +347,8 @@ static int read_list(struct receive *in)
         rg_buf_put(&in->list, in->frame.payload, in->frame.nbytes);
         if (rg_buf_status(&in->list) < 0)
             return -ENOMEM;
+        if (rg_buf_nbytes(&in->list) > (uint64_t) in->head.nentries * RG_SYNC_ENTRY_MAX)
+            return -EBADMSG;
     }
     return r < 0 ? r : in->frame.type == RG_SYNC_LISTED ? 0 : -EBADMSG;
 }
@@ -411,27 +427,34 @@ static void wait_for_end(struct receive *in)
 {
     while (next(in) == 0)
         ;
-    if (in->cache_fd >= 0)
-        rg_sync_cache_bound(in->cache_fd);
+    if (in->lock_fd >= 0)
+        close(rg_steal_fd(&in->lock_fd));
+    rg_sync_sweep_in(in->base_fd); /* an agent that has gone before has not taken it over */
+}
+
+static void give_up(struct receive *in, int r)
+{
+    if (*in->name)
+        rg_sync_remove(in->base_fd, in->name);
+    fail_at(in, r);
+    const struct rg_sync_failed failed = { (uint32_t) -r,
+                                           *in->err.text ? in->err.text : strerror(-r) };
+    if (r != -EPIPE)
+        say(RG_SYNC_FAILED, rg_sync_failed_fields, &failed);
 }
 
 int rg_sync_main(void)
 {
     static struct receive in;
-    static struct rg_sync_failed failed;
 
     signal(SIGPIPE, SIG_IGN); /* an agent that is gone is an error like others */
     in = (struct receive){ .base_fd = -1, .lock_fd = -1, .tree_fd = -1, .cache_fd = -1 };
     int r = receive(&in);
-    if (r == 0) {
+    if (r == 0)
         wait_for_end(&in);
-        return 0;
-    }
-    if (*in.name)
-        rg_sync_remove(in.base_fd, in.name);
-    fail_at(&in, r);
-    failed = (struct rg_sync_failed){ (uint32_t) -r, *in.err.text ? in.err.text : strerror(-r) };
-    if (r != -EPIPE)
-        say(RG_SYNC_FAILED, rg_sync_failed_fields, &failed);
-    return RG_EXIT_INTERNAL;
+    else
+        give_up(&in, r);
+    if (in.cache_fd >= 0)
+        rg_sync_cache_bound(in.cache_fd, UINT64_MAX);
+    return r == 0 ? 0 : RG_EXIT_INTERNAL;
 }

@@ -119,6 +119,16 @@ static void a_cache_that_others_can_reach_is_not_used(void **state)
     assert_int_equal(renameat(root_fd, "elsewhere", root_fd, "files"), 0);
 }
 
+static void set_times(int cache_fd, const struct timespec times[2])
+{
+    rg_autodir DIR *list = fdopendir(openat(root_fd, "files", O_RDONLY | O_CLOEXEC));
+
+    for (struct dirent *d; (d = readdir(list));) {
+        if (*d->d_name != '.')
+            assert_int_equal(utimensat(cache_fd, d->d_name, times, 0), 0);
+    }
+}
+
 static void what_nobody_has_used_for_long_leaves_the_cache(void **state)
 {
     struct rg_sync_entry old = entry_of("old"), young = entry_of("young");
@@ -127,13 +137,19 @@ static void what_nobody_has_used_for_long_leaves_the_cache(void **state)
 
     (void) state;
     assert_int_equal(keep(cache, "old", old.hash), 0);
-    rg_autodir DIR *list = fdopendir(openat(root_fd, "files", O_RDONLY | O_CLOEXEC));
-    for (struct dirent *d; (d = readdir(list));) {
-        if (*d->d_name != '.')
-            assert_int_equal(utimensat(cache, d->d_name, times, 0), 0);
-    }
+    set_times(cache, times);
     assert_int_equal(keep(cache, "young", young.hash), 0);
-    rg_sync_cache_bound(cache);
+    {
+        rg_autoclose int other = rg_sync_cache_open(root_fd);
+        assert_true(other >= 0);
+        rg_sync_cache_bound(cache, UINT64_MAX); /* another job may be about to take it */
+        out = openat(root_fd, "out", O_RDWR | O_TRUNC | O_CLOEXEC);
+        assert_int_equal(rg_sync_cache_take(cache, &old, out), 0);
+        close(rg_steal_fd(&out));
+    }
+    set_times(cache, times);
+    assert_int_equal(keep(cache, "young", young.hash), 0);
+    rg_sync_cache_bound(cache, UINT64_MAX);
     out = openat(root_fd, "out", O_RDWR | O_TRUNC | O_CLOEXEC);
     assert_int_equal(rg_sync_cache_take(cache, &old, out), -ENOENT);
     assert_int_equal(rg_sync_cache_take(cache, &young, out), 0);
