@@ -19,6 +19,7 @@
 
 #define READ_NBYTES (256u << 10)
 #define TRIES 3
+#define GIT_MS 120000
 #define LARGEST 3               /* files that are named when it is too much */
 #define TELL_NBYTES (64u << 20) /* to read more than this takes a while */
 #define NS 1000000000ull
@@ -353,7 +354,8 @@ bool rg_sync_is_in(const char *path, const char *dir)
     return strncmp(path, dir, n) == 0 && (!path[n] || path[n] == '/');
 }
 
-/* What the job writes, and does so while it starts, is none of what it began with. */
+/* What the job writes, and does so while it starts, is none of what it began with. Where it writes
+ * into the directory itself, or one above, its files cannot be told from the others. */
 static void leave_out(const struct rg_sync *sync, const struct rg_strv *without,
                       struct rg_strv *paths)
 {
@@ -367,7 +369,7 @@ static void leave_out(const struct rg_sync *sync, const struct rg_strv *without,
         rg_autofree char *full = rg_strf("%s/%s", sync->dir, paths->v[i]);
         bool ours = false;
         for (size_t k = 0; full && k < without->count; k++)
-            ours |= rg_sync_is_in(full, without->v[k]);
+            ours |= rg_sync_is_in(full, without->v[k]) && !rg_sync_is_in(sync->dir, without->v[k]);
         for (int k = 0; full && k < nout && lstat(full, &st) == 0; k++)
             ours |= st.st_dev == out[k].st_dev && st.st_ino == out[k].st_ino;
         if (ours)
@@ -385,7 +387,7 @@ static int list(struct rg_sync *sync, const struct rg_strv *without,
 {
     struct rg_sync_names names;
     uint64_t nbytes = 0;
-    int r = rg_sync_list_names(sync->dir, &names, err);
+    int r = rg_sync_list_names(sync->dir, GIT_MS, &names, err);
     rg_autostrv struct rg_strv paths = names.paths;
     char text[RG_ERROR_TEXT_MAX], size[32];
 
@@ -422,12 +424,12 @@ static char *place_in(const char *dir, const char *cwd)
     return strdup(real && strncmp(real, dir, n) == 0 && real[n] == '/' ? real + n + 1 : "");
 }
 
-/* Keys and caches lie there, and whoever starts a job in it has not thought of them. */
-static bool is_home(const char *dir)
+/* Keys and caches lie there, and whoever starts a job in it, or above, has not thought of them. */
+static bool has_home(const char *dir)
 {
     rg_autofree char *home = getenv("HOME") ? realpath(getenv("HOME"), NULL) : NULL;
 
-    return strcmp(dir, "/") == 0 || (home && strcmp(dir, home) == 0);
+    return strcmp(dir, "/") == 0 || (home && rg_sync_is_in(home, dir));
 }
 
 int rg_sync_create(const char *dir, const char *cwd, const struct rg_strv *without,
@@ -444,10 +446,10 @@ int rg_sync_create(const char *dir, const char *cwd, const struct rg_strv *witho
         return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "--sync %s: %s", dir, strerror(errno));
     if (!S_ISDIR(st.st_mode))
         return rg_error_set_exit(err, ENOTDIR, RG_EXIT_USAGE, "--sync %s: not a directory", dir);
-    if (is_home(sync->dir))
+    if (has_home(sync->dir))
         return rg_error_set_exit(err, EPERM, RG_EXIT_USAGE, "--sync %s: the home directory is not "
-                                 "sent, as keys and caches are in it: name one in it that has the "
-                                 "project alone", sync->dir);
+                                 "sent, nor one above it, as keys and caches are in it: name one "
+                                 "in it that has the project alone", sync->dir);
     sync->sub = place_in(sync->dir, cwd);
     int r = sync->sub ? list(sync, without, say, arg, err) : rg_error_memory(err);
     if (r == 0)

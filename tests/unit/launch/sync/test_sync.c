@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "launch/sync/list.h"
 #include "launch/sync/sync.h"
 #include "unit.h"
 
@@ -150,6 +151,13 @@ static void what_the_job_writes_itself_is_not_sent(void **state)
     assert_null(strstr(rg_buf_text(&text), "old"));
     assert_contains(rg_buf_text(&text), "outer/file");
     rg_strv_fini(&without);
+    /* Its logs lie beside the files, or around them: these are the user's nevertheless. */
+    assert_int_equal(rg_strv_add(&without, root), 0);
+    rg_cleanup(rg_sync_cleanup) struct rg_sync *all = look(root);
+    rg_buf_clear(&text);
+    put_list(all, &text);
+    assert_contains(rg_buf_text(&text), "outer/file");
+    rg_strv_fini(&without);
 }
 
 static void the_home_is_not_sent(void **state)
@@ -161,6 +169,11 @@ static void the_home_is_not_sent(void **state)
     setenv("HOME", root, 1);
     assert_int_equal(rg_sync_create(root, root, &without, NULL, NULL, &sync, &err), -EPERM);
     assert_contains(err.text, "the home directory is not sent");
+    setenv("HOME", path_of("outer"), 1); /* which is in it */
+    assert_int_equal(rg_sync_create(root, root, &without, NULL, NULL, &sync, &err), -EPERM);
+    setenv("HOME", "/", 1);
+    sync = look(root);
+    rg_sync_destroy(sync);
     unsetenv("HOME");
 }
 
@@ -175,6 +188,75 @@ static void too_much_names_the_largest(void **state)
     assert_contains(err.text, "has 3 GiB, and at most 1 GiB is sent. The largest: b (3 GiB), a (");
     assert_contains(err.text, ".gitignore");
     unlink(path_of("b"));
+}
+
+/* --- git -------------------------------------------------------------------------------------- */
+
+static int shell(const char *script)
+{
+    rg_autofree char *command = rg_strf("cd %s && { %s; } >&2", root, script);
+
+    return system(command);
+}
+
+static char *names_of(const char *dir, unsigned git_ms, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_sync_names names;
+    int r = rg_sync_list_names(dir, git_ms, &names, err);
+
+    for (size_t i = 0; r == 0 && i < names.paths.count; i++)
+        rg_buf_printf(&text, "%s ", names.paths.v[i]);
+    rg_strv_fini(&names.paths);
+    return r < 0 ? NULL : strdup(rg_buf_text(&text));
+}
+
+static void what_git_leaves_out_is_not_even_named(void **state)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    assert_int_equal(shell("git init -q g && cd g && echo secret/ >.gitignore && mkdir -p "
+                           "new/secret/deep new/empty new/other/made old && touch new/x "
+                           "new/secret/k old/f && git -C new/other init -q && "
+                           "echo made >new/other/.gitignore && git add old"), 0);
+    rg_autofree char *first = names_of(path_of("g"), 60000, &err);
+    assert_string_equal(first, ".gitignore new new/empty new/other new/other/.gitignore new/x "
+                               "old/f ");
+    /* What was a directory is a link now. */
+    assert_int_equal(shell("cd g && mv old ../moved && ln -s ../moved old"), 0);
+    rg_autofree char *second = names_of(path_of("g"), 60000, &err);
+    assert_string_equal(second, ".gitignore new new/empty new/other new/other/.gitignore new/x "
+                                "old ");
+}
+
+static void a_repository_that_a_hook_names_is_not_asked(void **state)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    assert_int_equal(shell("git init -q one && cd one && echo key >.git/info/exclude && "
+                           "touch key file && git init -q ../two"), 0);
+    setenv("GIT_DIR", path_of("two/.git"), 1);
+    rg_autofree char *names = names_of(path_of("one"), 60000, &err);
+    unsetenv("GIT_DIR");
+    assert_string_equal(names, "file ");
+}
+
+static void a_git_that_hangs_is_not_waited_for(void **state)
+{
+    rg_autofree char *before = strdup(getenv("PATH"));
+    rg_autofree char *path = rg_strf("%s:%s", path_of("bin"), before);
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    assert_int_equal(shell("mkdir -p bin hangs/.git && printf '#!/bin/sh\nexec sleep 1000\n' "
+                           ">bin/git && chmod 755 bin/git"), 0);
+    setenv("PATH", path, 1);
+    assert_null(names_of(path_of("hangs"), 200, &err));
+    setenv("PATH", before, 1);
+    assert_contains(err.text, "git ls-files: no answer within 0.2 s");
+    assert_contains(err.text, "git cannot say what belongs to it");
 }
 
 static int set_up(void **state)
@@ -200,6 +282,9 @@ int main(void)
         cmocka_unit_test(what_the_job_writes_itself_is_not_sent),
         cmocka_unit_test(the_home_is_not_sent),
         cmocka_unit_test(too_much_names_the_largest),
+        cmocka_unit_test(what_git_leaves_out_is_not_even_named),
+        cmocka_unit_test(a_repository_that_a_hook_names_is_not_asked),
+        cmocka_unit_test(a_git_that_hangs_is_not_waited_for),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
