@@ -208,6 +208,10 @@ def test_it_says_where_files_are_that_hosts_lack(hosts):
     for node in ('node2', 'node3'):
         assert f'train.py is here, but not on {node}: --sync sends the directory, or' in done.stderr
     assert 'not on node1' not in done.stderr
+    # where --sync is refused, it is no remedy
+    done = reigen(hosts[1], '-H', 'node2:1', '--engine', 'script', '--', 'python3', 'train.py')
+    assert 'train.py is here, but not on node2: take a directory that all' in done.stderr, done
+    assert '--sync' not in done.stderr
 
 
 def test_two_jobs_at_once_and_one_that_is_killed(hosts):

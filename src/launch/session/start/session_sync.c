@@ -81,10 +81,12 @@ static void unmark(struct session_host *host)
     of(host)->marked = false;
 }
 
+static void end(struct session_host *host, enum stage stage);
+
 void session_sync_lost(struct session_host *host)
 {
-    if (host->session->sync)
-        unmark(host);
+    if (host->session->sync && session_sync_is_wanted(host))
+        end(host, FAILED);
 }
 
 /* --- without it: a hint ----------------------------------------------------------------------- */
@@ -117,15 +119,27 @@ const char *session_sync_script(const struct session_host *host)
     return "";
 }
 
+/* What helps where: --sync is not for all jobs (check_sync of job/request/settle.c). */
+static const char *remedy(const struct rg_session *session)
+{
+    const struct rg_job *job = session->o.job;
+
+    return session->o.driver->platform.away ? "put it into the image, or on a volume that all pods "
+                                              "mount"
+           : job->submit || rg_job_has_engine(job)
+               ? "take a directory that all hosts share"
+               : "--sync sends the directory, or take one that all hosts share";
+}
+
 static int on_lacks(struct session_host *host)
 {
     struct session_sync *sync = host->session->sync;
     char text[RG_ERROR_TEXT_MAX];
     int n = sync->nlacking++;
 
-    snprintf(text, sizeof(text), "%.300s is here, but not on %s%s: --sync sends the directory, or "
-             "take one that all hosts share", session_sync_script(host),
-             session_host_name(host), n == LACKS_TOLD_MAX ? " and more hosts" : "");
+    snprintf(text, sizeof(text), "%.300s is here, but not on %s%s: %s", session_sync_script(host),
+             session_host_name(host), n == LACKS_TOLD_MAX ? " and more hosts" : "",
+             remedy(host->session));
     if (n <= LACKS_TOLD_MAX)
         session_remark(host->session, -1, text);
     return 0;
@@ -298,8 +312,9 @@ static void end(struct session_host *host, enum stage stage)
     free(rg_steal_ptr(&h->wanted));
     if (stage == HAS && h->told_percent)
         session_host_set_phase(host, RG_PHASE_READY, "");
-    *host->reason = '\0';
     if (stage == HAS)
+        *host->reason = '\0';
+    if (stage == HAS || session_is_open(host->session))
         tell(host->session);
 }
 
