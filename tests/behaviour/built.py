@@ -5,6 +5,7 @@ With REIGEN_TEST_BUILD they are those of that build directory, which is how make
 tests marked `sanitize` with the sanitizers' builds.
 """
 import os
+import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,9 @@ from types import SimpleNamespace
 ROOT = Path(__file__).resolve().parents[2]
 # set by tools/check.py for the sanitizers' builds only
 SANITIZER = os.environ.get('REIGEN_TEST_SANITIZER')
+#: Of what launcher, agents and ranks say to each other.
+PROTOCOL = int(re.search(r'define RG_PROTOCOL_VERSION (\d+)',
+                         (ROOT / 'src/wire/link.h').read_text('utf-8'))[1])
 
 
 def find_programs():

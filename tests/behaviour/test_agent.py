@@ -28,7 +28,7 @@ def dial():
     s.settimeout(5)
     s.connect(name)
     return s
-def hello(token, version=3):
+def hello(token, version=PROTOCOL):
     payload = struct.pack('<IIII', version, rank, os.getpid(), len(token)) + token
     return struct.pack('<IH', len(payload), HELLO) + payload
 def refused(data):
@@ -54,7 +54,8 @@ print('served')
 
 @pytest.mark.sanitize
 def test_strangers_on_the_ranks_socket_are_refused(reigen):
-    done = reigen('run', '-np', 2, '--', '/usr/bin/python3', '-c', ATTACK)
+    done = reigen('run', '-np', 2, '--', '/usr/bin/python3', '-c',
+                  f'PROTOCOL = {built.PROTOCOL}\n{ATTACK}')
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('served') == 2
     assert 'unauthenticated' in done.stderr
@@ -105,8 +106,8 @@ def test_key_is_in_no_argument_and_no_environment(start, programs):
     assert {o.decode() if isinstance(o, bytes) else o for o in ours} <= theirs
 
 
-@pytest.mark.parametrize('text', ['', 'nonsense\n', 'reigen-agent 3\n', 'x' * 10000,
-                                  'reigen-agent 3\njob j\nkey 00\nlink fd 3\n'],
+@pytest.mark.parametrize('text', ['', 'nonsense\n', f'reigen-agent {built.PROTOCOL}\n', 'x' * 10000,
+                                  f'reigen-agent {built.PROTOCOL}\njob j\nkey 00\nlink fd 3\n'],
                          ids=['nothing', 'nonsense', 'half', 'flood', 'short-key'])
 def test_agent_refuses_what_is_no_beginning(programs, text):
     done = subprocess.run([programs.agent, 'agent'], input=text, capture_output=True, text=True,
@@ -119,7 +120,7 @@ def start_agent(programs, key='00' * 32):
     """An agent on one end of a socket pair, and the other end."""
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
-    os.write(write, f'reigen-agent 3\njob j-1\nkey {key}\nlink fd 3\n\n'.encode())
+    os.write(write, f'reigen-agent {built.PROTOCOL}\njob j-1\nkey {key}\nlink fd 3\n\n'.encode())
     os.close(write)
 
     def place():
@@ -175,7 +176,7 @@ def test_agent_ends_at_once_when_its_link_closes(programs):
 def test_agent_needs_nothing_but_itself(programs, tmp_path):
     shutil.copy(programs.agent, tmp_path / 'agent')
     ours, theirs = socket.socketpair()
-    boot = f'reigen-agent 3\njob j-1\nkey {"00" * 32}\nlink fd {theirs.fileno()}\n\n'
+    boot = f'reigen-agent {built.PROTOCOL}\njob j-1\nkey {"00" * 32}\nlink fd {theirs.fileno()}\n\n'
     enter = ['chroot'] if os.getuid() == 0 else ['unshare', '-r', 'chroot']
     child = subprocess.Popen([*enter, tmp_path, '/agent', 'agent'], stdin=subprocess.PIPE,
                              pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)

@@ -118,7 +118,7 @@ def dial():
 crowd = [dial() for _ in range(600)]
 rank = dial()
 token = bytes.fromhex(os.environ['REIGEN_RANK_TOKEN'])
-payload = struct.pack('<IIII', 3, 0, os.getpid(), 16) + token
+payload = struct.pack('<IIII', PROTOCOL, 0, os.getpid(), 16) + token
 rank.sendall(struct.pack('<IH', len(payload), 1) + payload)
 assert struct.unpack('<IH', rank.recv(6))[1] == 2
 rank.sendall(struct.pack('<IH', 0, 8))
@@ -127,7 +127,8 @@ print('welcome')
 
 
 def test_a_crowd_that_says_nothing_keeps_no_rank_out(reigen):
-    done = reigen('run', '-np', 1, '--no-tag-output', '--', sys.executable, '-c', CROWD)
+    done = reigen('run', '-np', 1, '--no-tag-output', '--', sys.executable, '-c',
+                  f'PROTOCOL = {built.PROTOCOL}\n{CROWD}')
     assert (done.returncode, done.stdout) == (0, 'welcome\n'), done.stderr
 
 

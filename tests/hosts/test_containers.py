@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from bed import Cluster, Node
 from bed.node import wait_until
-from built import PROGRAMS
+from built import PROGRAMS, PROTOCOL
 from wait import soon
 
 HOME = Node.home()
@@ -433,7 +433,7 @@ def test_a_launcher_that_is_killed_while_a_container_is_made_leaves_none(hosts):
 
 def contain(node, *lines):
     """Run `reigen-agent contain` by hand: what it says on standard output, and its exit code."""
-    head = ['reigen-agent 3', 'job j-by-hand', 'key ' + 'ab' * 32, 'link stdio']
+    head = [f'reigen-agent {PROTOCOL}', 'job j-by-hand', 'key ' + 'ab' * 32, 'link stdio']
     job = node.popen([PROGRAMS.agent, 'contain'], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                      text=True)
     job.stdin.write('\n'.join([*head, *lines]) + '\n\n')

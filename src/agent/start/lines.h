@@ -3,7 +3,7 @@
  * How an agent learns whom to serve: a few lines on its standard input, so that the job's key never
  * stands in an argument list, an environment or a file.
  *
- *     reigen-agent 3             the protocol's version
+ *     reigen-agent 4             the protocol's version
  *     job j-3f9c01               the job's id
  *     key <64 hexadecimal digits>
  *     link fd 3                  an inherited, connected stream socket; or

@@ -121,13 +121,14 @@ static union rg_msg *await(struct world *w, enum rg_msg_type type)
 static void start_agent(struct world *w)
 {
     char path[4096];
-    static const char boot[] = "reigen-agent 3\njob j-1\nkey 0000000000000000000000000000000000000"
-                               "000000000000000000000000000\nlink fd 3\n\n";
+    char boot[128];
     int ends[2], lines[2];
 
     snprintf(path, sizeof(path), "%s/src/programs/agent/reigen-agent", getenv("REIGEN_TEST_BUILD"));
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     assert_int_equal(pipe(lines), 0);
+    snprintf(boot, sizeof(boot), "reigen-agent %d\njob j-1\nkey %064d\nlink fd 3\n\n",
+             RG_PROTOCOL_VERSION, 0);
     assert_int_equal(rg_write_all(lines[1], boot, strlen(boot)), 0);
     close(lines[1]);
     w->agent = fork();

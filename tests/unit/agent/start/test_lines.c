@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/start/lines.h"
 #include "base/fd.h"
+#include "wire/link.h"
 #include "unit.h"
 
 #define KEY "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-#define GOOD "reigen-agent 3\njob j-1\nkey " KEY "\nlink fd 3\n"
+#define TEXT_OF(number) #number
+#define TEXT(macro) TEXT_OF(macro)
+#define FIRST "reigen-agent " TEXT(RG_PROTOCOL_VERSION) "\n"
+#define GOOD FIRST "job j-1\nkey " KEY "\nlink fd 3\n"
 
 static void good_lines_are_understood_in_any_order(void **state)
 {
@@ -16,12 +20,12 @@ static void good_lines_are_understood_in_any_order(void **state)
     assert_string_equal(boot.job_id, "j-1");
     assert_int_equal(boot.link_fd, 3);
     assert_int_equal(boot.key[31], 0x1f);
-    assert_int_equal(rg_agent_lines_parse("link fd 9\nkey " KEY "\njob x\nreigen-agent 3\n\nrest",
+    assert_int_equal(rg_agent_lines_parse("link fd 9\nkey " KEY "\njob x\n" FIRST "\nrest",
                                          &boot, &err),
                      0);
     assert_int_equal(boot.link_fd, 9);
     assert_int_equal(boot.link_write_fd, 9);
-    assert_int_equal(rg_agent_lines_parse("reigen-agent 3\njob x\nlink stdio\nkey " KEY "\n", &boot,
+    assert_int_equal(rg_agent_lines_parse(FIRST "job x\nlink stdio\nkey " KEY "\n", &boot,
                                          &err),
                      0);
     assert_int_equal(boot.link_fd, 0);
@@ -43,14 +47,14 @@ static void an_agent_that_calls_knows_where_and_as_whom(void **state)
     char buf[16];
 
     (void) state;
-    assert_int_equal(rg_agent_lines_parse("reigen-agent 3\njob j\nkey " KEY "\nplace $X\n"
+    assert_int_equal(rg_agent_lines_parse(FIRST "job j\nkey " KEY "\nplace $X\n"
                                          "link dial $A:1,[::1]:2\nannounce n-1\n",
                                          &boot, &err), 0);
     assert_string_equal(boot.dial, "$A:1,[::1]:2");
     assert_string_equal(boot.place, "$X");
     assert_string_equal(boot.announce, "n-1");
     assert_int_equal(boot.link_fd, -1);
-    assert_int_equal(rg_agent_lines_parse("reigen-agent 3\njob j\nkey " KEY "\nlink socket\n",
+    assert_int_equal(rg_agent_lines_parse(FIRST "job j\nkey " KEY "\nlink socket\n",
                                          &boot, &err), 0);
     assert_true(boot.silent && boot.link_fd == 0 && boot.link_write_fd == 1);
     setenv("REIGEN_TEST_PLACE", "node1", 1);
@@ -83,7 +87,7 @@ static void bad_lines_are_named_but_never_the_key(void **state)
         const char *text, *says;
     } cases[] = {
         { "", "must bring the lines" },
-        { "reigen-agent 3\njob j\nlink fd 3\n", "must bring the lines" },
+        { FIRST "job j\nlink fd 3\n", "must bring the lines" },
         { "reigen-agent 2\n", "protocol version" },
         { "job \n", "job id" },
         { "job 01234567890123456789012345678901234567890123456789012345678901234\n", "65" },
