@@ -183,6 +183,8 @@ static void send_around(struct world *world, double share)
 
 static void mark_culprit(struct world *world)
 {
+    if (world->culprit < 0)
+        return;
     struct rg_load *load = &world->loads[world->culprit];
 
     if (world->cause == RG_CAUSE_IMBALANCE && !world->by_turns)
