@@ -356,8 +356,10 @@ class Trial:
             self.resume()
             self.finish({0, code} if draw.phase == 'end' else {0})
         else:
+            # Where there is one host, the others go on there, if there are any and they have begun.
+            alone = len(set(draw.host_of)) == 1 and draw.injury.endswith(' rank')
             self.resume()
-            self.finish({code} | ({69} if elastic else set()))
+            self.finish({code, *((69,) if elastic else ()), *((0,) if elastic and alone else ())})
 
     def again(self):
         when = self.progress()
