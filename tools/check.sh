@@ -13,4 +13,9 @@ if [ ! -e build/.tests ]; then
     : >build/.tests
     tools/build.sh --quiet
 fi
+# A test in Python runs this one, too (tests/behaviour/test_tree.py); tools/build.sh makes none.
+ninja -C build tests/test_coll_tree >build/ninja-tests.log 2>&1 || {
+    cat build/ninja-tests.log >&2
+    exit 1
+}
 exec /usr/bin/python3 tools/check.py "$@"
