@@ -264,7 +264,8 @@ def test_a_job_that_waited_for_somebody_most_of_its_time_says_so_at_its_end(jobs
     with (jobs.folder / 'err').open('w') as err, (jobs.folder / 'out').open('w') as out:
         jobs.running.append(subprocess.Popen(
             [PROGRAMS.reigen, 'run', '-np', '2', '--json', '--metrics', jobs.folder / 'x.prom',
-             '--', PROGRAMS.build / 'tests/programs/uneven', '60', '5'],
+             '--record', jobs.folder / 'record', '--',
+             PROGRAMS.build / 'tests/programs/uneven', '60', '5'],
             env=environment(**jobs.own), stdin=subprocess.DEVNULL, stdout=out, stderr=err))
     metrics = jobs.folder / 'x.prom'
     until(lambda: metrics.exists() and 'cause="slow-input"} ' in metrics.read_text(), 'a cause',
@@ -279,6 +280,12 @@ def test_a_job_that_waited_for_somebody_most_of_its_time_says_so_at_its_end(jobs
     assert (slowed['event'], verdict['event']) == ('slowed', 'verdict'), events
     assert (slowed['cause'], slowed['rank'], slowed['to']) == ('slow-input', 1, None), slowed
     assert slowed['share'] > 0.5 and slowed['value'] > slowed['usual'], slowed
+    kept = (jobs.folder / 'record/events.jsonl').read_text()
+    recorded, = [e for e in map(json.loads, kept.splitlines()) if e.get('event') == 'slowed']
+    assert {**recorded, 'time': slowed['time']} == slowed
+    page = jobs.folder / 'page.html'
+    jobs.run('report', '-o', page, jobs.folder / 'record')
+    assert re.search(r'<span>rank 1 on \S+: \d+ % of the time, slow-input</span>', page.read_text())
     said = (jobs.folder / 'err').read_text()
     assert re.search(r'^reigen: rank 1 on \S+ was waited for \d+ % of the time: slow input: it ',
                      said, re.M), said

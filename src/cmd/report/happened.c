@@ -23,7 +23,8 @@ static const char *kind_of(const json_t *event)
         return strcmp(rg_recorded_text(event, "how"), "exit") != 0 ||
                        rg_recorded_number(event, "value") > 0 ? "end" : NULL;
     return strcmp(name, "note") == 0 ? "note" : strcmp(name, "chaos") == 0 ? "fault"
-           : strcmp(name, "restart") == 0 ? "restart" : NULL;
+           : strcmp(name, "restart") == 0 ? "restart"
+           : strcmp(name, "slowed") == 0 ? "waits" : NULL;
 }
 
 static void put_end(struct rg_buf *page, const json_t *event, bool place)
@@ -60,12 +61,30 @@ static void put_fault(struct rg_buf *page, const json_t *event)
     rg_buf_printf(page, ", as --chaos says");
 }
 
+/* Who was waited for most of the time, and why, if that is known. */
+static void put_waits(struct rg_buf *page, const json_t *event)
+{
+    if (json_is_integer(json_object_get(event, "rank")))
+        rg_buf_printf(page, "rank %.0f", rg_recorded_number(event, "rank"));
+    if (*rg_recorded_text(event, "host")) {
+        rg_buf_printf(page, " on ");
+        rg_html_text(page, rg_recorded_text(event, "host"));
+    }
+    rg_buf_printf(page, ": %.0f %% of the time", 100 * rg_recorded_number(event, "share"));
+    if (*rg_recorded_text(event, "cause")) {
+        rg_buf_printf(page, ", ");
+        rg_html_text(page, rg_recorded_text(event, "cause"));
+    }
+}
+
 static void put_event(struct rg_buf *page, const json_t *event, const char *kind, bool place)
 {
     if (strcmp(kind, "end") == 0) {
         put_end(page, event, place);
     } else if (strcmp(kind, "fault") == 0) {
         put_fault(page, event);
+    } else if (strcmp(kind, "waits") == 0) {
+        put_waits(page, event);
     } else if (strcmp(kind, "epoch") == 0) {
         rg_buf_printf(page, "epoch %.0f: %.0f ranks", rg_recorded_number(event, "epoch"),
                       rg_recorded_number(event, "size"));

@@ -266,6 +266,17 @@ static void chaos(struct rg_presenter *p, const struct rg_chaos_event *event, in
     p->record->inner->chaos(p, event, rank, host);
 }
 
+static void slowed(struct rg_presenter *p, const struct rg_lateness *diagnosis, const char *host,
+                   const char *to)
+{
+    struct rg_buf line = RG_BUF_INIT;
+
+    rg_event_slowed(&line, diagnosis, host, to);
+    send(p->record, p, &line);
+    if (p->record->inner->slowed)
+        p->record->inner->slowed(p, diagnosis, host, to);
+}
+
 /* The session is still there, for the last time. */
 static void ended(struct rg_presenter *p, const struct rg_verdict *verdict, int again)
 {
@@ -293,6 +304,7 @@ static const struct rg_presenter_ops recorded = {
     .note = note,
     .ended = ended,
     .chaos = chaos,
+    .slowed = slowed,
 };
 
 /* --- its life --------------------------------------------------------------------------------- */
