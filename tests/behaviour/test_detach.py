@@ -36,6 +36,11 @@ class Home:
                           'XDG_RUNTIME_DIR': folder / 'run', 'HOME': folder}
         self.env = environment(**self.variables)
 
+    def said(self, ident, words):
+        """Wait until a job's log has them: its launcher may be killed before."""
+        log = self.state / 'logs' / ident
+        until(lambda: words in log.read_text('utf-8'), words, LIMIT)
+
     def reigen(self, *words, **variables):
         """Nobody may hold its pipes open: they would not end within the limit."""
         return subprocess.run([PROGRAMS.reigen, *map(str, words)], env={**self.env, **variables},
@@ -311,6 +316,7 @@ def test_a_killed_launcher_and_a_restarted_computer_are_told_apart(home):
     ident = home.detach('-np', 1, '--', *home.rank(), word)
     launcher = int(home.jobs()[0]['launcher'].split(':')[1])
     wait_count(word, 2)                         # with the launcher
+    home.said(ident, 'hello 0')
     os.kill(launcher, signal.SIGKILL)
     assert_gone(word)
     assert 'dead: its launcher was killed' in home.reigen('status', ident).stdout
@@ -348,6 +354,7 @@ def test_a_killed_launcher_of_an_old_job_leaves_its_log(home):
     """Others have ended since it has begun."""
     word = mark()
     ident = home.detach('-np', 1, '--', *home.rank(), word)
+    home.said(ident, 'hello 0')
     os.kill(int(home.jobs()[0]['launcher'].split(':')[1]), signal.SIGKILL)
     assert_gone(word)
     os.utime(home.state / 'jobs' / ident, (1000, 1000))
