@@ -20,34 +20,32 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / 'docs/benchmarks-launch.md'
 PAGE_TEXT = """# Benchmarks: starting on hosts and in containers
 
-`bench/hosts.py --write` (as root) measures this page on simulated hosts of one machine, each with
-an sshd and, for containers, a dockerd. Figures are medians; within a run all take turns.
+`bench/hosts.py --write` (as root) measures this page on simulated hosts of one machine. Figures are
+medians; within a run all take turns.
 
 ## Hosts reached by ssh
 
-Nearly all of the time is that of ssh and sshd, on the same cores; runs: {runs}.
-
-- *pdsh*: `pdsh -R ssh -f 64 -w ... true`
-- *first* and *cold*: `reigen run -H node1:1,... -- true` when no host has the agent, and when all
-  have it
-- *barrier*: from the last host's being ready to the end of a C program's first barrier
+Nearly all of the time is that of ssh and sshd, on the same cores; runs: {runs}. *first* is `reigen
+run -H node1:1,... -- true` when no host has the agent, *cold* when all have it. *pdsh* is `pdsh -R
+ssh -f 64 -w ... true`. *barrier* is from the last host's being ready to the end of a C program's
+first barrier.
 
 {hosts}
 
-Targets: with 64 hosts cold at most 1.1 times pdsh, and the first barrier within 1.5 s; a cost per
-host that does not rise to 256.
+Targets: with 64 hosts cold at most 1.1 times pdsh, and a barrier within 1.5 s; a cost per host that
+does not rise to 256.
 
 ## Standard input
 
-The same bytes to `wc -c` on another host, the start included; runs: {feeding_runs}. The link within
-ssh's own is encrypted once more, which two cores feel and a long way does not.
+The same bytes to `wc -c` on another host, the start included; runs: {feeding_runs}. Within ssh
+Reigen encrypts once more, which two cores feel.
 
 {feeding}
 
 ## Containers
 
 Two hosts with two ranks each of a C program; image and agents are there; runs: {container_runs}.
-The limits are one ssh connection and 1.3 times `docker run`, and 1 s for the end.
+The limit is one ssh connection and 1.3 times `docker run`.
 
 {containers}
 

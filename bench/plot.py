@@ -11,6 +11,15 @@ EMPHASISED = 'Reigen'
 LABEL_WIDTH = 54
 
 
+#: The sizes in the tables of a page; its pictures, targets and record have all.
+SHOWN = (4, 4 << 10, 64 << 10, 1 << 20, 64 << 20)
+
+
+def shown(sizes):
+    """Those of a full run that tables have; a smaller run shows all of its own."""
+    return [n for n in sizes if n in SHOWN or len(sizes) <= len(SHOWN)]
+
+
 def size_name(nbytes):
     for shift, unit in ((20, 'MiB'), (10, 'KiB')):
         if nbytes >= 1 << shift:

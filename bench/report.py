@@ -6,18 +6,24 @@ import re
 import plot
 import report_distributed
 import report_training
-from plot import size_name
+from plot import shown, size_name
 
 LABELS = {
     'cmpi': 'C MPI_Allreduce', 'cmpi5': 'Open MPI 5', 'reigen-c': 'Reigen, C',
     'hvd-mpi': 'Horovod, MPI', 'hvd-gloo': 'Horovod, gloo', 'tdist': 'torch.distributed',
     'tdist2': 'torch.distributed, current', 'reigen-py': 'Reigen, Python',
 }
-#: How many tensors are reduced. No run measures many-loop any more; older records have it.
-MANY = {'many-loop': 'one by one', 'many-calls': 'n calls', 'many-grouped': 'grouped'}
+#: Of a full run the tables have these; pictures, ratios and the record have all.
+TABLED = ['cmpi', 'reigen-c', 'hvd-mpi', 'tdist', 'reigen-py']
+#: How many tensors are reduced.
+MANY = {'many-calls': 'n calls', 'many-grouped': 'grouped'}
 C_PEERS = ['cmpi', 'cmpi5']
 PYTHON_PEERS = ['hvd-mpi', 'hvd-gloo', 'tdist', 'tdist2']
 KIB, MIB = 1 << 10, 1 << 20
+
+
+def tabled(names):
+    return [n for n in names if n in TABLED] if set(TABLED) <= set(names) else names
 
 
 def pattern_name(pattern):
@@ -173,14 +179,14 @@ def size_row(r, np, names, ratios, series, nbytes):
 
 
 def size_table(r, np):
-    names = [n for n in LABELS if any(r.us(np, n, 'out', s) for s in r.raw['sizes'])]
+    names = tabled([n for n in LABELS if any(r.us(np, n, 'out', s) for s in r.raw['sizes'])])
     if not names:
         return []
     ratios = [title for title, (ours, _) in SIDES.items() if ours in names]
     lines = ['| us | ' + ' | '.join([*(LABELS[n] for n in names), *ratios]) + ' |',
              '|---|' + '---|' * (len(names) + len(ratios))]
     for series, how in (('out', ''), ('in', ', in place')):
-        for nbytes in r.raw['sizes']:
+        for nbytes in shown(r.raw['sizes']):
             cells = size_row(r, np, names, ratios, series, nbytes)
             if cells:
                 lines.append(f'| {size_name(nbytes)}{how} | ' + ' | '.join(cells) + ' |')
@@ -190,7 +196,8 @@ def size_table(r, np):
 def many_table(r):
     """A row for each way, a column for each number of ranks and pattern."""
     columns = [(np, p) for np in r.raw['np'] for p in r.raw['many']]
-    ways = [(n, s) for n in LABELS for s in MANY
+    measured = [n for n in LABELS if any(r.us(np, n, s, p) for s in MANY for np, p in columns)]
+    ways = [(n, s) for n in tabled(measured) for s in MANY
             if any(r.us(np, n, s, p) for np, p in columns)]
     if not ways:
         return []
@@ -213,15 +220,24 @@ def launch_table(launch):
     return lines + ['']
 
 
+#: Beside what each of them stands.
+WITHOUT = {'eager, hvd.allreduce': 'eager, tf.identity', 'function, hvd.allreduce':
+           'function, x + 1', 'function, 32 times hvd.allreduce': 'function, 32 times x + 1'}
+
+
 def tensorflow_table(r):
-    rows = [key[3] for key in r.times if key[2] == 'tensorflow']
+    rows = [key[3].split(', ', 1) for key in r.times if key[2] == 'tensorflow']
     if not rows:
         return []
     lines = ['## TensorFlow: one hvd.allreduce, 2 ranks', '',
-             'The median of fifteen rounds, beside the same without a collective.', '',
-             '| | us |', '|---|---|']
-    return lines + [f'| {row} | {r.cell(2, "reigen-py", "tensorflow", row)} |'
-                    for row in rows] + ['']
+             'The median of fifteen rounds; *without* is tf.identity, or x + 1.', '',
+             '| us | without | hvd.allreduce |', '|---|---|---|']
+    for size, how in rows:
+        if how in WITHOUT:
+            us = [r.cell(2, 'reigen-py', 'tensorflow', f'{size}, {h}') for h in (WITHOUT[how], how)]
+            lines.append(f'| {size}, {how.replace(" hvd.allreduce", "").rstrip(",")} | '
+                         + ' | '.join(us) + ' |')
+    return lines + ['']
 
 
 INTRO = """# Benchmarks
@@ -231,27 +247,22 @@ wait for one tensor, by Reigen and by what else does it:
 
 ![bars: what one allreduce takes, on one host and between two hosts](benchmarks.svg)
 
-| measured | page |
-|---|---|
-| ranks of one host | this one |
-| ranks of several hosts, on lines of 1 and 10 Gb/s | [between hosts](benchmarks-hosts.md) |
-| the start on hosts and in containers | [starting](benchmarks-launch.md) |
-| the start by Open MPI, MPICH and Intel MPI | [your own mpirun](benchmarks-engines.md) |
-| the start in Slurm | [Slurm](benchmarks-slurm.md) |
-| the start on Kubernetes | [Kubernetes](benchmarks-kubernetes.md) |
-| the loss of a rank, and new ranks | [elastic jobs](benchmarks-elastic.md) |
-| GPUs | [nothing yet](benchmarks-gpu.md) |
+This page measures ranks of one host. Others measure [ranks of several hosts](benchmarks-hosts.md),
+the start [on hosts and in containers](benchmarks-launch.md), [by your own
+mpirun](benchmarks-engines.md), [in Slurm](benchmarks-slurm.md) and [on
+Kubernetes](benchmarks-kubernetes.md), and [the loss of a rank](benchmarks-elastic.md). [For
+GPUs](benchmarks-gpu.md) there is nothing yet.
 
-`make bench` writes this page; as root it measures the starts, too. `make bench ARGS=--quick` takes
-a minute or two and writes nothing here.
+`make bench` writes this page. `make bench ARGS=--quick` takes a minute or two and writes nothing.
 
-- A figure is the median over {rounds} rounds, in which all take turns on one machine.
-- A ratio is Reigen's time divided by the best peer's. Below 1 Reigen is faster.
-- The peers are `MPI_Allreduce` and Horovod 0.28.1, with Debian's Open MPI 4.1; Horovod over gloo;
-  and torch.distributed over gloo.
+- A figure is the median over {rounds} rounds, in which all take turns on one machine. The tables
+  show a part; the pictures and [the record](benchmarks.json) have all sizes and all peers.
+- A ratio is Reigen's time divided by that of the best of all peers. Below 1 Reigen is faster.
+- MPI and Horovod 0.28.1 are with Debian's Open MPI 4.1, torch.distributed and a second Horovod
+  over gloo.
 {peers}- Every sum is of float32. PyTorch has one thread per process.
-- A training step is that of a model in bench/training.py. At best it takes as long as that of one
-  process alone, if each rank has a core.
+- A training step is that of a model in bench/training.py. At best it takes as long as *one
+  process* alone, if each rank has a core.
 
 Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.
 {absent}"""
@@ -267,8 +278,8 @@ def peers(found):
     """The lines of those that have a version of their own."""
     lines = ''
     if 'torch' in found:
-        lines += (f'- *torch.distributed, current* is the gloo of PyTorch {found["torch"]}, from '
-                  'PyPI; the other is Debian\'s.\n')
+        lines += (f'- *torch.distributed, current* is PyTorch {found["torch"]}, from PyPI; the '
+                  'other is Debian\'s.\n')
     if 'openmpi5' in found:
         xhc = 'with `coll_xhc_priority 100`' if found['xhc'] else 'which has no component xhc'
         lines += f'- *Open MPI 5* is {found["openmpi5"]} from PyPI, {xhc}.\n'
@@ -292,7 +303,7 @@ def render(raw, plots):
         lines += size_table(r, np)
     lines += many_table(r)
     for np in raw['np']:
-        lines += report_training.table(r, np, PYTHON_PEERS, LABELS)
+        lines += report_training.table(r, np, PYTHON_PEERS, LABELS, TABLED)
     for found in r.raw['distributed']:
         lines += report_distributed.tables(found)
     lines += tensorflow_table(r)

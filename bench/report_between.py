@@ -16,35 +16,30 @@ SMALL_MAX, LARGE_MIN, LARGEST = 64 << 10, 256 << 10, 64 << 20
 GRADIENT_NBYTES = {'mlp': 2678824, 'conv': 4799528, 'big': 33615912, 'deep': 3274792}
 MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 'many layers'}
 ABOVE = """\
-Above one rank's step is what communication adds to it. *iperf3* is how long the bytes of an
-allreduce of all gradients take at the rate of its slowest stream. Two cores train for all hosts and
-carry their network, so each takes time from the other. In a step of *mlp* on 2x1 (perf, 2026-11-28)
-the network takes 7.3 ms of both cores by Reigen and 11.1 by gloo, and iperf3 6.5 to 7.6. With large
-layers on 4x1 iperf3 alone takes longer than the limit. The convolutional net alone takes 44 to
-67 ms from run to run on 2x1, which is more than its gradients take. All ranks have
-`OMP_NUM_THREADS=1`.
+*iperf3* is how long the bytes of an allreduce of all gradients take at the rate of its slowest
+stream. Two cores train for all hosts and carry their network: with large layers on 4x1 iperf3 alone
+takes longer than the limit. The convolutional net alone takes 44 to 67 ms from run to run on 2x1,
+which is more than its gradients take. All ranks have `OMP_NUM_THREADS=1`.
 """
 LINE_BOUND = """\
-At 10 Gb/s two cores are the bound of 64 MiB, not the line. On 4x1 (perf, 2026-11-28) the kernel
-takes 0.56 ns of a core for a byte of an allreduce, and 0.64 for one of iperf3's; the sums take
-another 13 %. On 2x2 the ranks of a host also add up their tensors, which iperf3 does not.
+At 10 Gb/s it is the two cores, not the line. On 4x1 (perf, 2026-11-28) the kernel takes 0.56 ns of
+a core for a byte of an allreduce, and 0.64 for one of iperf3's; the sums take another 13 %.
 """
 MANY_BOUND = """\
-Two round trips cannot be reached here: each host must send 460,800 bytes, 3.69 ms at 1 Gb/s, in two
-phases of 1 ms, which is 2.84 round trips.
+Two round trips cannot be reached here: each host must send 460,800 bytes, which takes 2.84.
 """
 PAGE = """# Benchmarks: between hosts
 
-`bench/between.py --write` (as root) measures this page: simulated hosts of one machine, each on a
-cable of its own to one switch. Reigen, Open MPI 4.1 over TCP and torch.distributed over gloo take
-turns. A figure is the median over {rounds} rounds or more of an allreduce of float32; in C, for
-gloo in Python and in place.
+`bench/between.py --write` (as root) measures this page: simulated hosts of one machine, each with a
+cable to one switch. Reigen, Open MPI 4.1 over TCP and torch.distributed over gloo take turns. A
+figure is the median over {rounds} rounds or more of an allreduce of float32; in C, for gloo in
+Python and in place. Tables show some sizes of the lines with a delay, pictures show 2x1, and
+[the record](benchmarks-hosts.json) has all.
 
 - *1 Gb/s + 1 ms*: a packet takes 1 ms to another host, and the answer 1 ms back.
 - *4x1*: four hosts with one rank each. All work, the network's too, is done by the same {cores}
   cores; iperf3 shows what TCP alone reaches there.
-- A time is that of one operation on the average of a block of them.
-- TCP sends by Reno on all hosts. The line lets 72 KiB pass at once after a pause.
+- TCP sends by Reno. The line lets 72 KiB pass at once after a pause.
 - **Bold** figures miss a target.
 
 ## Targets
@@ -209,7 +204,7 @@ def size_table(r, network, rows):
     names = ('reigen', *PEERS)
     lines = ['| us | ' + ' | '.join(f'{layout} {LABELS[n]}' for layout in layouts for n in names)
              + ' |', '|---|' + '---|' * (len(layouts) * len(names))]
-    for item in dict.fromkeys(item for _, _, item in rows):
+    for item in map(str, plot.shown([int(n) for n in dict.fromkeys(n for _, _, n in rows)])):
         cells = []
         for layout in layouts:
             checks = judge_allreduce(r, network, layout, int(item)).values()
@@ -218,6 +213,12 @@ def size_table(r, network, rows):
             cells += [f'{bold}{us[0]}{bold}', *us[1:]]
         lines.append(f'| {plot.size_name(int(item))} | ' + ' | '.join(cells) + ' |')
     return lines
+
+
+def has_table(r, network):
+    """No line of a real network is without delay: those have a picture, where others are there."""
+    delays = {n: delay for n, (_, delay) in r.raw['networks'].items()}
+    return bool(delays[network]) or not any(delays.values())
 
 
 def network_section(r, network, where):
@@ -234,12 +235,13 @@ def network_section(r, network, where):
         picture = f'benchmarks-hosts-{network}.svg'
         (where / picture).write_text(plot.curves(f'Allreduce, {title}, {rows[0][1]}', curves))
         lines += [f'![time by size, {title}]({picture})', '']
-    lines += size_table(r, network, rows)
+    if has_table(r, network):
+        lines += [*size_table(r, network, rows), '']
     reached = [f'{k[1]}: {r.get("iperf", *k, "iperf3"):.2f}' for k in r.keys('iperf')
                if k[0] == network and r.get('iperf', *k, 'iperf3')]
     if reached:
-        lines += ['', 'iperf3, Gb/s of the slowest stream: ' + ', '.join(reached) + '.']
-    return lines + ['']
+        lines += ['iperf3, Gb/s of the slowest stream: ' + ', '.join(reached) + '.', '']
+    return lines
 
 
 def rest_table(r, part, title, names, text):

@@ -2,7 +2,7 @@
 """The tables and targets of bench/distributed.py."""
 import math
 
-from plot import size_name
+from plot import shown, size_name
 
 KIB = 1 << 10
 ABOVE_NEEDED = 0.02  # of a step alone: what gloo adds must be more, or its share means nothing
@@ -54,17 +54,18 @@ def tables(found):
     if found['allreduce']:
         lines += [f'## torch.distributed, {found["np"]} ranks', '',
                   f'all_reduce of PyTorch {found["torch"]}, waited for. "PyTorch itself" is a '
-                  'group that does nothing. Ratios are medians of each round\'s own.', '',
+                  'group that does nothing.', '',
                   '| us | reigen | gloo | hvd | PyTorch itself | to gloo | to hvd |',
                   '|---|---|---|---|---|---|---|']
-        for nbytes, row in found['allreduce'].items():
+        for nbytes in shown(found['allreduce']):
+            row = found['allreduce'][nbytes]
             cells = ' | '.join(us(row['us'][n]) for n in ('reigen', 'gloo', 'hvd', 'front'))
             lines.append(f'| {size_name(nbytes)} | {cells} | {row["gloo"]:.2f} | '
                          f'{row["hvd"]:.2f} |')
         lines.append('')
     if found['steps']:
-        lines += ['Training steps, by DDP over either backend, by hvd.DistributedOptimizer, and by '
-                  'a DDP that sends nothing:', '',
+        lines += ['Training steps by DDP, and by hvd.DistributedOptimizer; *DDP itself* sends '
+                  'nothing:', '',
                   '| ms | one rank | reigen | gloo | hvd | DDP itself | '
                   "above one rank's, to gloo | above DDP itself, to gloo | to hvd |",
                   '|---|---|---|---|---|---|---|---|---|']

@@ -29,10 +29,10 @@ def targets(r, peers):
     return rows
 
 
-def table(r, np, peers, labels):
+def table(r, np, peers, labels, tabled):
     """Lines of the table for this number of ranks; none when nothing was measured."""
-    names = [n for n in [*peers, 'reigen-py']
-             if any(r.us(np, n, SERIES, m) for m in MODELS)]
+    names = [n for n in [*peers, 'reigen-py'] if n in tabled and
+             any(r.us(np, n, SERIES, m) for m in MODELS)]
     if not names:
         return []
     lines = [f'## Training steps, {np} ranks', '',
