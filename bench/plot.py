@@ -12,7 +12,7 @@ LABEL_WIDTH = 54
 
 
 #: The sizes in the tables of a page; its pictures, targets and record have all.
-SHOWN = (4, 4 << 10, 64 << 10, 1 << 20, 64 << 20)
+SHOWN = (4, 64 << 10, 1 << 20, 64 << 20)
 
 
 def shown(sizes):

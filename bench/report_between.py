@@ -38,7 +38,7 @@ Python and in place. Tables show some sizes of the lines with a delay, pictures 
 
 - *1 Gb/s + 1 ms*: a packet takes 1 ms to another host, and the answer 1 ms back.
 - *4x1*: four hosts with one rank each. All work, the network's too, is done by the same {cores}
-  cores; iperf3 shows what TCP alone reaches there.
+  cores; *iperf3* is what the slowest stream of TCP alone reaches there.
 - TCP sends by Reno. The line lets 72 KiB pass at once after a pause.
 - **Bold** figures miss a target.
 
@@ -237,10 +237,10 @@ def network_section(r, network, where):
         lines += [f'![time by size, {title}]({picture})', '']
     if has_table(r, network):
         lines += [*size_table(r, network, rows), '']
-    reached = [f'{k[1]}: {r.get("iperf", *k, "iperf3"):.2f}' for k in r.keys('iperf')
+    reached = [f'{r.get("iperf", *k, "iperf3"):.2f} on {k[1]}' for k in r.keys('iperf')
                if k[0] == network and r.get('iperf', *k, 'iperf3')]
     if reached:
-        lines += ['iperf3, Gb/s of the slowest stream: ' + ', '.join(reached) + '.', '']
+        lines += ['iperf3, Gb/s: ' + ', '.join(reached) + '.', '']
     return lines
 
 
@@ -288,8 +288,6 @@ def render(raw, where):
     sections += rest_table(r, 'many', 'Many tensors at once, us', ('reigen', *PEERS), time_text)
     if any(key[0] == 'many' for key in r.values):
         sections.append(MANY_BOUND)
-    sections += rest_table(r, 'wire', 'Payload that all hosts send for one allreduce, bytes',
-                           ('reigen', 'mpi'), lambda v: '-' if v is None else f'{v:,.0f}')
     sections += rest_table(r, 'wireup', 'From exec to the end of init, s, the slowest rank',
                            ('reigen', 'mpi'), lambda v: '-' if v is None else f'{v:.3f}')
     sections += rest_table(
