@@ -304,8 +304,7 @@ def render(raw, plots):
     lines += many_table(r)
     for np in raw['np']:
         lines += report_training.table(r, np, PYTHON_PEERS, LABELS, TABLED)
-    for found in r.raw['distributed']:
-        lines += report_distributed.tables(found)
+    lines += report_distributed.tables(r.raw['distributed'])
     lines += tensorflow_table(r)
     lines += launch_table(raw['launch'])
     return '\n'.join(lines).rstrip('\n') + '\n', missed

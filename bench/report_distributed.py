@@ -35,12 +35,11 @@ def targets(found):
     return rows
 
 
-def above(steps, base='alone'):
-    """What reigen adds to the steps of one rank alone, or of a DDP that sends nothing ('front'), by
-    what gloo adds; None: it adds nothing."""
-    ours = sum(s['us']['reigen'] - s['us'][base] for s in steps)
-    theirs = sum(s['us']['gloo'] - s['us'][base] for s in steps)
-    alone = sum(s['us'][base] for s in steps)
+def above(steps):
+    """What reigen adds to the steps of one rank alone, by what gloo adds; None: it adds nothing."""
+    ours = sum(s['us']['reigen'] - s['us']['alone'] for s in steps)
+    theirs = sum(s['us']['gloo'] - s['us']['alone'] for s in steps)
+    alone = sum(s['us']['alone'] for s in steps)
     return ours / theirs if theirs > ABOVE_NEEDED * alone else None
 
 
@@ -48,33 +47,36 @@ def us(value):
     return f'{value:.0f}' if value >= 100 else f'{value:.3g}'
 
 
-def tables(found):
-    """The lines of one number of ranks."""
+BACKENDS = ('reigen', 'gloo', 'hvd')
+
+
+def head(unit, everything, first=()):
+    columns = [*first, *(f'{name}, {found["np"]} ranks' for found in everything
+                         for name in BACKENDS)]
+    return [f'| {unit} | ' + ' | '.join(columns) + ' |', '|---|' + '---|' * len(columns)]
+
+
+def tables(everything):
+    """The lines of all numbers of ranks, side by side; what PyTorch takes by itself, and the
+    ratios of each round, are in the record."""
+    measured = [found for found in everything if found['allreduce']]
     lines = []
-    if found['allreduce']:
-        lines += [f'## torch.distributed, {found["np"]} ranks', '',
-                  f'all_reduce of PyTorch {found["torch"]}, waited for. "PyTorch itself" is a '
-                  'group that does nothing.', '',
-                  '| us | reigen | gloo | hvd | PyTorch itself | to gloo | to hvd |',
-                  '|---|---|---|---|---|---|---|']
-        for nbytes in shown(found['allreduce']):
-            row = found['allreduce'][nbytes]
-            cells = ' | '.join(us(row['us'][n]) for n in ('reigen', 'gloo', 'hvd', 'front'))
-            lines.append(f'| {size_name(nbytes)} | {cells} | {row["gloo"]:.2f} | '
-                         f'{row["hvd"]:.2f} |')
+    if measured:
+        lines += ['## torch.distributed', '', f'all_reduce of PyTorch {measured[0]["torch"]}, '
+                  'waited for; *hvd* is `hvd.allreduce`.', '', *head('us', measured)]
+        for nbytes in shown(measured[0]['allreduce']):
+            cells = [us(found['allreduce'][nbytes]['us'][n]) for found in measured
+                     for n in BACKENDS]
+            lines.append(f'| {size_name(nbytes)} | ' + ' | '.join(cells) + ' |')
         lines.append('')
-    if found['steps']:
-        lines += ['Training steps by DDP, and by hvd.DistributedOptimizer; *DDP itself* sends '
-                  'nothing:', '',
-                  '| ms | one rank | reigen | gloo | hvd | DDP itself | '
-                  "above one rank's, to gloo | above DDP itself, to gloo | to hvd |",
-                  '|---|---|---|---|---|---|---|---|---|']
-        for name, row in found['steps'].items():
-            cells = ' | '.join(f'{row["us"][n] / 1e3:.2f}'
-                               for n in ('alone', 'reigen', 'gloo', 'hvd', 'front'))
-            shares = ' | '.join('-' if share is None else f'{share:.2f}'
-                                for share in (above([row]), above([row], 'front')))
-            lines.append(f'| {name} | {cells} | {shares} | {row["hvd"]:.2f} |')
+    trained = [found for found in everything if found['steps']]
+    if trained:
+        lines += ['Training steps by DDP, and by `hvd.DistributedOptimizer`:', '',
+                  *head('ms', trained, ['one rank'])]
+        for name, row in trained[0]['steps'].items():
+            cells = [row['us']['alone'], *(found['steps'][name]['us'][n] for found in trained
+                                           for n in BACKENDS)]
+            lines.append(f'| {name} | ' + ' | '.join(f'{cell / 1e3:.2f}' for cell in cells) + ' |')
         lines.append('')
     return lines
 
@@ -85,4 +87,4 @@ def page(everything):
     for found in everything:
         lines += [f'| {what} | {limit} | {value:.2f} | {"pass" if value <= limit else "MISSED"} |'
                   for what, limit, value in targets(found)]
-    return lines + [''] + [line for found in everything for line in tables(found)]
+    return [*lines, '', *tables(everything)]
