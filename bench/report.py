@@ -194,8 +194,10 @@ def size_table(r, np):
 
 
 def many_table(r):
-    """A row for each way, a column for each number of ranks and pattern."""
-    columns = [(np, p) for np in r.raw['np'] for p in r.raw['many']]
+    """A row for each way, a column for each number of ranks and pattern: the first and the last."""
+    many = r.raw['many']
+    patterns = many if len(many) < 3 else [many[0], many[-1]]
+    columns = [(np, p) for np in r.raw['np'] for p in patterns]
     measured = [n for n in LABELS if any(r.us(np, n, s, p) for s in MANY for np, p in columns)]
     ways = [(n, s) for n in tabled(measured) for s in MANY
             if any(r.us(np, n, s, p) for np, p in columns)]
