@@ -15,10 +15,19 @@ def rows():
     for line in text[text.index('## Flags of other launchers'):].splitlines():
         if line.startswith('### '):
             launcher = line[4:]
-        cells = re.fullmatch(r'\| `(.+?)` \| (.+) \|', line)
-        if cells:
-            found.append((launcher, cells[1], cells[2]))
+        cells = re.fullmatch(r'\| (`.+?`) \| (.+) \|', line)
+        for flag in re.findall(r'`(.+?)`', cells[1]) if cells else []:
+            found.append((launcher, *written_out(flag, cells[2])))
     return found
+
+
+def written_out(flag, says):
+    """A flag of a row with several, and what the row says of it."""
+    says = says.replace('the same', 'as `FLAG`').replace('FLAG', flag)
+    platform, with_it, rest = says.partition('with `--on slurm` ')
+    if with_it and not platform:
+        return f'{flag} --on slurm', re.sub(r'^as `(.+?)`', r'as `\1 --on slurm`', rest)
+    return flag, says
 
 
 def plan(reigen, flags):
