@@ -33,7 +33,8 @@ Beta is the rate here that iperf3 reached on the same line, and alpha the line's
 ranks than cores, all of it is multiplied by {crowding:g} x ranks / cores, but by 1 at least.
 **{near} of {rows}**
 predictions are within a fifth of what was [measured](benchmarks-hosts.md); the mean error is
-{error:.0%}. The table has predicted by measured.
+{error:.0%}. The table has the least and the greatest of predicted by measured, of {sizes} sizes
+from {least} to {most}, by network (1g-0.1 is 1 Gb/s with 0.1 ms) and by hosts x ranks of each.
 """
 
 
@@ -95,17 +96,23 @@ def fit(program, rows):
                key=quality)
 
 
+def cell(ratios):
+    """The least and the greatest, bold where one is not near."""
+    ends = [f'{end:.2f}' if abs(end - 1) <= NEAR else f'**{end:.2f}**'
+            for end in (min(ratios), max(ratios))]
+    return ' - '.join(ends)
+
+
 def table(rows, predicted):
-    sizes = sorted({row.nbytes for row in rows})
-    cells = {(row.network, row.layout, row.nbytes): us / row.us
-             for us, row in zip(predicted, rows)}
-    lines = ['| | ' + ' | '.join(plot.size_name(n) for n in sizes) + ' |',
-             '|---|' + '---|' * len(sizes)]
-    for network, layout in dict.fromkeys((row.network, row.layout) for row in rows):
-        ratios = [cells.get((network, layout, n)) for n in sizes]
-        lines.append(f'| {network} {layout} | ' + ' | '.join(
-            '-' if r is None else f'{r:.2f}' if abs(r - 1) <= NEAR else f'**{r:.2f}**'
-            for r in ratios) + ' |')
+    ratios = {}
+    for us, row in zip(predicted, rows):
+        ratios.setdefault((row.network, row.layout), []).append(us / row.us)
+    layouts = list(dict.fromkeys(layout for _, layout in ratios))
+    lines = ['| | ' + ' | '.join(layouts) + ' |', '|---|' + '---|' * len(layouts)]
+    for network in dict.fromkeys(network for network, _ in ratios):
+        lines.append(f'| {network} | ' + ' | '.join(
+            cell(ratios[network, layout]) if (network, layout) in ratios else ''
+            for layout in layouts) + ' |')
     return lines
 
 
@@ -116,9 +123,11 @@ def section(raw):
         best = fit(program, rows)
         predicted = predict(program, rows, best)
     near, error = judge(rows, predicted)
-    text = TEXT.format(rows=len(rows), near=near, error=error, base_us=best['base_ns'] / 1e3,
-                       message_us=best['message_ns'] / 1e3, crowding=best['crowding_pct'] / 100,
-                       **best)
+    sizes = sorted({row.nbytes for row in rows})
+    text = TEXT.format(rows=len(rows), near=near, error=error, sizes=len(sizes),
+                       least=plot.size_name(sizes[0]), most=plot.size_name(sizes[-1]),
+                       base_us=best['base_ns'] / 1e3, message_us=best['message_ns'] / 1e3,
+                       crowding=best['crowding_pct'] / 100, **best)
     return '\n'.join([BEGIN, text, *table(rows, predicted), END])
 
 

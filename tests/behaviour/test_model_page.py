@@ -18,4 +18,4 @@ def test_the_page_has_what_the_model_predicts():
 def test_what_is_a_fifth_off_is_marked():
     rows = [predicted.Row('1g', '2x1', nbytes, 8.0, 0, 8000) for nbytes in (4, 4096)]
     assert predicted.judge(rows, [9.0, 10.0]) == (1, (0.125 + 0.25) / 2)
-    assert predicted.table(rows, [9.0, 10.0])[-1] == '| 1g 2x1 | 1.12 | **1.25** |'
+    assert predicted.table(rows, [9.0, 10.0])[-1] == '| 1g | 1.12 - **1.25** |'
