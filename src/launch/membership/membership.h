@@ -3,7 +3,7 @@
  * Which places of a job are its ranks: a step function of what happens. It has no input or output,
  * no clock (events carry the time), and allocates nothing after its creation: the session feeds it
  * with events and carries out the actions that each step returns. docs/elastic.md has its table of
- * states and events and what always holds.
+ * states and events.
  *
  *  place    where one rank's process runs: a slot of a host. Numbered from 0 as hosts are added,
  *           those of a host in a row; numbers are never used again, but a place whose process has
@@ -20,6 +20,37 @@
  * A fixed job (rules.elastic false) is the case np == min_np == max_np, in which the first failure
  * is the end: it has no epoch but 0, no PUBLISH, and its ranks are its places, numbered host by
  * host. (Where ranks are dealt by node, a place is an index into rg_plan's by_host.)
+ *
+ * The rules:
+ *
+ *  beginning   The first epoch begins when np slots are ready and no other host is on its way, or
+ *              gather_ns later. It uses all slots, up to max_np.
+ *  loss        All places of a failed machine are ended. In place: when all survivors have met, and
+ *              are at least min_np, the next epoch is published, with the joiners that have come.
+ *              Restart: all ranks are ended, and min_np slots gathered again; only the first
+ *              failure counts.
+ *  change      Of machines, in place: UPDATE goes out when the joiners of a whole host have come;
+ *              others on their way get a few seconds. No machine leaves if fewer than min_np would
+ *              be left. If only leavers have the state (what training has achieved), one of them
+ *              hands it over in one more epoch.
+ *  order       The places that have the state for longest are the lowest ranks, then those of older
+ *              hosts, then lower numbers. Spares meet, and take seats that are free in the next
+ *              epoch.
+ *  sync        An epoch begins without one only if nobody is new in it and all left the one before
+ *              in order.
+ *  finishing   Once a member has ended well, nobody joins, and there is no UPDATE. The rest may
+ *              meet, however few they are.
+ *  taken away  A machine lost without a failure is awaited again. Three such losses in a row,
+ *              before any rank there has met and each within ten minutes of the one before, are a
+ *              failure.
+ *  limits      A change beyond reset_limit ends the job. A cooldown doubles with each failure, up
+ *              to its maximum. Who does not come to meet in time has failed.
+ *
+ * What always holds: there is one membership per epoch, with ranks 0 to n-1 without a gap. Rank 0
+ * has the state, if any living place that may be a rank has it. No two epochs compute at once: the
+ * next one follows when everybody has come or ended. No step counts twice: all begin with the state
+ * of rank 0, or left at the same commit. The job goes on while min_np slots stay, and nobody waits
+ * beside a free seat. Every wait has a deadline, or an answer is due.
  *
  * Every step costs time in proportion to hosts and places that live, and to a WANTED's length;
  * never to the room. Thread rule: one thread; nothing blocks.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rule of docs/elastic.md at a time. */
+/* One rule of membership.h at a time. */
 #include "rules.h"
 
 /* --- the beginning ---------------------------------------------------------------------------- */

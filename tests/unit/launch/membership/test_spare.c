@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules of docs/elastic.md about machines that are drained, and ranks that wait. */
+/* Rules of membership.h about machines that are drained, and ranks that wait. */
 #include "rules.h"
 
 static int without(int name)
