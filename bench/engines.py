@@ -38,9 +38,8 @@ PAGE_TEXT = """# Benchmarks: the user's own mpirun
 ranks of `true` on each, agents already up. Milliseconds from mpirun's start to its end are the
 median (10th percentile) of {rounds} rounds in turns. *barersh* is the least that could stand in
 for ssh: a unix socket, and a process that runs the command. Reigen may take 1.5 times as long, or
-25 ms more. *pdsh* and *one command* run `true` on all hosts and on one, without an MPI. Runs that
-failed or took more than 15 s are counted and left out; Open MPI 5 has such by any way when ranks
-end at once.
+25 ms more. *pdsh* and *one command* run `true` without an MPI. Runs that failed or took more than
+15 s are counted and left out; Open MPI 5 has such by any way when ranks end at once.
 
 {table}
 

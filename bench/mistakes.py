@@ -194,20 +194,17 @@ PAGE_TEXT = """# The same mistakes under torchrun and reigen run
 
 ![one mistake, twice](mistakes.svg)
 
-A script of some ten lines makes each mistake twice in the same place: with `torch.distributed`
-(gloo) under `torchrun`, and with `horovod.torch` under `reigen run`. It ran with {ranks} ranks on
-one computer, with PyTorch {version} and the Reigen of this tree. `bench/mistakes.py --write` has
-the scripts, and makes this page again.
+A script of some ten lines makes each mistake with `torch.distributed` (gloo) under `torchrun`, and
+with `horovod.torch` under `reigen run`: {ranks} ranks on one computer, with PyTorch {version}.
+`bench/mistakes.py --write` has the scripts, and makes this page.
 
-- *lines* is how many lines a user sees, on standard output and standard error together.
-- *the script's line* is how often the line of the script that went wrong is named.
-- *cause* and *rank* say whether any line tells what was wrong, after what time, and which rank
-  began it.
-- *end* is when the command ended. Times are {rounds}. Most of the time is the import of PyTorch, on
-  cores that may have been busy with other things.
+Each cell has torchrun first, then reigen run; what is the same stands once. *lines* counts both
+outputs, and *named* how often the script's wrong line is named. *cause* and *rank* say whether a
+line tells what was wrong, when, and which rank began it. *end* is when the command ended, imports
+included ({rounds}).
 
-| mistake | | lines | the script's line | cause | rank | exit code | end |
-|---|---|---|---|---|---|---|---|
+| mistake | lines | named | cause | rank | exit code | end |
+|---|---|---|---|---|---|---|
 {table}
 
 {notes}
@@ -226,9 +223,9 @@ def notes(results):
     forgets = results.get(('forgets', 'torch'))
     if forgets and forgets[-1].ended:
         texts.append("If only rank 0 calls a collective, gloo pairs it with the others' next "
-                     'one, whatever that is. The sums of that step are wrong, and the error comes '
-                     'later, at another line, or never. After 10 s Reigen names what each rank '
-                     'waits for; `REIGEN_STALL_SHUTDOWN_SECONDS` ends such a job.')
+                     'one. The sums of that step are wrong, and the error comes later, elsewhere, '
+                     'or never. Reigen names within seconds what each rank waits for, and its '
+                     'line; `--deadlock-timeout 60` ends such a job.')
     return '\n\n'.join(texts)
 
 
@@ -240,10 +237,9 @@ def version():
 def write_page(results, rounds):
     rows = []
     for name, mistake in MISTAKES.items():
-        for tool in TOOLS:
-            cells = [mistake.title if tool == 'torch' else '', TOOLS[tool],
-                     *told(mistake, results[name, tool])]
-            rows.append('| ' + ' | '.join(cells) + ' |')
+        both = zip(*(told(mistake, results[name, tool]) for tool in TOOLS))
+        cells = ['; '.join(dict.fromkeys(cell)) for cell in both]
+        rows.append('| ' + ' | '.join([mistake.title, *cells]) + ' |')
     PAGE.write_text(PAGE_TEXT.format(
         ranks=RANKS, version=version(), table='\n'.join(rows),
         rounds=f'medians of {rounds} runs' if rounds > 1 else 'of one run',
