@@ -57,9 +57,9 @@ turns.
 
 {table}
 
-The bare Job is `kubectl create` of {pods} pods that sleep. Divided by its time, the
-second one's is {floor:.2f}, ours {ours:.2f}, and ours without packages {plain:.2f}; without
-refusals {free_floor:.2f}, {free_ours:.2f} and {free_plain:.2f}.
+The bare Job is `kubectl create` of {pods} pods that sleep. The Job with a Service takes
+{floor:.2f} times as long, `reigen run` {ours:.2f}, and without packages {plain:.2f} times; in
+rounds without refusals {free_floor:.2f}, {free_ours:.2f} and {free_plain:.2f} times.
 
 *Refused* counts rounds in which a kubelet asked for a ConfigMap or Secret before a busy API server
 knew its pod. It asks again about a second later.

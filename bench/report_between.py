@@ -29,7 +29,7 @@ At 10 Gb/s it is the two cores, not the line. On 4x1 (perf, 2026-11-28) the kern
 a core for a byte of an allreduce, and 0.64 for one of iperf3's; the sums take another 13 %.
 """
 MANY_BOUND = """\
-Two round trips cannot be reached here: each host must send 460,800 bytes, which takes 2.84.
+Two round trips cannot be reached here: 460,800 bytes of each host take 2.84 of them.
 """
 PAGE = """# Benchmarks: between hosts
 
