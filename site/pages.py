@@ -61,6 +61,9 @@ def dialect(text):
             line = re.sub(r'(```\w+) .*', r'\1', line)  # of the words behind it one is taken
         before = lines[-1] if lines else ''
         if not fenced:
+            # A bar in a cell's code is one without a backslash, too.
+            if line.startswith('|'):
+                line = re.sub(r'`[^`]+`', lambda code: code[0].replace(r'\|', '|'), line)
             # Items within a numbered one stand under its number: that takes four blanks.
             deep = deep and line.startswith('   ') or bool(re.match(r'\d+\. ', line))
             if deep and line.startswith('   ') and not line.startswith('    '):

@@ -60,3 +60,10 @@ def test_the_four_kinds_lead_to_every_page(site):
     index = (ROOT / 'build/site/html/index.html').read_text()
     found = set(re.findall(r'href="(\w[\w-]*)\.html"', index))
     assert {name for name, _ in sources()} <= found | {'index'}
+
+
+def test_a_bar_in_a_cell_has_no_backslash(site):
+    text = (ROOT / 'build/site/html/containers.html').read_text()
+    assert '<code>--pull missing|always|never</code>' in text
+    assert [name for name in site if re.search(r'<td>[^\n]*<code>[^<]*\\\|', (
+        ROOT / f'build/site/html/{name}.html').read_text())] == []
