@@ -11,8 +11,11 @@ import time
 
 #: What even a quiet machine grants, and what no machine is granted.
 LEAST, MOST = 3, 20
-#: Seconds between two looks, at first and at most: a look may cost a process.
+#: Seconds between two looks, at first and at most.
 FINE_S, COARSE_S = 0.005, 0.05
+#: A look may cost a process, such as kubectl. Then this many times what it took of a processor is
+#: left to what is waited for, up to so many seconds.
+LEFT, LEFT_MOST_S = 4, 1.0
 
 
 def patience():
@@ -47,18 +50,25 @@ def told(what):
         raise
 
 
+def spent_s():
+    """What this process and those that it has waited for have taken of the processors."""
+    return sum(os.times()[:4])
+
+
 def until(condition, what, seconds=20.0, seen=None, error=AssertionError):
     """What condition() returns, once that is true; else `error` after `seconds`, which say what a
     quiet machine needs. `what` was waited for; seen(), or the last answer, is shown then."""
     began, nap, found = time.monotonic(), FINE_S, None
     with told(lambda: f'{what}; last seen: {found}'):
         while True:
+            before = spent_s()
             found = condition()
             if found:
                 return found
+            cost = spent_s() - before
             waited = time.monotonic() - began
             if waited >= seconds * patience():
                 last = seen() if seen else found
                 raise error(f'{what}: not within {waited:.1f} s; last seen: {last}')
-            time.sleep(nap)
+            time.sleep(max(nap, min(LEFT * cost, LEFT_MOST_S)))
             nap = min(nap * 1.5, COARSE_S)

@@ -100,3 +100,17 @@ def test_a_wait_ends_with_what_came_or_says_what_was_seen_last(monkeypatch):
         wait.until(lambda: False, 'a pod', 0.01, seen=lambda: '3 of 4')
     with pytest.raises(OSError, match=r"a list: not within .* last seen: \[\]"):
         wait.until(lambda: [], 'a list', 0, error=OSError)
+
+
+def test_what_is_waited_for_has_the_processor_where_a_look_costs_much(monkeypatch):
+    naps, spent, looks = [], [0.0], iter([0.1, 0.001, 9.0, 0.0])
+    monkeypatch.setattr(wait.time, 'sleep', naps.append)
+    monkeypatch.setattr(wait, 'spent_s', lambda: spent[0])
+
+    def look():
+        cost = next(looks)
+        spent[0] += cost
+        return cost == 0
+    assert wait.until(look, 'a look that costs nothing')
+    assert naps == [pytest.approx(wait.LEFT * 0.1), pytest.approx(wait.FINE_S * 1.5),
+                    wait.LEFT_MOST_S]
