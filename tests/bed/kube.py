@@ -22,6 +22,9 @@ INOTIFY = Path('/proc/sys/fs/inotify/max_user_instances')
 TUNABLES = {'vm/overcommit_memory': 1, 'vm/panic_on_oom': 0, 'kernel/panic': 10,
             'kernel/panic_on_oops': 1, 'kernel/keys/root_maxkeys': 1000000,
             'kernel/keys/root_maxbytes': 25000000}
+#: Go's garbage collection is a quarter of what kubectl and helm take of a processor, and these
+#: programs have memory enough. With this it is seldom.
+SELDOM = {'GOGC': '400'}
 #: /var/lib has folders whose names kubelet and the CNI plugins have built in.
 SETTLE = '''
 mkdir -p /run/.bed/lib /run/.bed/lib.work
@@ -178,7 +181,7 @@ class KubeCluster(Cluster):
         words = [f'--{name.replace("_", "-")}={value}' for name, value in options.items()]
         with open(host.folder / f'{component}.log', 'ab') as log:
             self.daemons[host.name, component] = host.popen(
-                [self.programs / 'kube', component, *words], user='root',
+                [self.programs / 'kube', component, *words], user='root', env=SELDOM,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def stop(self, host, component):
@@ -198,7 +201,7 @@ class KubeCluster(Cluster):
                  '--unsafe-no-fsync', '--log-level=warn', f'--listen-client-urls={client}',
                  f'--advertise-client-urls={client}', f'--listen-peer-urls={peer}',
                  f'--initial-advertise-peer-urls={peer}', f'--initial-cluster=default={peer}'],
-                user='root', stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                user='root', env=SELDOM, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.start_api()
 
     def start_api(self):
@@ -270,7 +273,7 @@ class KubeCluster(Cluster):
             f'  kubeconfig {self.pki}/admin.conf bed\n  pods insecure\n  ttl 2\n }}\n}}\n')
         with open(self.control.folder / 'coredns.log', 'ab') as log:
             self.daemons[CONTROL, 'coredns'] = self.control.popen(
-                [self.programs / 'kube', 'coredns', '-conf', corefile], user='root',
+                [self.programs / 'kube', 'coredns', '-conf', corefile], user='root', env=SELDOM,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def stop_dns(self):
@@ -296,8 +299,8 @@ class KubeCluster(Cluster):
                 {'type': 'portmap', 'capabilities': {'portMappings': True}}]}))
         with open(node.folder / 'containerd.log', 'ab') as log:
             self.daemons[node.name, 'containerd'] = node.popen(
-                ['containerd', '--config', path], user='root', stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log)
+                ['containerd', '--config', path], user='root', env=SELDOM,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def start_kubelet(self, node):
         """A kubelet and a kube-proxy, once their node has a containerd."""
@@ -379,7 +382,7 @@ class KubeCluster(Cluster):
 
     def environment(self, env=None):
         """What alice has on `laptop`: kubectl, helm and helm4 on PATH."""
-        return {'PATH': f'{self.programs}:{ORDINARY_PATH}', **(env or {})}
+        return {'PATH': f'{self.programs}:{ORDINARY_PATH}', **SELDOM, **(env or {})}
 
     def run(self, argv, env=None, **options):
         """Run a command as alice on `laptop`; as Node.run()."""
