@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "help/unwatched.h"
+
 enum { ESIZE_MAX = 8 };
 
 int tensor_check(const struct rank *rank, bool good, int line, const char *what)
@@ -17,7 +19,7 @@ int tensor_check(const struct rank *rank, bool good, int line, const char *what)
 
 const int tensor_esizes[REIGEN_NDTYPES] = { 1, 1, 2, 2, 4, 8, 2, 4, 8, 1, 2 };
 
-void tensor_put(void *at, int dtype, size_t i, double value)
+UNIT_UNWATCHED void tensor_put(void *at, int dtype, size_t i, double value)
 {
     float single = (float) value;
     uint32_t bits;
@@ -40,9 +42,15 @@ void tensor_put(void *at, int dtype, size_t i, double value)
     }
 }
 
-double tensor_value(int rank, size_t i)
+UNIT_UNWATCHED double tensor_value(int rank, size_t i)
 {
     return (double) ((i * 7 + (size_t) rank * 3) % 4);
+}
+
+static UNIT_UNWATCHED void put_all(char *bytes, int dtype, size_t count, int rank)
+{
+    for (size_t i = 0; i < count; i++)
+        tensor_put(bytes, dtype, i, tensor_value(rank, i));
 }
 
 struct tensor tensor_make(struct standin_stream *stream, int dtype, size_t count, int rank)
@@ -52,8 +60,7 @@ struct tensor tensor_make(struct standin_stream *stream, int dtype, size_t count
 
     if (count > 0)
         t.at = device_alloc(count * (size_t) tensor_esizes[dtype]);
-    for (size_t i = 0; i < count; i++)
-        tensor_put(bytes, dtype, i, tensor_value(rank, i));
+    put_all(bytes, dtype, count, rank);
     device_write(stream, t.at, bytes, count * (size_t) tensor_esizes[dtype]);
     free(bytes);
     return t;
@@ -65,6 +72,24 @@ void tensor_drop(struct tensor *t)
         device_free(t->at);
 }
 
+/* `want` is private to this thread; what is compared with it, device_read() has copied. */
+static UNIT_UNWATCHED void expect_all(char *want, int dtype, size_t count,
+                                      double (*expected)(size_t i, const int *arg), const int *arg)
+{
+    for (size_t i = 0; i < count; i++)
+        tensor_put(want, dtype, i, expected(i, arg));
+}
+
+/* Names the first of these elements that differs. */
+static void tell_wrong(const char *seen, const char *want, int dtype, size_t count)
+{
+    size_t each = (size_t) tensor_esizes[dtype], i = 0;
+
+    while (i < count && memcmp(seen + i * each, want + i * each, each) == 0)
+        i++;
+    fprintf(stderr, "type %d: element %zu of %zu is wrong\n", dtype, i, count);
+}
+
 int tensor_compare(struct standin_stream *stream, const void *at, int dtype, size_t count,
                    double (*expected)(size_t i, const int *arg), const int *arg)
 {
@@ -74,19 +99,17 @@ int tensor_compare(struct standin_stream *stream, const void *at, int dtype, siz
 
     device_read(stream, seen, at, nbytes);
     bad = cuStreamSynchronize(stream) != 0;
-    for (size_t i = 0; i < count; i++)
-        tensor_put(want, dtype, i, expected(i, arg));
-    for (size_t i = 0; i < count && !bad; i++)
-        if (memcmp(seen + i * each, want + i * each, each) != 0) {
-            fprintf(stderr, "type %d: element %zu of %zu is wrong\n", dtype, i, count);
-            bad = 1;
-        }
+    expect_all(want, dtype, count, expected, arg);
+    if (!bad && memcmp(seen, want, nbytes) != 0) {
+        tell_wrong(seen, want, dtype, count);
+        bad = 1;
+    }
     free(seen);
     free(want);
     return bad;
 }
 
-double tensor_reduced(size_t i, const int *arg)
+UNIT_UNWATCHED double tensor_reduced(size_t i, const int *arg)
 {
     double value = tensor_value(0, i);
     bool logical = arg[2] == REIGEN_BOOL;

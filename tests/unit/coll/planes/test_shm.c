@@ -13,6 +13,7 @@
 #include "coll/members.h"
 #include "coll/planes/shm.h"
 #include "coll/reduce/reduce.h"
+#include "help/unwatched.h"
 
 enum { MISALIGNED = 1, IN_PLACE = 2, ONE_NULL = 4, NO_OUTPUT = 8 };
 
@@ -33,7 +34,7 @@ static const struct rg_scale NO_SCALE = { 1.0, 1.0, 1 };
 
 /* Values that stay finite and exact enough in all types; floats are filled as numbers, not as
  * bits. */
-static void fill(void *data, int dtype, size_t count, unsigned seed)
+static UNIT_UNWATCHED void fill(void *data, int dtype, size_t count, unsigned seed)
 {
     uint32_t x = seed * 2654435761u + 12345;
 
