@@ -7,13 +7,15 @@
 #include "coll/reduce/reduce.h"
 
 /* Small integers: sums and products stay exact in every type, so that a reference may use another
- * order. */
+ * order. They repeat, so that a check of many elements is one of memory. */
+enum { PERIOD = 5 };
+
 static int value_of(int rank, size_t i)
 {
-    return (int) ((i * 7 + (size_t) rank * 3) % 5) + 1;
+    return (int) ((i * 7 + (size_t) rank * 3) % PERIOD) + 1;
 }
 
-static void put(int dtype, void *at, size_t i, int value)
+static void put(int dtype, void *at, size_t i, double value)
 {
     switch (dtype) {
     case REIGEN_FLOAT32:
@@ -23,51 +25,75 @@ static void put(int dtype, void *at, size_t i, int value)
         ((double *) at)[i] = value;
         break;
     case REIGEN_INT64:
-        ((int64_t *) at)[i] = value;
+        ((int64_t *) at)[i] = (int64_t) value;
         break;
     case REIGEN_INT32:
-        ((int32_t *) at)[i] = value;
+        ((int32_t *) at)[i] = (int32_t) value;
         break;
     default:
         ((uint8_t *) at)[i] = (uint8_t) value;
     }
 }
 
-static double get(int dtype, const void *at, size_t i)
+/* One period of what elements are to be. */
+struct values {
+    double of[PERIOD];
+};
+
+static struct values values_of(int rank, double added)
 {
-    switch (dtype) {
-    case REIGEN_FLOAT32:
-        return ((const float *) at)[i];
-    case REIGEN_FLOAT64:
-        return ((const double *) at)[i];
-    case REIGEN_INT64:
-        return (double) ((const int64_t *) at)[i];
-    case REIGEN_INT32:
-        return ((const int32_t *) at)[i];
-    default:
-        return ((const uint8_t *) at)[i];
+    struct values values;
+
+    for (size_t i = 0; i < PERIOD; i++)
+        values.of[i] = value_of(rank, i) + added;
+    return values;
+}
+
+static struct values reduced(int op, int n)
+{
+    struct values result = values_of(0, 0);
+
+    for (int r = 1; r < n; r++)
+        for (size_t i = 0; i < PERIOD; i++) {
+            double *at = &result.of[i], v = value_of(r, i);
+
+            *at = op == REIGEN_SUM ? *at + v : op == REIGEN_PRODUCT ? *at * v
+                  : op == REIGEN_MIN ? (v < *at ? v : *at) : (v > *at ? v : *at);
+        }
+    return result;
+}
+
+/* Fill count elements with values, of which the first one stands at `start` of the period. */
+static void repeat(void *at, int dtype, struct values values, size_t start, size_t count)
+{
+    size_t each = rg_dtype_nbytes(dtype), made = count < PERIOD ? count : PERIOD;
+
+    for (size_t i = 0; i < made; i++)
+        put(dtype, at, i, values.of[(start + i) % PERIOD]);
+    for (size_t more; made < count; made += more) {
+        more = made < count - made ? made : count - made;
+        memcpy((char *) at + made * each, at, more * each);
     }
 }
 
-static double reduced(int op, int n, size_t i)
+/* Whether these elements are such values. */
+static bool are(const void *at, int dtype, struct values values, size_t start, size_t count)
 {
-    double result = value_of(0, i);
+    size_t nbytes = count * rg_dtype_nbytes(dtype);
+    void *wanted = malloc(nbytes + 1);
+    bool same;
 
-    for (int r = 1; r < n; r++) {
-        double v = value_of(r, i);
-
-        result = op == REIGEN_SUM ? result + v : op == REIGEN_PRODUCT ? result * v
-                 : op == REIGEN_MIN ? (v < result ? v : result) : (v > result ? v : result);
-    }
-    return result;
+    repeat(wanted, dtype, values, start, count);
+    same = memcmp(at, wanted, nbytes) == 0;
+    free(wanted);
+    return same;
 }
 
 static void *filled(int dtype, int rank, size_t count)
 {
     void *at = malloc(count * rg_dtype_nbytes(dtype) + 1);
 
-    for (size_t i = 0; i < count; i++)
-        put(dtype, at, i, value_of(rank, i));
+    repeat(at, dtype, values_of(rank, 0), 0, count);
     return at;
 }
 
@@ -92,14 +118,29 @@ int plane_check_allreduce(struct place *place)
                                     .scale = { 1.0, 1.0, 1 } };
 
             bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
-            for (size_t i = 0; i < count && !bad; i++)
-                bad |= sockets_check(place, get(dtype, out, i) == reduced(op, place->n, i));
+            bad = bad ||
+                  sockets_check(place, are(out, dtype, reduced(op, place->n), 0, count));
             if (!in_place)
                 free(out);
             free(in);
         }
     plane_bundle.close(state);
     return bad;
+}
+
+/* What is expected with rank 1 joined: the sum by a factor, or an integer's average. */
+static struct values scaled(int n, int kind)
+{
+    struct values result;
+
+    for (size_t i = 0; i < PERIOD; i++) {
+        int sum = 0;
+
+        for (int r = 0; r < n; r++)
+            sum += r == 1 ? 0 : value_of(r, i);
+        result.of[i] = kind == 0 ? sum * 0.5 : sum / 3;
+    }
+    return result;
 }
 
 /* Scales, integer averages, a rank that has joined (no in), one that drops the result (no out). */
@@ -122,15 +163,10 @@ int plane_check_scaled(struct place *place)
                                                kind == 0 ? 1 : 3 } };
 
             bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
-            for (size_t i = 0; i < count && !bad && coll.out; i++) {
-                double sum = 0;
+            struct values expected = scaled(place->n, kind);
 
-                for (int r = 0; r < place->n; r++)
-                    sum += r == 1 ? 0 : value_of(r, i);
-                double expected = kind == 0 ? sum * 0.5 : (double) ((int) sum / 3);
-
-                bad |= sockets_check(place, get(dtype, out, i) == expected);
-            }
+            if (!bad && coll.out)
+                bad = sockets_check(place, are(out, dtype, expected, 0, count));
             free(in);
             free(out);
         }
@@ -154,17 +190,20 @@ int plane_check_rooted(struct place *place)
                                     .scale = { 1.0, 1.0, 1 } };
 
             bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
-            for (size_t i = 0; i < count && !bad; i++)
-                bad |= sockets_check(place, out[i] == value_of(root, i));
+            bad = bad ||
+                  sockets_check(place, are(out, REIGEN_INT32, values_of(root, 0), 0, count));
             coll.kind = RG_COLL_REDUCE;
             coll.op = REIGEN_SUM;
             coll.in = in;
             coll.out = place->me == root ? (s % 2 ? in : out) : NULL;
             coll.scale.post = 2.0;
             bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
-            for (size_t i = 0; i < count && !bad && place->me == root; i++)
-                bad |= sockets_check(place, ((int32_t *) coll.out)[i] ==
-                                                2 * reduced(REIGEN_SUM, place->n, i));
+            struct values twice = reduced(REIGEN_SUM, place->n);
+
+            for (size_t i = 0; i < PERIOD; i++)
+                twice.of[i] *= 2;
+            if (!bad && place->me == root)
+                bad = sockets_check(place, are(coll.out, REIGEN_INT32, twice, 0, count));
             free(in);
             free(out);
         }
@@ -190,9 +229,10 @@ static int check_allgatherv(struct place *place, void *state, size_t base)
                             .in = in, .out = out, .scale = { 1.0, 1.0, 1 } };
 
     bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
-    for (int r = 0; r < place->n && !bad; r++)
-        for (size_t i = 0; i < counts[r] && !bad; i++)
-            bad |= sockets_check(place, *at++ == value_of(r, i));
+    for (int r = 0; r < place->n && !bad; r++) {
+        bad |= sockets_check(place, are(at, REIGEN_INT64, values_of(r, 0), 0, counts[r]));
+        at += counts[r];
+    }
     free(in);
     free(out);
     return bad;
@@ -214,10 +254,12 @@ static int check_reducescatterv(struct place *place, void *state, size_t base)
                             .scale = { 1.0, 1.0, 2 } };
 
     bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
-    for (size_t i = 0; i < counts[place->me] && !bad; i++)
-        bad |= sockets_check(place, out[i] == (int) reduced(REIGEN_SUM, place->n, start + i) / 2);
-    for (size_t i = 0; i < total && !bad; i++)
-        bad |= sockets_check(place, in[i] == value_of(place->me, i));
+    struct values half = reduced(REIGEN_SUM, place->n);
+
+    for (size_t i = 0; i < PERIOD; i++)
+        half.of[i] = (int) half.of[i] / 2;
+    bad = bad || sockets_check(place, are(out, REIGEN_INT32, half, start, counts[place->me]));
+    bad = bad || sockets_check(place, are(in, REIGEN_INT32, values_of(place->me, 0), 0, total));
     free(in);
     free(out);
     return bad;
@@ -236,17 +278,16 @@ static int check_alltoallv(struct place *place, void *state, size_t base)
     int32_t *in = calloc(total + 1, sizeof(*in)), *from = in;
     int32_t *out = calloc(recv_total + 1, sizeof(*out)), *at = out;
 
-    for (int j = 0; j < place->n; j++)
-        for (size_t i = 0; i < counts[j]; i++)
-            *from++ = place->me * 1000 + j * 100 + value_of(0, i);
+    for (int j = 0; j < place->n; from += counts[j++])
+        repeat(from, REIGEN_INT32, values_of(0, place->me * 1000 + j * 100), 0, counts[j]);
     struct rg_coll coll = { .kind = RG_COLL_ALLTOALLV, .dtype = REIGEN_INT32, .counts = counts,
                             .recv_counts = recv_counts, .in = in, .out = out,
                             .scale = { 1.0, 1.0, 1 } };
 
     bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
-    for (int j = 0; j < place->n && !bad; j++)
-        for (size_t i = 0; i < recv_counts[j] && !bad; i++)
-            bad |= sockets_check(place, *at++ == j * 1000 + place->me * 100 + value_of(0, i));
+    for (int j = 0; j < place->n && !bad; at += recv_counts[j++])
+        bad |= sockets_check(place, are(at, REIGEN_INT32, values_of(0, j * 1000 + place->me * 100),
+                                        0, recv_counts[j]));
     free(in);
     free(out);
     return bad;
