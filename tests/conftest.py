@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 import took
-from wait import patience, told
+from wait import patience, spent_s, told
 
 # Where a person's PATH has no tools of administrators, such as chroot and ip: tests mean them.
 os.environ['PATH'] = os.pathsep.join([os.environ.get('PATH', '/usr/bin:/bin'), '/usr/local/sbin',
@@ -128,6 +128,17 @@ def pytest_runtest_logfinish(nodeid):
                       f'{stat.filemode(mode)}\n')
 
 
+SPENT = pytest.StashKey()
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    """What a test has taken of the processors, with the processes that have ended in its time, is
+    in pytest's report of it: tools/check.py lists it. A cluster's daemons count where it ends."""
+    yield
+    item.user_properties.append(('core_s', f'{spent_s() - item.stash[SPENT]:.2f}'))
+
+
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
     """A test's own limit, before pytest-timeout looks at it: by the load when the test begins."""
@@ -135,6 +146,7 @@ def pytest_runtest_protocol(item):
     limit = own.args[0] if own and own.args else float(item.config.getini('timeout') or 180)
     given = min(limit * patience(), max(limit, TEST_LIMIT_S))
     item.add_marker(pytest.mark.timeout(given, **(own.kwargs if own else {})), append=False)
+    item.stash[SPENT] = spent_s()
     yield
 
 

@@ -7,10 +7,10 @@ usage: tools/check.py check|check-all [PART...]
 Several parts run at once, since most of a test's time is waiting: for a limit, a daemon, a network.
 Each says how many cores it keeps busy and how long it took, and the longest ones begin, as long as
 they keep no more cores busy than there are. Those that measure time have the machine for
-themselves, at the end. Each part keeps its whole
-output in build/check/PART.log; what failed is shown here as well. The last line is "N passed, N
-failed", with ", N skipped" where tests were skipped. A skip prints its reason, and is a failure
-when CI=true.
+themselves, at the end. build/check has each part's output in PART.log, of which what failed is
+shown here as well, and in cores.txt what each test took of the processors. The last line is "N
+passed, N failed", with ", N skipped" where tests were skipped. A skip prints its reason, and is a
+failure when CI=true.
 
 Where no more than SECOND_LOOKS_MAX tests of a part fail, each is run once more by itself. One that
 passes then is named as unstable, with what it failed of, beside the table: a defect of the test or
@@ -128,6 +128,8 @@ def wait_for(child, part, limit):
 #: The parts that this run has, and what each has taken of the processors.
 ASKED = set()
 CPU_SECONDS = {}
+#: What each test in Python has taken of them, and its part and name.
+TEST_CORES = []
 #: Not empty: nothing is started any more.
 STOPPING = []
 #: The commands that run, each the leader of its process group.
@@ -191,6 +193,8 @@ def count_junit(xml, result):
         name = f'{case.get("classname")}.{re.sub(GROUP, "", case.get("name"))}'
         bad = case.find('failure') if case.find('failure') is not None else case.find('error')
         skip = case.find('skipped')
+        TEST_CORES.extend((float(p.get('value')), f'{xml.stem} {name}')
+                          for p in case.iter('property') if p.get('name') == 'core_s')
         if skip is None:
             notes = {p.get('name'): int(p.get('value')) for p in case.iter('property')
                      if p.get('value').isdigit()}
@@ -662,6 +666,8 @@ def report_part(name, result):
 
 
 def report_all(results, seconds):
+    (LOGS / 'cores.txt').write_text(''.join(f'{spent:8.2f} {name}\n'
+                                            for spent, name in sorted(TEST_CORES, reverse=True)))
     print(f'\n{"part":<12} {"passed":>7} {"failed":>7} {"skipped":>8} {"time":>9} {"cores":>6}')
     for name, r in results:
         print(f'{name:<12} {r.passed:>7} {len(r.failures):>7} {len(r.skips):>8} '

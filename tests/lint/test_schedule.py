@@ -49,3 +49,15 @@ def test_parts_keep_no_more_cores_busy_than_there_are_but_for_one_that_is_alone(
                         if name == p.name and at <= when < at + p.seconds]
                 assert sum(busy) <= cores or len(busy) == 1
             assert end >= max(p.seconds for p in stage)
+
+
+def test_what_a_test_took_of_the_processors_is_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(check, 'TEST_CORES', [])
+    (tmp_path / 'hosts.xml').write_text(
+        '<testsuite><testcase classname="hosts.test_a" name="test_b[c]@group" time="9"><properties>'
+        '<property name="core_s" value="1.50"/><property name="jobs" value="3"/></properties>'
+        '</testcase></testsuite>')
+    result = check.Result()
+    check.count_junit(tmp_path / 'hosts.xml', result)
+    assert check.TEST_CORES == [(1.5, 'hosts hosts.test_a.test_b[c]')]
+    assert result.passed == 1 and result.runs[0].notes == {'jobs': 3}
