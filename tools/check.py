@@ -294,13 +294,14 @@ def sanitizer_build(part, kind):
     """Configure build-KIND where that has not been done, and build everything in it."""
     build = ROOT / f'build-{kind}'
     stamp = build / '.configured'
-    if not stamp.exists() or stamp.read_text() != str(ROOT):
+    setup = f'{ROOT} {shutil.which("ccache")}'  # Meson looks for it when it configures a folder
+    if not stamp.exists() or stamp.read_text() != setup:
         shutil.rmtree(build, ignore_errors=True)
         status = run(part, ['meson', 'setup', build, '.', f'-Db_sanitize={SANITIZERS[kind]}',
                             '-Doptimization=1', '-Dc_args=-g1', '-Dtests=enabled'])
         if status:
             return None
-        stamp.write_text(str(ROOT))
+        stamp.write_text(setup)
     # What there is to make may have changed since this folder was configured.
     status = run(part, ['ninja', '-C', build, 'build.ninja'])
     if not status:

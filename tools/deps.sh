@@ -16,7 +16,7 @@ build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev 
 torch='python3-torch python3-numpy python3-cloudpickle libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml python3-pyte man-db
     bash-completion zsh fish util-linux procps psmisc binutils openssh-client openssh-server
-    iproute2 openssl libcurl4-openssl-dev curl wget'
+    iproute2 openssl libcurl4-openssl-dev curl wget ccache'
 check_all='valgrind ca-certificates'
 fuzz='clang libclang-rt-14-dev'
 # Simulated hosts with all that runs on them: tests/hosts.

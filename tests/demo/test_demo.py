@@ -2,11 +2,11 @@
 """The first thing a person does, from an empty clone and an empty HOME."""
 import os
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
 
+import compiled
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,15 +22,6 @@ def figureless(lines):
     return [re.sub(r'\d+(\.\d+)?', '0', line) for line in lines]
 
 
-def compilers_cache():
-    """Where a machine has ccache, this folder's build fills it; tests/fresh builds without."""
-    if not shutil.which('ccache'):
-        return {}
-    done = subprocess.run(['ccache', '--get-config', 'cache_dir'], capture_output=True, text=True,
-                          check=True)
-    return {'CCACHE_DIR': done.stdout.strip()}
-
-
 @pytest.mark.slow
 @pytest.mark.serial
 @pytest.mark.timeout(600)
@@ -40,7 +31,8 @@ def test_demo_of_an_empty_clone_reaches_97_percent_with_equal_ranks(tmp_path):
     done = subprocess.run(['git', 'clone', '-q', ROOT, clone], capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stderr
-    env = {'HOME': str(home), 'PATH': os.environ['PATH'], 'LANG': 'C.UTF-8', **compilers_cache()}
+    # This folder's build has filled the compiler's cache; tests/fresh builds without.
+    env = {'HOME': str(home), 'PATH': os.environ['PATH'], 'LANG': 'C.UTF-8', **compiled.cache()}
 
     def make(target):
         start = time.monotonic()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import compiled
 import travels
 from clones import QUICK, copy_source, make_in
 from wait import until
@@ -310,7 +311,8 @@ def interrupted(tmp_path_factory):
     # A setup that got as far as half a build.ninja.
     (clone / 'build').mkdir(exist_ok=True)
     (clone / 'build/build.ninja').write_text('rule x\n')
-    return clone, make_in(where / 'home')
+    # Bytes that a cache has would be those of another folder.
+    return clone, make_in(where / 'home', CCACHE_DISABLE='1')
 
 
 @pytest.mark.slow
@@ -356,7 +358,7 @@ def test_clone_that_was_moved_builds_again(interrupted):
     moved = clone.parent / 'elsewhere'
     clone.rename(moved)
     try:
-        status, output = make_in(clone.parent / 'home', **QUICK)(moved)
+        status, output = make_in(clone.parent / 'home', **QUICK, **compiled.cache())(moved)
         assert status == 0, output
         done = run(moved / '.venv/bin/python', '-c', 'import sys; print(sys.prefix)')
         assert done.stdout.strip() == str(moved / '.venv')
