@@ -493,8 +493,8 @@ def part_tensorflow(part):
 
 
 def part_variants(part):
-    """Other versions and launchers of what torch2 and tensorflow try (tests/variants.py)."""
-    return in_a_long_soak(part, ['tests/torch2', 'tests/tensorflow'])
+    """Other versions, launchers and numbers of ranks of what CI tries (tests/variants.py)."""
+    return in_a_long_soak(part, ['tests/python', 'tests/torch2', 'tests/tensorflow'])
 
 
 def part_fuzz(part):

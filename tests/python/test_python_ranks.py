@@ -10,10 +10,15 @@ import time
 import pytest
 
 import jobs
+from variants import rest
 from wait import until
 
 
-@pytest.mark.parametrize('size', [1, 2, 3])
+#: tests/torch2 runs these programs with two ranks.
+SIZES = pytest.mark.parametrize('size', [1, rest(2), 3])
+
+
+@SIZES
 def test_every_operation_gives_what_one_process_computes(all_pass, size):
     all_pass(size, 'operations.py')
 
@@ -29,12 +34,12 @@ def test_the_frameworks_switch_for_bits_that_repeat_is_seen(all_pass):
     all_pass(2, 'switch.py', env={'REIGEN_PLANES': 'tcp'})
 
 
-@pytest.mark.parametrize('size', [2, 3])
+@pytest.mark.parametrize('size', [rest(2), 3])
 def test_failures_are_errors_on_every_rank_and_the_job_goes_on(all_pass, size):
     all_pass(size, 'failures.py')
 
 
-@pytest.mark.parametrize('size', [1, 2, 3])
+@SIZES
 def test_training_equals_one_process_with_all_batches(all_pass, size):
     all_pass(size, 'training.py')
 
@@ -44,7 +49,7 @@ def test_parameters_that_change_and_gradients_that_are_missing(all_pass, size, o
     all_pass(size, 'changing.py', overlap, limit=120)
 
 
-@pytest.mark.parametrize('size, turns', [(2, 20), (3, 40), (4, 10)])
+@pytest.mark.parametrize('size, turns', [rest(2, 20), rest(3, 40), (4, 10)])
 def test_ranks_stay_in_step_through_many_inits_and_wrong_calls(size, turns):
     done = subprocess.run(
         [jobs.ROOT / '.venv/bin/horovodrun', '-np', str(size), jobs.python(),
@@ -121,8 +126,9 @@ def test_elastic_states_survive_failures_and_new_hosts(all_pass, size):
     all_pass(size, 'elastic.py')
 
 
-@pytest.mark.parametrize('what, size', [('again', 1), ('again', 3), ('uneven', 2), ('uneven', 3),
-                                        ('workers', 2), ('dropped', 2), ('counters', 2)])
+@pytest.mark.parametrize('what, size', [
+    ('again', 1), ('again', 3), rest('uneven', 2), ('uneven', 3), ('workers', 2), ('dropped', 2),
+    ('counters', 2)])
 def test_life(all_pass, what, size):
     all_pass(size, 'life.py', what)
 
@@ -196,6 +202,6 @@ def test_ctrl_c_is_heard_while_ranks_are_missing_at_the_start(start):
     assert ranks.processes[0].poll() not in (None, 0), ranks.output()
 
 
-@pytest.mark.parametrize('size', [1, 2, 4])
+@pytest.mark.parametrize('size', [1, rest(2), 4])
 def test_the_native_package_reduces_and_moves_arrays_without_any_framework(all_pass, size):
     all_pass(size, 'arrays.py')

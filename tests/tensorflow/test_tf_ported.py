@@ -8,7 +8,7 @@ pytestmark = pytest.mark.timeout(1500)
 
 
 @pytest.mark.parametrize('name, np, launcher', [
-    rest('tf', 2, 'horovodrun'), ('tf', 4, 'mpirun'), rest('tf215', 2, 'mpirun'),
+    rest('tf', 2, 'horovodrun'), ('tf', 2, 'mpirun'), rest('tf215', 4, 'mpirun'),
     ('tf215', 3, 'horovodrun')])
 def test_scripts_for_horovod_find_what_they_rely_on(name, np, launcher):
     # A collective that a rank leaves out is named, instead of being waited for.
