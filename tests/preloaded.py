@@ -17,12 +17,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import types
 
 from wait import until
 
 MESSAGE_MAX = 1 << 20
+#: No thread keeps the others from a server for longer.
+LONGEST_S = 1
 #: What the dynamic loader, Python or a library reads before a fork: who wants others of these gets
 #: another server.
 AT_START = ('LD_', 'PYTHON', 'OMP_', 'MALLOC_', 'GLIBC_', 'ASAN_', 'TSAN_')
@@ -48,7 +51,7 @@ class Process:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 raise subprocess.TimeoutExpired(f'process {self.pid}', timeout)
-            self.server.hear(left)
+            self.server.hear(LONGEST_S if left is None else min(left, LONGEST_S))
         return self.returncode
 
     def send_signal(self, number):
@@ -56,15 +59,20 @@ class Process:
         if self.poll() is None:
             self.server.say({'pid': self.pid, 'signal': number})
 
+    def terminate(self):
+        self.send_signal(signal.SIGTERM)
+
     def kill(self):
         self.send_signal(signal.SIGKILL)
 
 
 class Server:
+    """One that imports. Several threads may ask it, and its processes."""
+
     def __init__(self, python, modules, env):
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.errors = tempfile.TemporaryFile()
-        self.processes, self.answers = {}, []
+        self.processes, self.answers, self.lock = {}, [], threading.RLock()
         with theirs:
             self.child = subprocess.Popen(
                 [python, __file__, str(theirs.fileno()), *modules], env=env, stderr=self.errors,
@@ -76,30 +84,32 @@ class Server:
         socket.send_fds(self.socket, [json.dumps(what).encode()], fds)
 
     def start(self, argv, env, cwd, output):
-        self.say({'argv': [str(word) for word in argv], 'env': env, 'cwd': str(cwd)},
-                 output.fileno())
-        until(lambda: self.hear(1) and self.answers, 'a process that has imported its modules', 60,
-              lambda: text(self.errors))
-        process = Process(self, self.answers.pop())
-        self.processes[process.pid] = process
-        return process
+        with self.lock:
+            self.say({'argv': [str(word) for word in argv], 'env': env, 'cwd': str(cwd)},
+                     output.fileno())
+            until(lambda: self.hear(LONGEST_S) and self.answers,
+                  'a process that has imported its modules', 60, lambda: text(self.errors))
+            process = Process(self, self.answers.pop())
+            self.processes[process.pid] = process
+            return process
 
     def hear(self, timeout):
         """Take what the server says, as soon as it says something, within so many seconds; whether
         it did."""
-        self.socket.settimeout(timeout)
-        try:
-            data = self.socket.recv(MESSAGE_MAX)
-        except (BlockingIOError, TimeoutError):
-            return False
-        if not data:
-            raise RuntimeError(f'the server of processes ended: {text(self.errors)}')
-        pid, status = json.loads(data)
-        if status is None:
-            self.answers.append(pid)
-        else:
-            self.processes.pop(pid).returncode = os.waitstatus_to_exitcode(status)
-        return True
+        with self.lock:
+            self.socket.settimeout(timeout)
+            try:
+                data = self.socket.recv(MESSAGE_MAX)
+            except (BlockingIOError, TimeoutError):
+                return False
+            if not data:
+                raise RuntimeError(f'the server of processes ended: {text(self.errors)}')
+            pid, status = json.loads(data)
+            if status is None:
+                self.answers.append(pid)
+            else:
+                self.processes.pop(pid).returncode = os.waitstatus_to_exitcode(status)
+            return True
 
     def close(self):
         self.socket.close()
@@ -108,7 +118,8 @@ class Server:
 
 def start(python, modules, argv, env, cwd, output):
     """A process that runs the program argv[0] with standard output and error to a file."""
-    early = {name: value for name, value in env.items() if name.startswith(AT_START)}
+    early = {name: value for name, value in env.items()
+             if name.startswith(AT_START) and name != 'PYTHONUNBUFFERED'}
     key = json.dumps([str(python), modules, sorted(early.items())])
     if key not in SERVERS:
         SERVERS[key] = Server(python, modules, {**env, 'PYTHONUNBUFFERED': '1'})

@@ -10,11 +10,11 @@ import os
 import selectors
 import socket
 import struct
-import subprocess
 import tempfile
 import threading
 
 import jobs
+import preloaded
 from jobs import HERE, ROOT, library
 from wait import until
 
@@ -48,7 +48,8 @@ class Job:
     """
 
     def __init__(self, program, *arguments, env=None, python=jobs.python()):
-        self.argv = [str(python), str(HERE / 'ranks' / program), *map(str, arguments)]
+        self.python = str(python)
+        self.argv = [str(HERE / 'ranks' / program), *map(str, arguments)]
         self.env, self.places, self.number, self.members = env or {}, [], 0, []
         self.stamp, self.held, self.fences, self.updates = 1, False, {}, 0
         self.on_fence = None
@@ -95,9 +96,7 @@ class Job:
             self._update(result)
 
     def text(self, number):
-        file = self.places[number].file
-        file.seek(0)
-        return file.read().decode(errors='replace')
+        return preloaded.text(self.places[number].file)
 
     def output(self):
         return '\n'.join(f'--- place {number}\n{self.text(number)[-4000:]}'
@@ -135,8 +134,7 @@ class Job:
     def _spawn(self, number, rank, size, env):
         variables = {**os.environ, 'OMP_NUM_THREADS': '1', 'PYTHONUNBUFFERED': '1',
                      'PYTHONDONTWRITEBYTECODE': '1',
-                     'PYTHONPATH': os.pathsep.join([str(ROOT / 'bindings/python'),
-                                                    str(HERE / 'ranks')]),
+                     'PYTHONPATH': str(ROOT / 'bindings/python'),
                      'REIGEN_ELASTIC': '1', 'REIGEN_PLACE': str(number),
                      'REIGEN_EPOCH': str(self.number + 1), 'REIGEN_AGENT_SOCKET': '@' + self.name,
                      'REIGEN_RANK_TOKEN': TOKEN.hex(), 'REIGEN_RANK': str(rank),
@@ -146,9 +144,7 @@ class Job:
         if found:
             variables['REIGEN_LIBRARY'] = found
         file = tempfile.TemporaryFile()
-        return _Place(subprocess.Popen(self.argv, env=variables, stdin=subprocess.DEVNULL,
-                                       stdout=file, stderr=subprocess.STDOUT, cwd=HERE / 'ranks'),
-                      file)
+        return _Place(jobs.begin(self.python, self.argv, variables, file), file)
 
     def _living(self):
         return [number for number, place in enumerate(self.places)

@@ -49,11 +49,12 @@ def free_port():
 
 
 def begin(interpreter, argv, env, output):
-    """A process of a program; PyTorch is there already, if it is one that imports it."""
+    """A process of a program; PyTorch or TensorFlow is there already, if it imports one."""
     program = HERE / 'ranks' / argv[0]
     text = program.read_text() if program.suffix == '.py' else ''
-    if re.search(r'^import (horovod\.)?torch\b', text, re.M):
-        return preloaded.start(interpreter, ['torch'], argv, env, HERE / 'ranks', output)
+    found = re.search(r'^import (?:horovod\.)?(torch|tensorflow)\b', text, re.M)
+    if found:
+        return preloaded.start(interpreter, [found[1]], argv, env, HERE / 'ranks', output)
     return subprocess.Popen([interpreter, *map(str, argv)], env=env, stdin=subprocess.DEVNULL,
                             stdout=output, stderr=subprocess.STDOUT, cwd=HERE / 'ranks')
 
