@@ -16,26 +16,27 @@ def accuracy(output):
     return float(found[-1])
 
 
-def example(env, np, name, *options):
-    return run_ranks(env, np, ROOT / 'examples' / f'{name}.py', '--epochs', '1', *options)
+def example(env, np, name, *options, launcher='forked', epochs=1):
+    """Without a launcher the ranks share one import of TensorFlow."""
+    return run_ranks(env, np, ROOT / 'examples' / f'{name}.py', '--epochs', str(epochs), *options,
+                     launcher=launcher)
 
 
-@pytest.mark.parametrize('env, np, name, options', [
-    ('tf', 2, 'tensorflow2_mnist', ()),
-    ('tf', 4, 'tensorflow2_keras_mnist', ('--batch-size', '64')),
-    ('tf215', 4, 'tensorflow_mnist', ('--batch-size', '64')),
-    ('tf', 2, 'keras_mnist', ()),
-    ('tf', 3, 'keras_mnist_advanced_modified', ()),
+@pytest.mark.parametrize('env, np, name, options, launcher', [
+    ('tf', 2, 'tensorflow2_mnist', (), 'reigen'),
+    ('tf', 4, 'tensorflow2_keras_mnist', ('--batch-size', '64'), 'forked'),
+    ('tf215', 4, 'tensorflow_mnist', ('--batch-size', '64'), 'forked'),
+    ('tf', 2, 'keras_mnist', (), 'forked'),
+    ('tf', 3, 'keras_mnist_advanced_modified', (), 'forked'),
 ])
-def test_an_example_learns_within_one_pass(env, np, name, options):
-    assert accuracy(example(env, np, name, *options)) > 0.8
+def test_an_example_learns_within_one_pass(env, np, name, options, launcher):
+    assert accuracy(example(env, np, name, *options, launcher=launcher)) > 0.8
 
 
 def test_the_advanced_example_goes_on_from_its_checkpoint(tmp_path):
     options = ('--out', tmp_path, '--warmup-epochs', '1')
     first = accuracy(example('tf', 2, 'keras_mnist_advanced', *options))
-    output = run_ranks('tf', 2, ROOT / 'examples/keras_mnist_advanced.py', '--epochs', '2',
-                       *options)
+    output = example('tf', 2, 'keras_mnist_advanced', *options, epochs=2)
     assert 'going on after 1 epochs' in output and accuracy(output) > max(0.75, first)
 
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from test_torch2 import ROOT, run_ranks, torch2  # noqa: F401  a fixture, used by itself
+from test_torch2 import ROOT, run_forked, run_ranks, torch2  # noqa: F401  a fixture, used by itself
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -14,12 +14,12 @@ def backend(monkeypatch):
 
 
 def test_fit_trains_as_one_rank_with_the_whole_batch_would():
-    output = run_ranks(2, ROOT / 'tests/tensorflow/ranks/python.py', 'fit')
+    output = run_forked(2, ROOT / 'tests/tensorflow/ranks/python.py', 'fit')
     assert 'all good on 2 ranks' in output
 
 
 def test_a_gradient_that_one_rank_lacks_counts_as_zeros():
-    assert 'all good' in run_ranks(2, ROOT / 'tests/torch2/keras_missing.py')
+    assert 'all good' in run_forked(2, ROOT / 'tests/torch2/keras_missing.py')
 
 
 def test_example_trains_keras_on_torch():
