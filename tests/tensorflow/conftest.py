@@ -18,6 +18,15 @@ LIMIT_S = 400
 _pythons = {}
 
 
+@pytest.fixture(scope='session', autouse=True)
+def temporary(tmp_path_factory):
+    """TensorFlow writes a file for each function that it compiles, and a rank that is killed leaves
+    its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('TMPDIR', str(tmp_path_factory.mktemp('tmp')))
+        yield
+
+
 def python_of(name):
     """The python of an environment, which is made where it is not there yet."""
     if name not in _pythons:
