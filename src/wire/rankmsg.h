@@ -107,6 +107,8 @@ enum rg_update {
     RG_UPDATE_STOPS = 4,   /* the job is told to stop: SIGTERM follows soon. Only after a NOTE of
                             * level RG_NOTE_PREEMPTIBLE, also in jobs that are not elastic */
     RG_UPDATE_AT_RISK = 8, /* a host is about to go, and too few ranks are left without it */
+    RG_UPDATE_WHERE = 16,  /* the rank is to say where its program is, by a NOTE of level
+                            * RG_NOTE_WHERE; stamp is 0 */
 };
 
 /* Larger stamps are newer. */
@@ -156,11 +158,13 @@ struct rg_rankmsg_peer_died {
 /* Levels. */
 #define RG_NOTE_PREEMPTIBLE 3
 #define RG_NOTE_DEADLOCK 4
+#define RG_NOTE_WHERE 5
 
 struct rg_rankmsg_note {
     /* 0: cause of this rank's coming failure, for the verdict; 1: for the user to see, and 2: about
      * the whole job; 3: without a text: it wants to hear of the job's end before SIGTERM;
-     * 4: why the job can never go on, and is to be ended */
+     * 4: why the job can never go on, and is to be ended; 5: "train.py:41 in load_batch", where
+     * this rank's program is, or "": that is not known */
     uint32_t level;
     char *text;
 };

@@ -53,6 +53,13 @@ def plain():
         yield cluster
 
 
+@pytest.fixture(scope='module', params=['pgid', 'cgroup'])
+def tasked(request):
+    """Two nodes without Docker, where Slurm signals none but the processes that it has started."""
+    with SlurmCluster(2, proctrack=request.param, kill_wait=KILL_WAIT) as cluster:
+        yield cluster
+
+
 def on_slurm(*words, command=(), allocation=('-N2', f'-n{NRANKS}')):
     return ['salloc', *allocation, PROGRAMS.reigen, 'run', '--on', 'slurm', *words, '--',
             *(command or RANK)]
@@ -223,6 +230,29 @@ def test_ranks_may_save_when_the_job_is_cancelled(tracked, way):
         tracked.wait_idle()
     except BaseException:
         end_all(tracked, job)
+        raise
+
+
+# Both ranks are in this line from before they are heard.
+RESTING = ('import time, reigen\n'
+           'reigen.init()\n'
+           'def rest():\n'
+           '    print("here", flush=True); time.sleep(1000)\n'
+           'rest()\n')
+
+
+def test_a_cancelled_job_says_where_its_ranks_were(tasked):
+    job = start(tasked.head, on_slurm(command=['python3', '-c', RESTING]))
+    try:
+        wait_up(job)
+        tasked.head.run(['scancel', *map(str, tasked.squeue())])
+        done = end(job)
+        assert done.returncode == 75 and 'cancelled (scancel)' in done.stderr, done
+        assert f'\n  ranks 0-{NRANKS - 1} were at <string>:4 in rest\n' in done.stderr, done.stderr
+        seconds_until_gone(tasked.nodes)
+        tasked.wait_idle()
+    except BaseException:
+        end_all(tasked, job)
         raise
 
 

@@ -183,6 +183,25 @@ uint64_t rg_boot_update(struct rg_boot *boot, int *ret_result)
     return stamp;
 }
 
+bool rg_boot_asks_where(struct rg_boot *boot)
+{
+    bool asked;
+
+    if (boot->below)
+        return rg_boot_asks_where(boot->below);
+    if (!boot->ops->where)
+        return false;
+    pthread_mutex_lock(&boot->lock);
+    asked = boot->ops->where(boot->state);
+    pthread_mutex_unlock(&boot->lock);
+    return asked;
+}
+
+void rg_boot_tell_where(struct rg_boot *boot, const char *text)
+{
+    rg_boot_note(boot, RG_NOTE_WHERE, text);
+}
+
 void rg_boot_close(struct rg_boot *boot, bool goodbye)
 {
     if (!boot)

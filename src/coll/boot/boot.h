@@ -85,6 +85,7 @@ struct rg_boot_ops {
     /* Elastic jobs: as rg_boot_elastic, rg_boot_update. */
     void (*elastic)(void *state, int failed);
     uint64_t (*update)(void *state, int *ret_result);
+    bool (*where)(void *state); /* as rg_boot_asks_where */
     void (*close)(void *state, bool goodbye);
     void (*after_fork)(void *state);
     void (*leave)(void *kept); /* the process ends */
@@ -144,6 +145,11 @@ void rg_boot_deadlock(struct rg_boot *boot, const char *text);
  * spoke last of hosts, in ms of the wall clock; or 0. Never blocks; any thread; boot is polled by
  * others. */
 uint64_t rg_boot_update(struct rg_boot *boot, int *ret_result);
+/* The launcher has asked where this rank's program is, which rg_boot_tell_where answers; true once.
+ * Never blocks; any thread; boot is polled by others. */
+bool rg_boot_asks_where(struct rg_boot *boot);
+/* text: as RG_NOTE_WHERE of wire/rankmsg.h has it. Any thread. */
+void rg_boot_tell_where(struct rg_boot *boot, const char *text);
 void rg_boot_close(struct rg_boot *boot, bool goodbye);
 void rg_boot_after_fork(struct rg_boot *boot);
 

@@ -17,6 +17,7 @@
 #include "coll/observe/stuck.h"
 #include "coll/observe/timeline.h"
 #include "coll/observe/timeline_json.h"
+#include "coll/observe/where.h"
 
 /* ---- the timeline */
 
@@ -303,6 +304,7 @@ static void tick(struct rg_progress *progress, uint64_t now_ns, uint64_t longest
 static void glance(struct rg_progress *progress)
 {
     rg_stall_glance(progress, observed_of(progress)->stall);
+    rg_where_tell(progress);
 }
 
 static void answer(struct rg_progress *progress)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "coll/boot/boot.h"
 #include "coll/observe/process.h"
 #include "coll/observe/stacks.h"
 #include "coll/progress/progress.h"
@@ -81,6 +82,16 @@ void rg_where_answer(struct rg_progress *progress, const struct rg_rest *rest)
         rg_proc_call_read(getpid(), mine->call, sizeof(mine->call));
     describe_unrest(rest, mine->unrest, sizeof(mine->unrest));
     atomic_store(&mine->told, asked);
+}
+
+void rg_where_tell(struct rg_progress *progress)
+{
+    char place[sizeof(((struct rg_where *) NULL)->place)];
+
+    if (!progress->boot || !rg_boot_asks_where(progress->boot))
+        return;
+    rg_stacks_place(atomic_load(&progress->counters.submitter), place, sizeof(place));
+    rg_boot_tell_where(progress->boot, place);
 }
 
 const struct rg_where *rg_where_of(const struct rg_progress *progress, int r)

@@ -198,6 +198,7 @@ void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *e)
         rg_buf_printf(text, ",\"memory\":null");
     put_bool(text, "consequence", e->consequence);
     put_text(text, "note", e->note);
+    put_text(text, "place", e->place ? e->place : "");
     put_seconds(text, "after", e->at_ns);
     end(text);
 }

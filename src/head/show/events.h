@@ -37,7 +37,7 @@ void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int 
  * newline, continued. */
 void rg_event_output(struct rg_buf *text, int rank, int stream, const struct rg_line *line);
 /* "rank-ended": rank, host, how ("exit", "signal", "not-started", "lost"), value, oom, memory,
- * consequence, note, after. */
+ * consequence, note, place, after. */
 void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *end);
 /* An event of --chaos; rank -1: all of the host's. */
 void rg_event_chaos(struct rg_buf *text, const struct rg_chaos_event *chaos, int rank,

@@ -12,6 +12,7 @@
 #define BOLD_RED "\033[1;31m"
 #define DIM "\033[2m"
 #define PLAIN "\033[0m"
+#define PLACES_MAX 16 /* lines about where ranks were */
 
 void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text)
 {
@@ -246,6 +247,38 @@ static void print_others(const struct rg_verdict *v, const struct rg_plan *plan,
     }
 }
 
+static bool has_place(const struct rg_rank_end *end)
+{
+    bool saved = end->end == RG_END_EXIT && end->value == RG_EXIT_PREEMPTED;
+
+    return end->place && *end->place && !is_ok(end) && !saved;
+}
+
+/* "ranks 0-2 were at train.py:41 in load_batch": of those that had to end. */
+static void print_places(const struct rg_verdict *v, struct rg_buf *text)
+{
+    size_t n = (size_t) v->nends;
+    rg_autofree bool *in = calloc(n + 1, sizeof *in), *done = calloc(n + 1, sizeof *done);
+
+    for (int from = 0, nlines = 0; in && done && from < v->nends; from++) {
+        const char *place = v->ends[from].place;
+        bool last = nlines + 1 == PLACES_MAX;
+
+        if (done[from] || !has_place(&v->ends[from]) || nlines++ == PLACES_MAX)
+            continue;
+        for (int r = from; r < v->nends; r++) {
+            in[r] = !done[r] && has_place(&v->ends[r]) &&
+                    (last || strcmp(v->ends[r].place, place) == 0);
+            done[r] |= in[r];
+        }
+        rg_shown_printf(text, "  ");
+        int count = put_who(v, in, v->nends, text);
+        rg_shown_printf(text, last && count > 1 ? " were elsewhere\n" : " %s at %s\n",
+                        count > 1 ? "were" : "was", place);
+        memset(in, 0, n);
+    }
+}
+
 /* What reigen ends with, and whose code that is. */
 static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text)
 {
@@ -309,6 +342,8 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
         print_cause(v, style, text);
     if (v->first && v->ends && !style->quiet)
         print_others(v, plan, text);
+    if (v->ends && !style->quiet)
+        print_places(v, text);
     rg_twice_print(v->twice, text);
     if (!style->again)
         print_code(v, code, text);

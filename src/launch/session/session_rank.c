@@ -194,6 +194,11 @@ void session_on_note(struct session_host *host, const struct rg_msg_note *msg)
         session_wants_notice(session);
         return;
     }
+    if (msg->level == RG_NOTE_WHERE) {
+        if (msg->rank != RG_MSG_NO_RANK && session_note_place(session, (int) msg->rank, text))
+            session_end_told_where(session);
+        return;
+    }
     if (msg->level == RG_NOTE_DEADLOCK) {
         if (session->state == STATE_RUNNING &&
             session_set_cause(session, RG_EXIT_DEADLOCK, "%s", text))

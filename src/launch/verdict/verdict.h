@@ -57,6 +57,9 @@ struct rg_rank_end {
     bool in_runtime;      /* its runtime had not been shut down */
     /* last report of the rank's runtime ("mismatch ..."), or "" */
     const char *note;
+    /* where its program was when the end began, "train.py:41 in load_batch"; "" or NULL: nobody
+     * has asked, or it is not known */
+    const char *place;
     uint64_t at_ns;       /* since the session's start, launcher's clock */
 };
 

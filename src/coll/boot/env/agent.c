@@ -181,6 +181,15 @@ static uint64_t newest_update(void *state, int *ret_result)
     return agent->client.update.stamp;
 }
 
+static bool is_asked_where(void *state)
+{
+    struct agent *agent = state;
+    bool asked = agent->client.where;
+
+    agent->client.where = false;
+    return asked;
+}
+
 static int open_agent(const struct rg_config *config, void **kept, uint64_t deadline_ns,
                       void **ret_state, struct rg_boot_identity *ret_identity,
                       struct rg_error *err)
@@ -232,6 +241,7 @@ const struct rg_boot_ops rg_boot_agent = {
     .numbers = rg_client_numbers,
     .elastic = say_elastic,
     .update = newest_update,
+    .where = is_asked_where,
     .close = close_agent,
     .after_fork = rg_client_after_fork,
 };

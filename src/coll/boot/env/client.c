@@ -157,7 +157,8 @@ static int on_update(void *arg, void *message)
     struct rg_client *client = arg;
     const struct rg_rankmsg_update *update = message;
 
-    client->update.result |= update->result;
+    client->where |= (update->result & RG_UPDATE_WHERE) != 0;
+    client->update.result |= update->result & ~(uint32_t) RG_UPDATE_WHERE;
     if (update->stamp > client->update.stamp)
         client->update.stamp = update->stamp;
     return 0;

@@ -30,6 +30,7 @@ struct rg_client {
     bool seated;
     struct rg_rankmsg_epoch seat;     /* of EPOCH; its key is in key; zeros: the job is fixed */
     struct rg_rankmsg_update update;  /* the newest, or zeros */
+    bool where;              /* the launcher asks where this rank is, and has no answer yet */
     uint8_t key[RG_KEY_NBYTES];
     bool has_key;
     uint32_t generation;     /* of the last fence that was complete, in this epoch */

@@ -21,6 +21,7 @@
 /* For a rank to end that has left the others, and may say why. Its runtime does not wait for those
  * that stand still any more, as it was told of the failure: what is left to do is the script's. */
 #define LEAVE_MS 15000
+#define WHERE_MS 1000  /* for ranks to say where they are; a quarter of a shorter grace time */
 #define WITH_NOTICE UINT64_MAX /* who has asked for it is told of the end before SIGTERM */
 
 struct session_end {
@@ -31,6 +32,8 @@ struct session_end {
     bool first, is_signal;    /* as rg_facts has them */
     bool some_failed;         /* a rank, before there was a cause */
     bool wants_notice;        /* some rank, before SIGTERM */
+    bool met;                 /* the ranks have a runtime, which answers */
+    int nsilent;              /* ranks that were asked where they are, and have not said so */
     uint64_t within_ms;       /* for that, and their end; 0: the grace time */
     uint64_t notice_ms;       /* of it, before SIGTERM */
     bool meets;               /* ranks meet again, in the same processes, when some are lost */
@@ -221,11 +224,31 @@ static void wait_to_stop(struct rg_session *session, uint64_t tell_ms)
     rg_timer_start(&session->end->grace_timer, session->o.loop, tell_ms, 0, tell_due, session);
 }
 
-static void tell_ranks(struct rg_session *session)
+static void tell_ranks(struct rg_session *session, enum rg_update result)
 {
-    static const struct rg_rankmsg_update stops = { .result = RG_UPDATE_STOPS };
+    session_broadcast(session, RG_MSG_UPDATE, &(struct rg_rankmsg_update){ .result = result });
+}
 
-    session_broadcast(session, RG_MSG_UPDATE, &stops);
+/* A process that got SIGTERM can't tell any more. For how long to wait for the answers. */
+static uint64_t ask_where(struct rg_session *session)
+{
+    struct session_end *e = session->end;
+    uint64_t patience_ms = (e->within_ms ? e->within_ms : session->o.job->grace_ms) / 4;
+
+    if (!e->met || !patience_ms)
+        return 0;
+    tell_ranks(session, RG_UPDATE_WHERE);
+    for (int i = 0; i < session->o.plan->nranks; i++)
+        e->nsilent += !session->facts[i].ended && !session->facts[i].end.place;
+    return !e->nsilent ? 0 : patience_ms < WHERE_MS ? patience_ms : WHERE_MS;
+}
+
+void session_end_told_where(struct rg_session *session)
+{
+    struct session_end *e = session->end;
+
+    if (e->nsilent > 0 && --e->nsilent == 0 && !e->notice_ms)
+        tell_due(session);
 }
 
 /* The rest of the time is for those that make nothing of it. */
@@ -234,7 +257,7 @@ static uint64_t give_notice(struct rg_session *session)
     struct session_end *e = session->end;
 
     if (e->wants_notice) {
-        tell_ranks(session);
+        tell_ranks(session, RG_UPDATE_STOPS);
         e->within_ms = e->within_ms ? e->within_ms : session->o.job->grace_ms;
         e->notice_ms = rg_job_until_term_ms(session->o.job, e->within_ms);
     }
@@ -299,8 +322,12 @@ static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
     if (was_running && session->nended < session->o.plan->nranks) {
         if (session->paused)
             session_pause(session, false);
-        if (tell_ms == WITH_NOTICE)
+        if (tell_ms == WITH_NOTICE) {
+            uint64_t where_ms = ask_where(session);
+
             tell_ms = give_notice(session);
+            tell_ms = tell_ms ? tell_ms : where_ms;
+        }
         if (tell_ms)
             wait_to_stop(session, tell_ms);
         else
@@ -333,8 +360,9 @@ void session_notice_over(struct rg_session *session)
 
 void session_end_met(struct rg_session *session)
 {
+    session->end->met = true;
     if (session->end->notice_ms)
-        tell_ranks(session);
+        tell_ranks(session, RG_UPDATE_STOPS);
 }
 
 void session_begin_stop(struct rg_session *session, uint64_t within_ms)

@@ -28,12 +28,15 @@ bool session_has_cause(const struct rg_session *session);
 void session_begin_end(struct rg_session *session);
 /* The same, where ranks may save their work: if one has asked for that, all are told first, and get
  * SIGTERM when three quarters of the time are over. That is within_ms, until SIGKILL; 0: the grace
- * time, or after session_cause_is_stop what the platform leaves. */
+ * time, or after session_cause_is_stop what the platform leaves. Ranks that have met are asked
+ * where their programs are before they get SIGTERM, and have WHERE_MS for the answer. */
 void session_begin_stop(struct rg_session *session, uint64_t within_ms);
 /* A rank has asked for that. */
 void session_wants_notice(struct rg_session *session);
 /* All ranks have met: who was not connected when the others were told hears of it now. */
 void session_end_met(struct rg_session *session);
+/* A rank has said where it is, which they are asked at the beginning of a stop. */
+void session_end_told_where(struct rg_session *session);
 /* The same as session_begin_end, for this cause unless there is one. */
 void session_end_by_error(struct rg_session *session, const struct rg_error *err);
 /* The same by this signal that the user has sent: as session_begin_stop by SIGTERM. A later one is

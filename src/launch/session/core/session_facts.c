@@ -9,6 +9,7 @@
 
 struct rank {
     char *note;   /* the runtime's last; end.note points here */
+    char *place;  /* likewise end.place */
     bool started; /* STARTED or NOT_STARTED came */
 };
 
@@ -31,6 +32,7 @@ static void clear(struct rg_session *session, int rank)
     struct rg_fact *fact = &session->facts[rank];
 
     free(rg_steal_ptr(&session->ranks->ranks[rank].note));
+    free(rg_steal_ptr(&session->ranks->ranks[rank].place));
     free(rg_steal_ptr(&fact->text));
     free(rg_steal_ptr(&fact->end.memory));
     free(rg_steal_ptr(&fact->end.sshd_host));
@@ -82,6 +84,17 @@ void session_note_rank(struct rg_session *session, int rank, const char *text)
     free(session->ranks->ranks[rank].note);
     session->ranks->ranks[rank].note = copy;
     session->facts[rank].end.note = copy;
+}
+
+bool session_note_place(struct rg_session *session, int rank, const char *text)
+{
+    struct rank *r = &session->ranks->ranks[rank];
+
+    if (r->place)
+        return false;
+    r->place = strndup(text, RG_MSG_TEXT_MAX);
+    session->facts[rank].end.place = r->place;
+    return true;
 }
 
 void session_each_started(struct session_host *host,

@@ -20,6 +20,8 @@ void session_count_started(struct rg_session *session, int rank);
 void session_renew_rank(struct rg_session *session, int rank);
 /* The last note of its runtime about a coming failure; copied. */
 void session_note_rank(struct rg_session *session, int rank, const char *text);
+/* Where its program says that it is; copied. Whether that is the first word of it. */
+bool session_note_place(struct rg_session *session, int rank, const char *text);
 /* Call f for those of this host's ranks whose start is known of. */
 void session_each_started(struct session_host *host,
                           void (*f)(struct session_host *host, int rank));

@@ -103,6 +103,7 @@ static void every_event_is_one_line_of_json(void **state)
     rg_event_rank_ended(&text, &ends);
     o = parse(&text, "rank-ended");
     assert_string_equal(json_string_value(json_object_get(o, "note")), "bad ?");
+    assert_string_equal(json_string_value(json_object_get(o, "place")), "");
     json_decref(o);
     rg_event_note(&text, -1, "of a host");
     o = parse(&text, "note");

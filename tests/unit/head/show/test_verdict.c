@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <signal.h>
 
+#include "base/exitcode.h"
 #include "head/show/verdict.h"
 #include "unit.h"
 
@@ -49,6 +50,30 @@ static void the_first_is_named_with_host_how_and_last_lines(void **state)
     rg_buf_clear(&text);
     got = print(&v, (struct rg_verdict_style){ .nshown = 2 }, &text);
     assert_null(strstr(got, "last lines"));
+}
+
+static void places_are_told_of_ranks_that_had_to_end(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_verdict v = { .exit_code = 143, .cause = "told to stop", .ends = ends, .nends = 4 };
+
+    (void) state;
+    for (int r = 0; r < 4; r++) {
+        ends[r] = ended(r, RG_END_SIGNAL, SIGTERM, true);
+        ends[r].place = r == 2 ? "train.py:3 in load" : "train.py:7 in step";
+    }
+    const char *got = print(&v, (struct rg_verdict_style){ 0 }, &text);
+    assert_contains(got, "\n  ranks 0-1, 3 were at train.py:7 in step\n"
+                         "  rank 2 was at train.py:3 in load\n");
+    ends[0].end = ends[1].end = RG_END_EXIT; /* it has done, and saved, its work */
+    ends[0].value = 0;
+    ends[1].value = RG_EXIT_PREEMPTED;
+    ends[2].place = "";
+    rg_buf_clear(&text);
+    got = print(&v, (struct rg_verdict_style){ 0 }, &text);
+    assert_contains(got, "\n  rank 3 was at train.py:7 in step\n");
+    assert_null(strstr(got, "rank 2"));
+    assert_null(strstr(got, "ranks"));
 }
 
 static void ranks_that_had_the_same_error_are_named_together(void **state)
@@ -197,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_is_named_with_host_how_and_last_lines),
+        cmocka_unit_test(places_are_told_of_ranks_that_had_to_end),
         cmocka_unit_test(ranks_that_had_the_same_error_are_named_together),
         cmocka_unit_test(missing_packages_of_ours_lead_to_the_option_that_brings_them),
         cmocka_unit_test(a_good_end_says_nothing_unless_asked),
