@@ -93,6 +93,14 @@ def test_ranks_run_on_every_host_as_the_user_where_the_user_is(hosts):
         assert done.stderr.count('there is no directory') == 1
 
 
+def test_two_names_of_one_machine_are_told_and_machines_are_not_taken_for_one(hosts):
+    done = reigen(hosts[1], '-H', 'node1:1,localhost:1', '--', 'true')
+    assert done.returncode == 0, done.stderr
+    assert 'node1 and localhost are one machine, node1, and count as two' in done.stderr, done
+    done = reigen(hosts[1], '-H', 'node1:1,node2:1,node3:1', '--', 'true')
+    assert done.returncode == 0 and 'one machine' not in done.stderr, done.stderr
+
+
 def test_environment_is_the_hosts_own_plus_what_is_named(hosts):
     hosts[2].write('.bashrc', 'export FROM_LOGIN=yes\n')
     done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', '-x', 'NAMED', '-x', 'SET=a b',

@@ -232,6 +232,49 @@ static void join(struct session_host *host)
     rg_network_destroy(network);
 }
 
+#ifndef RG_AGENT
+static bool is_same_machine(const struct session_host *a, const struct session_host *b)
+{
+    const struct rg_msg_hello *x = &a->hello, *y = &b->hello;
+
+    return a != b && b->state == HOST_READY && x->boot_id && y->boot_id && *x->boot_id &&
+           strcmp(x->boot_id, y->boot_id) == 0 && x->netns && x->netns == y->netns &&
+           strcmp(x->hostname, y->hostname) == 0;
+}
+
+/* Ranks count from 0 on each host of the plan, and so does what they choose by that: GPUs, cores.
+ * Of hosts that people have named, this tells what names can't; containers of an operator's pods
+ * have GPUs of their own. Once is enough. */
+static void look_for_twin(struct session_host *host)
+{
+    struct rg_session *session = host->session;
+    const struct session_host *twin = NULL;
+    const char *name = session_host_name(host);
+    char text[RG_CAUSE_MAX];
+    bool told = false;
+
+    if (!session->o.driver->platform.any_host ||
+        rg_env_get(&session->o.job->settings, RG_JOB_EXEC))
+        return;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        const struct session_host *other = &session->hosts[i];
+
+        told |= other->twin;
+        twin = !twin && is_same_machine(host, other) ? other : twin;
+    }
+    host->twin = twin != NULL;
+    if (!twin || told)
+        return;
+    const char *first = twin < host ? session_host_name(twin) : name;
+
+    snprintf(text, sizeof(text), "%s and %s are one machine, %s, and count as two: local ranks "
+             "begin at 0 on each, so that two choose the same GPU or core. Name it once, with all "
+             "its slots: -H %s:N", first, first == name ? session_host_name(twin) : name,
+             host->hello.hostname, first);
+    session_remark(session, -1, text);
+}
+#endif
+
 static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
 {
     if (host->state != HOST_AWAITED)
@@ -244,6 +287,9 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
         return 0;
     }
     session_host_set_phase(host, RG_PHASE_READY, "");
+#ifndef RG_AGENT
+    look_for_twin(host);
+#endif
     if (session_is_open(host->session)) {
         join(host);
         return 0;

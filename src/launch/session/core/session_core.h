@@ -72,6 +72,7 @@ struct session_host {
     struct rg_timer patience;     /* for the rest of the link's end or the agent's */
     uint64_t silent_ms;           /* nothing has come from its agent for so long */
     bool silent_told;             /* the user knows */
+    bool twin;                    /* another host is the same machine */
     char *unstarted;              /* why it could not be started; else NULL */
     struct rg_msg_hello hello;    /* zeroed before it came */
 };
