@@ -25,6 +25,7 @@
 #define STEP_SAID_MAX 300
 #define STEP_MAX_MS 120000
 #define STEP_MS 75000           /* without --start-timeout */
+#define HINT_MS 5000            /* without a word, until the user reads what may be the matter */
 
 enum state {
     QUEUED,   /* waits for its turn */
@@ -48,6 +49,7 @@ struct ssh_host {
     struct rg_dialogue dialogue;
     struct rg_timer timer; /* another try, or patience with its end */
     struct rg_timer step;  /* until something of the start has to move */
+    struct rg_timer hint;  /* until somebody wonders about it */
     struct rg_sweep sweep;
     bool stopped;          /* by us */
     unsigned tries;
@@ -94,6 +96,7 @@ static void tell_gone(void *arg)
 
     rg_timer_stop(&host->timer);
     rg_timer_stop(&host->step);
+    rg_timer_stop(&host->hint);
     leave_window(host, GONE);
     options_of(host)->events->on_gone(options_of(host)->arg, host->index, &host->err);
 }
@@ -308,6 +311,7 @@ bool ssh_host_destroy(struct ssh_host *host)
     rg_child_stop(&host->child);
     rg_timer_stop(&host->timer);
     rg_timer_stop(&host->step);
+    rg_timer_stop(&host->hint);
     rg_timer_stop(&host->sweep.timer);
     close_streams(host);
     if (host->pid) {
@@ -372,6 +376,17 @@ static void step_due(void *arg)
                       "%s: nothing moved for %.6g s%s%s%s", step, (double) step_ms(host) / 1000.0,
                       *said ? "; what it said last: " : "; it has said nothing", said, remedy);
     fail(host, ETIMEDOUT, host->err.text);
+}
+
+/* Before the other side has said anything, ssh and that login shell are alike. */
+static void hint_due(void *arg)
+{
+    struct ssh_host *host = arg;
+
+    if (host->state == STARTING && host->dialogue.state == RG_DIALOGUE_ASKING && !host->stopped)
+        set_phase(host, RG_PHASE_STARTING, "connecting by ssh, without a word from there: its sshd "
+                  "is slow, or a start file of its login shell waits, such as ~/.bashrc or "
+                  "~/.zshenv");
 }
 
 /* A step has begun, or gone on. What start files write is no step. A container's image may have to
@@ -564,6 +579,8 @@ static int begin(struct ssh_host *host, struct rg_error *err)
         send_boot(host);
     }
     moved(host);
+    if (!host->direct)
+        rg_timer_start(&host->hint, loop, HINT_MS, 0, hint_due, host);
     return 0;
 }
 

@@ -2,6 +2,8 @@
 /* The driver: which hosts there are, and how many are being connected at once. */
 #include "platform/ssh/door.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "platform/local/door.h"
@@ -119,6 +121,21 @@ static int add(void *state, int host, struct rg_error *err)
     return 0;
 }
 
+#ifndef RG_AGENT
+/* Who has named hosts once may well mean them where a job says nothing. */
+static bool remark(const struct rg_job *job, char *buf, size_t nbytes)
+{
+    const char *hosts = getenv("REIGEN_HOSTS");
+
+    if (job->on || job->nhosts || job->elastic.discovery || !hosts || !*hosts ||
+        getenv("REIGEN_RANK"))
+        return false;
+    snprintf(buf, nbytes, "REIGEN_HOSTS is set, and this job does not use it: --on ssh runs it on "
+             "the hosts that it names, --on local here");
+    return true;
+}
+#endif
+
 const struct rg_driver_ops rg_driver_ssh = {
     .platform = {
         .name = "ssh", .title = "ssh", .about = ", hosts of -H, --hostfile or REIGEN_HOSTS",
@@ -131,4 +148,5 @@ const struct rg_driver_ops rg_driver_ssh = {
     .said = ssh_said,
     .stop = ssh_stop,
     .destroy = destroy,
+    .remark = RG_LAUNCHER_ONLY(remark),
 };
