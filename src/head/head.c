@@ -113,6 +113,7 @@ static void on_running(void *arg)
     bool none = job->stdin_mode == RG_STDIN_NONE || !run->as->stdin_open;
 
     run->shown.ops->running(&run->shown);
+    rg_registry_running(&run->registered);
     if (job->pty)
         rg_terminal_raw(0);
     rg_input_start(&run->input, run->loop, none ? -1 : 0, send_input, run);

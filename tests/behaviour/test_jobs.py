@@ -40,6 +40,11 @@ class Home:
         assert done.returncode == 0, done
         return json.loads(done.stdout)
 
+    def told(self, line):
+        """A job's launcher has written this line down."""
+        return any(f'\n{line}\n' in file.read_text() for file in
+                   (self.folder / 'state/reigen/jobs').glob('[a-z]*'))
+
     @contextmanager
     def running(self, *words, **options):
         """A job that has begun; its rank has made the file `there`."""
@@ -49,7 +54,8 @@ class Home:
                                '-c', script], env=self.env, stdin=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, **options) as job:
             try:
-                wait_until(lambda: there.exists() or job.poll() is not None)
+                wait_until(lambda: (there.exists() and self.told('running yes')) or
+                           job.poll() is not None)
                 yield job
             finally:
                 there.unlink(missing_ok=True)

@@ -25,7 +25,9 @@ static const char *state_of(const struct rg_registry_job *job)
 
     if (job->ended && job->exit_code < 0)
         return "killed"; /* or its launcher was; how it ended is not known */
-    return words[rg_registry_state(job)];
+    enum rg_registry_state state = rg_registry_state(job);
+
+    return state == RG_JOB_RUNS && rg_registry_starts(job) ? "starting" : words[state];
 }
 
 const char *rg_jobs_elapsed(uint64_t seconds, char buf[32])
@@ -298,7 +300,7 @@ static void put_state(const struct rg_registry_job *job, struct rg_buf *text)
         rg_shown_printf(text, "its launcher was killed%s before it could say how the job ended\n",
                         rg_registry_rebooted(job) ? ", or this computer started again," : "");
     else if (state == RG_JOB_RUNS)
-        rg_shown_printf(text, "running for %s\n", elapsed);
+        rg_shown_printf(text, "%s for %s\n", state_of(job), elapsed);
     else if (state == RG_JOB_DEAD && !job->image && rg_registry_rebooted(job))
         rg_shown_printf(text, "gone: this computer was started again since, and nothing of the job "
                             "runs on it\n");

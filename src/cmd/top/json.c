@@ -115,7 +115,8 @@ json_t *rg_top_json(const struct rg_top_watch *watch)
     json_object_set_new(object, "time", json_integer((json_int_t) now_s));
     json_object_set_new(object, "state",
                         json_string(watch->over ? "ended"
-                                    : rg_top_watch_is_stale(watch) ? "silent" : "running"));
+                                    : rg_top_watch_is_stale(watch) ? "silent"
+                                    : rg_registry_starts(job) ? "starting" : "running"));
     json_object_set_new(object, "exit_code",
                         watch->over && job->exit_code >= 0 ? json_integer(job->exit_code)
                                                            : json_null());

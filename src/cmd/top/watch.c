@@ -188,7 +188,8 @@ void rg_top_watch_title(const struct rg_top_watch *watch, struct rg_buf *text)
     if (watch->verdict)
         rg_shown_printf(text, "%s", watch->verdict);
     else
-        rg_shown_printf(text, "job %s: running for %s, %zu rank%s on %zu host%s: ", job->id,
+        rg_shown_printf(text, "job %s: %s for %s, %zu rank%s on %zu host%s: ", job->id,
+                        rg_registry_starts(job) ? "starting" : "running",
                         rg_jobs_elapsed(now_s > job->began_s ? now_s - job->began_s : 0, elapsed),
                         nranks, nranks == 1 ? "" : "s", nhosts, nhosts == 1 ? "" : "s");
     if (!watch->verdict)

@@ -160,6 +160,7 @@ static int format(const struct rg_plan *plan, const struct rg_job *job, struct r
     bool clears_up = rg_platform_of(job)->clears_up;
 
     put(text, "launcher", launcher ? launcher : "");
+    put(text, "starts", "yes");
     put_place(plan, job, text);
     rg_buf_printf(text, "ranks %d\n", plan->np);
     rg_buf_printf(text, "grace %llu\n", (unsigned long long) job->grace_ms);
@@ -246,13 +247,24 @@ int rg_registry_make_log(const char *id, int *ret_fd, struct rg_error *err)
     return 0;
 }
 
-void rg_registry_restart(const struct rg_registration *own, const char *id)
+static void append(const struct rg_registration *own, const char *word, const char *value)
 {
     rg_autobuf struct rg_buf line = RG_BUF_INIT;
 
-    put(&line, "restart", id);
+    put(&line, word, value);
     if (own->fd >= 0 && rg_buf_status(&line) == 0)
         rg_write_all(own->fd, rg_buf_bytes(&line), rg_buf_nbytes(&line));
+}
+
+void rg_registry_restart(const struct rg_registration *own, const char *id)
+{
+    append(own, "restart", id);
+    append(own, "starts", "yes");
+}
+
+void rg_registry_running(const struct rg_registration *own)
+{
+    append(own, "running", "yes");
 }
 
 /* --- the end --------------------------------------------------------------------------------- */
@@ -404,6 +416,7 @@ static int take_line(struct rg_registry_job *job, char *take_value, const char *
     }
     if (!take_value || list)
         return list && take_value ? rg_strv_take(list, take_value) : -ENOMEM;
+    job->starts = strcmp(word, "starts") == 0 || (job->starts && strcmp(word, "running") != 0);
     job->locked |= strcmp(word, "locked") == 0;
     job->tags |= strcmp(word, "tags") == 0;
     take_number(job, take_value, word);
@@ -649,6 +662,15 @@ bool rg_registry_is_over(const struct rg_registry_job *job)
 
     return job->ended || !path || access(path, F_OK) < 0 ||
            rg_registry_state(job) == RG_JOB_DEAD;
+}
+
+bool rg_registry_starts(const struct rg_registry_job *job)
+{
+    rg_cleanup(rg_registry_job_fini) struct rg_registry_job now = { 0 };
+    rg_autofree char *dir = jobs_folder(JOBS);
+
+    return job->starts && !job->ended && dir && read_job(dir, job->id, &now, NULL) == 0 &&
+           now.starts;
 }
 
 /* Also where that cannot be known: a home on another computer may not answer. */

@@ -24,6 +24,8 @@
  *                                  not where it clears up by itself
  *     host NAME                    any number; USER@NAME with another user
  *     command TEXT
+ *     starts yes                   it will say when its ranks run, by
+ *     running yes                  which is added then; a restart adds `starts` again
  *     restart ID                   its id since it was started again; any number, the last counts
  *     exit CODE                    only of a job that has ended; not of one that was killed
  *
@@ -78,6 +80,7 @@ struct rg_registry_job {
     int exit_code;                    /* -1: it has not ended, or could not say so */
     bool locked;
     bool tags;
+    bool starts;                      /* its ranks do not run yet: hosts are on their way */
     bool ended;                       /* it is among those that have */
     uint64_t began_s;                 /* seconds since 1970 */
     uint64_t touched_ns;              /* of one that has ended: when it did */
@@ -107,6 +110,8 @@ int rg_registry_make_log(const char *id, int *ret_fd, struct rg_error *err);
 void rg_registry_remove_log(const char *id);
 /* The job is started again, and has this id now; it stays one job, known by all its ids. */
 void rg_registry_restart(const struct rg_registration *own, const char *id);
+/* Its ranks run. */
+void rg_registry_running(const struct rg_registration *own);
 /* The job has ended with this exit code; -1: it never began, and is forgotten. */
 void rg_registry_end(struct rg_registration *own, int exit_code);
 
@@ -134,6 +139,9 @@ void rg_registry_job_fini(struct rg_registry_job *job);
 const char *rg_registry_id_now(const struct rg_registry_job *job);
 /* Of one that was listed as running: whether it has ended, or died, meanwhile. */
 bool rg_registry_is_over(const struct rg_registry_job *job);
+
+/* Whether its ranks do not run yet, as of now. */
+bool rg_registry_starts(const struct rg_registry_job *job);
 
 /* The launcher's process when it can be signalled from here; 0: it is gone; -1: neither. */
 int rg_registry_launcher(const struct rg_registry_job *job);
