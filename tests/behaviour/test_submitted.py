@@ -14,6 +14,7 @@ from built import PROGRAMS, environment
 from wait import until
 
 LIMIT = 60
+SINCE = '2026-11-30T14:05:09'  # as squeue writes it
 # Puts down its arguments and what it was not to be told, and says what the test wants it to say.
 FAKE = '''#!/bin/sh
 me=${0##*/}
@@ -128,7 +129,7 @@ def test_a_job_with_the_number_of_an_old_one_is_not_taken_for_it(queue):
     assert queue.submit().returncode == 0
     with queue.record().open('a') as record:
         record.write('exit 9\n')
-    queue.says('squeue', '12|PENDING|Priority|0:00|\n')
+    queue.says('squeue', f'12|PENDING|Priority|{SINCE}|0:00|\n')
     assert queue.submit(cwd=queue.folder).returncode == 0
     told = queue.record().read_text()
     assert 'exit' not in told and f'log {queue.folder}/' in told
@@ -149,11 +150,11 @@ def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
     with queue.record().open('a') as record:
         record.write('exit 75\n')   # of a run that was put back into the queue
     for word in ('PENDING', 'REQUEUE_HOLD'):
-        queue.says('squeue', f'12|{word}|BeginTime|0:00|\n')
+        queue.says('squeue', f'12|{word}|BeginTime|{SINCE}|0:00|\n')
         waits = json.loads(queue.reigen('status', '12', '--json').stdout)
         assert (waits['state'], waits['exit_code']) == ('pending', None)
         assert queue.reigen('jobs').stdout.splitlines()[1].split()[:2] == ['12', 'pending']
-    queue.says('squeue', '12|RUNNING|None|0:10|n1\n')
+    queue.says('squeue', f'12|RUNNING|None|{SINCE}|0:10|n1\n')
     with subprocess.Popen(['sh', script], env={**queue.env, 'SLURM_JOB_ID': '12'}, text=True,
                           stdout=subprocess.PIPE) as shell:
         assert shell.stdout.readline() == 'up\n'
@@ -224,11 +225,11 @@ def test_records_of_long_ago_are_removed(queue):
 
 def test_a_job_of_another_cluster_is_looked_for_there(queue):
     queue.says('sbatch', '12;far\n')
-    queue.says('squeue', 'CLUSTER: far\n12|RUNNING|None|0:10|n[1-2]\n')
+    queue.says('squeue', f'CLUSTER: far\n12|RUNNING|None|{SINCE}|0:10|n[1-2]\n')
     assert queue.submit().stdout == '12\n'
     status = queue.reigen('status', '12')
     assert 'job 12: RUNNING on n[1-2] for 0:10' in status.stdout, status.stderr
-    queue.says('squeue', 'CLUSTER: far\n12|CANCELLED|None|0:10|n[1-2]\n')
+    queue.says('squeue', f'CLUSTER: far\n12|CANCELLED|None|{SINCE}|0:10|n[1-2]\n')
     assert queue.reigen('stop', '12').returncode == 0
     assert queue.asked().count('--clusters=far') == 3 and 'scancel 12 --clusters' in queue.asked()
 
@@ -240,7 +241,7 @@ def test_how_slurm_ended_a_job_is_told_while_it_knows(queue, code, told):
     if code is not None:
         with queue.record().open('a') as record:
             record.write(f'exit {code}\n')
-    queue.says('squeue', '12|TIMEOUT|TimeLimit|1:00|n1\n')
+    queue.says('squeue', f'12|TIMEOUT|TimeLimit|{SINCE}|1:00|n1\n')
     assert f'job 12: {told}\n' in queue.reigen('status', '12').stdout
     queue.says('squeue', 'slurm_load_jobs error: Invalid job id specified\n', 1)
     assert f'job 12: {told.split(": ")[0].split(", ")[0]}\n' in queue.reigen('status', '12').stdout
@@ -249,16 +250,16 @@ def test_how_slurm_ended_a_job_is_told_while_it_knows(queue, code, told):
 def test_a_job_on_very_many_nodes_is_not_taken_for_an_ended_one(queue):
     nodes = f'n[{",".join(str(n) for n in range(1001, 4001, 2))}]'
     assert queue.submit().returncode == 0
-    queue.says('squeue', f'12|RUNNING|None|0:10|{nodes}\n')
+    queue.says('squeue', f'12|RUNNING|None|{SINCE}|0:10|{nodes}\n')
     assert 'job 12: RUNNING on n[1001,1003,' in queue.reigen('status', '12').stdout
-    assert '--format=%i|%T|%r|%M|%N' in queue.asked()
+    assert '--format=%i|%T|%r|%V|%M|%N' in queue.asked()
 
 
 def test_why_a_job_waits_is_told_where_slurm_says_it(queue):
     assert queue.submit().returncode == 0
-    queue.says('squeue', '12|PENDING|None|0:00|\n')
+    queue.says('squeue', f'12|PENDING|None|{SINCE}|0:00|\n')
     assert queue.reigen('status', '12').stdout.startswith('job 12: PENDING\n')
-    queue.says('squeue', '12|PENDING|Resources|0:00|\n')
+    queue.says('squeue', f'12|PENDING|Resources|{SINCE}|0:00|\n')
     assert queue.reigen('status', '12').stdout.startswith('job 12: PENDING: Resources\n')
 
 
@@ -272,7 +273,7 @@ def test_why_a_job_waits_is_told_where_slurm_says_it(queue):
     ('Priority', '')])
 def test_what_helps_a_job_that_waits_is_told(queue, reason, told):
     assert queue.submit().returncode == 0
-    queue.says('squeue', f'12|PENDING|{reason}|0:00|\n')
+    queue.says('squeue', f'12|PENDING|{reason}|{SINCE}|0:00|\n')
     assert queue.reigen('status', '12').stdout.startswith(f'job 12: PENDING: {reason}{told}\n')
     facts = json.loads(queue.reigen('status', '--json', '12').stdout)
     assert facts['reason'] == reason
@@ -281,7 +282,7 @@ def test_what_helps_a_job_that_waits_is_told(queue, reason, told):
 def test_a_job_whose_directory_its_node_lacks_is_told_of_it(queue):
     """Slurm cannot open its output there, and says no more than this."""
     assert queue.submit().returncode == 0
-    queue.says('squeue', '12|FAILED|JobLaunchFailure|0:00|n1\n')
+    queue.says('squeue', f'12|FAILED|JobLaunchFailure|{SINCE}|0:00|n1\n')
     told = queue.reigen('status', '12').stdout
     assert 'how: FAILED, JobLaunchFailure (its first node could not start it; that must have ' \
         'the directory /' in told and 'submit it from one that all share' in told, told
@@ -299,7 +300,7 @@ def test_a_queue_that_does_not_answer_is_not_the_jobs_end(queue):
 
 def test_users_defaults_hide_no_job(queue):
     assert queue.submit().returncode == 0
-    queue.says('squeue', '12|PENDING|Priority|0:00|\n')
+    queue.says('squeue', f'12|PENDING|Priority|{SINCE}|0:00|\n')
     hiding = {'SQUEUE_STATES': 'RUNNING', 'SQUEUE_PARTITION': 'x', 'SCANCEL_STATE': 'PENDING'}
     assert 'PENDING: Priority' in queue.reigen('status', '12', **hiding).stdout
     queue.says('squeue', '')
@@ -313,7 +314,8 @@ def test_submitted_jobs_are_listed_with_one_question(queue):
         assert queue.submit().returncode == 0
     with queue.record(15).open('a') as record:
         record.write('exit 3\n')
-    queue.says('squeue', '12|RUNNING|None|1:10|n[1-2]\n13|PENDING|Priority|0:00|\n')
+    queue.says('squeue', f'12|RUNNING|None|{SINCE}|1:10|n[1-2]\n'
+                         f'13|PENDING|Priority|{SINCE}|0:00|\n')
     (queue.folder / 'asked').unlink()
     rows = [line.split()[:5] for line in queue.reigen('jobs').stdout.splitlines()[1:]]
     assert rows == [['12', 'running', '1:10', '-', 'n[1-2]'], ['13', 'pending', '0:00', '-', '-']]
@@ -343,7 +345,7 @@ def test_the_output_of_a_job_that_is_run_again_is_followed_from_its_start(queue)
     assert queue.submit().returncode == 0
     log = queue.cwd / 'reigen-12.log'
     log.write_text('first run\n')
-    queue.says('squeue', '12|RUNNING|None|0:10|n1\n')
+    queue.says('squeue', f'12|RUNNING|None|{SINCE}|0:10|n1\n')
     with subprocess.Popen([PROGRAMS.reigen, 'logs', '-f', '12'], env=queue.env, text=True,
                           stdout=subprocess.PIPE) as following:
         assert following.stdout.readline() == 'first run\n'
@@ -356,6 +358,29 @@ def test_the_output_of_a_job_that_is_run_again_is_followed_from_its_start(queue)
     attached = queue.reigen('attach', '12')
     assert (attached.returncode, attached.stdout) == (3, 'second\n'), attached
     assert 'leave it out' in queue.reigen('attach', '--tail', '1', '12').stderr
+
+
+@pytest.mark.parametrize('words', [['logs', '-f'], ['attach']])
+def test_who_follows_a_job_that_waits_reads_why_and_since_when(queue, words):
+    """Once for each reason, and then its output."""
+    assert queue.submit().returncode == 0
+    queue.says('squeue', f'12|PENDING|Priority|{SINCE}|0:00|\n')
+    with subprocess.Popen([PROGRAMS.reigen, *words, '12'], env=queue.env, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+        said = following.stderr.readline()
+        assert said.startswith(f'reigen: job 12 is pending since {SINCE}: Priority'), said
+        assert said.endswith('; its output follows when it runs\n'), said
+        queue.says('squeue', f'12|PENDING|PartitionDown|{SINCE}|0:00|\n')
+        assert f'pending since {SINCE}: PartitionDown' in following.stderr.readline()
+        queue.says('squeue', f'12|RUNNING|None|{SINCE}|0:10|n1\n')
+        assert following.stderr.readline() == 'reigen: job 12 runs now, on n1\n'
+        (queue.cwd / 'reigen-12.log').write_text('hello\n')
+        assert following.stdout.readline() == 'hello\n'
+        queue.says('squeue', '')
+        with queue.record().open('a') as record:
+            record.write('exit 3\n')
+        assert following.wait(LIMIT) == (3 if words == ['attach'] else 0)
+        assert following.stderr.read() == ''
 
 
 @pytest.mark.parametrize('command', ['status', 'logs', 'stop'])

@@ -11,7 +11,7 @@ import pytest
 from built import PROGRAMS, environment
 from test_hosts import FAKE
 from test_progress_bars import Screen
-from test_submitted import Queue
+from test_submitted import Queue, SINCE
 from wait import until
 
 LIMIT = 60
@@ -247,7 +247,7 @@ def test_a_launcher_that_is_paused_keeps_nobody_waiting(jobs, top):
 
 def test_a_job_that_slurm_runs_has_a_row_that_says_where_its_numbers_are(jobs, tmp_path):
     queue = Queue(tmp_path)
-    queue.says('squeue', '12|RUNNING|None|0:10|n1\n')
+    queue.says('squeue', f'12|RUNNING|None|{SINCE}|0:10|n1\n')
     assert queue.submit().returncode == 0
     for words in (['12'], []):  # there is no other
         done = queue.reigen('top', *words)

@@ -19,6 +19,7 @@
 #define CHUNK 65536
 #define LOOK_MS 1000 /* between looks at a job that was submitted, at first */
 #define LOOK_MAX_MS 15000
+#define REASON_MAX 128
 
 /* A file that is shown. */
 struct source {
@@ -256,7 +257,29 @@ struct submitted {
     const struct rg_driver_ops *driver;
     const struct rg_submitted_job *job;
     uint64_t look_ns, ask_ns, pause_ms;
+    char told[REASON_MAX]; /* why it waits, as was said last; "": it does not */
 };
+
+/* Who follows it sees why nothing comes: once for each reason. */
+static void say_wait(struct submitted *submitted, const struct rg_submitted_job *now)
+{
+    const char *reason = now->reason ? now->reason : "";
+
+    if (now->state == RG_SUBMITTED_RUNS && *submitted->told)
+        rg_say("job %s runs now%s%s", now->id, now->nodes && *now->nodes ? ", on " : "",
+               now->nodes ? now->nodes : "");
+    if (now->state != RG_SUBMITTED_WAITS) {
+        *submitted->told = '\0';
+        return;
+    }
+    if (*submitted->told && strcmp(submitted->told + 1, reason) == 0)
+        return;
+    snprintf(submitted->told, sizeof(submitted->told), "+%s", reason);
+    const char *since = now->since ? now->since : "";
+
+    rg_say("job %s is pending%s%s%s%s%s; its output follows when it runs", now->id,
+           *since ? " since " : "", since, *reason ? ": " : "", reason, now->hint ? now->hint : "");
+}
 
 /* The job's file knows of its end without a question to the platform, which is asked ever more
  * seldom until then; a job that is put back into the queue has several ends. */
@@ -277,6 +300,8 @@ static bool is_submitted_over(void *arg)
     submitted->pause_ms = submitted->pause_ms * 2 < LOOK_MAX_MS ? submitted->pause_ms * 2
                                                                 : LOOK_MAX_MS;
     submitted->ask_ns = rg_now_ns() + submitted->pause_ms * RG_NS_PER_MS;
+    if (r == 0)
+        say_wait(submitted, &now);
     return r == 0 && now.state == RG_SUBMITTED_ENDED;
 }
 
@@ -290,7 +315,7 @@ static int show_submitted(const struct rg_driver_ops *driver, const struct rg_su
                           bool keep)
 {
     rg_cleanup(logs_fini) struct logs logs = { NULL, 0, false };
-    struct submitted submitted = { driver, job, 0, 0, LOOK_MS };
+    struct submitted submitted = { .driver = driver, .job = job, .pause_ms = LOOK_MS };
     struct rg_error err = RG_ERROR_INIT;
 
     if (driver->queue->logs)

@@ -270,7 +270,7 @@ void rg_submitted_set_elapsed(struct rg_submitted_job *job, int64_t since_s)
 void rg_submitted_fini(struct rg_submitted_job *job)
 {
     char *texts[] = { job->log, job->command, job->cluster, job->word, job->reason, job->hint,
-                      job->elapsed, job->nodes };
+                      job->since, job->elapsed, job->nodes };
 
     for (size_t i = 0; i < rg_array_len(texts); i++)
         free(texts[i]);

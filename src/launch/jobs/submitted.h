@@ -46,6 +46,7 @@ struct rg_submitted_job {
     char *word;                   /* "RUNNING"; of one that has ended "CANCELLED" */
     char *reason;                 /* why it waits, or why the platform could not start it */
     char *hint;                   /* the end of a sentence: what that means, and what helps */
+    char *since;                  /* when it was handed over, "2026-11-30T14:05:09"; or NULL */
     char *elapsed;                /* "0:10" */
     char *nodes;                  /* "node[1-2]" */
     struct rg_strv remarks;       /* what the driver has to say of its submission */

@@ -261,15 +261,15 @@ static void set_hint(struct rg_submitted_job *job)
     rg_submitted_set(&job->hint, rg_buf_text(&hint));
 }
 
-/* "12|RUNNING|None|0:10|node[1-2]", a line each; other lines are remarks, or name the cluster. The
- * nodes come last, as nothing else may be long enough to be cut. */
+/* "12|RUNNING|None|2026-11-30T14:05:09|0:10|node[1-2]", a line each; other lines are remarks, or
+ * name the cluster. The nodes come last, as nothing else may be long enough to be cut. */
 static void take_answer(struct rg_submitted_job *jobs, size_t count, char *text)
 {
     for (char *line, *rest = text; (line = strsep(&rest, "\n"));) {
-        const char *field[5] = { NULL };
+        const char *field[6] = { NULL };
         for (size_t i = 0; i < rg_array_len(field); i++)
             field[i] = strsep(&line, "|");
-        for (size_t i = 0; field[4] && !line && i < count; i++) {
+        for (size_t i = 0; field[5] && !line && i < count; i++) {
             struct rg_submitted_job *job = &jobs[i];
             if (strcmp(job->id, field[0]) != 0)
                 continue;
@@ -281,8 +281,9 @@ static void take_answer(struct rg_submitted_job *jobs, size_t count, char *text)
             rg_submitted_set(&job->word, field[1]);
             rg_submitted_set(&job->reason, strcmp(field[2], "None") == 0 ? "" : field[2]);
             set_hint(job);
-            rg_submitted_set(&job->elapsed, field[3]);
-            rg_submitted_set(&job->nodes, field[4]);
+            rg_submitted_set(&job->since, field[3]);
+            rg_submitted_set(&job->elapsed, field[4]);
+            rg_submitted_set(&job->nodes, field[5]);
         }
     }
 }
@@ -322,7 +323,7 @@ static int ask_cluster(struct rg_submitted_job *jobs, size_t count, struct rg_er
         rg_buf_printf(&ids, "%s%s", nasked++ ? "," : "--jobs=", jobs[i].id);
     }
     char *argv[] = { (char *) "squeue", (char *) "--noheader", (char *) rg_buf_text(&ids),
-                     (char *) "--states=all", (char *) "--format=%i|%T|%r|%M|%N", NULL, NULL };
+                     (char *) "--states=all", (char *) "--format=%i|%T|%r|%V|%M|%N", NULL, NULL };
     set_cluster(&argv[5], jobs, clusters, sizeof(clusters));
     int r = answer ? rg_slurm_ask(argv, answer, ANSWER_MAX) : -ENOMEM;
     if (r == 0)
