@@ -11,6 +11,7 @@
 #include "job/options/apply.h"
 #include "job/platform.h"
 #include "job/request/blame.h"
+#include "job/request/comma.h"
 #include "job/request/discovery.h"
 #include "job/request/jobfile.h"
 #include "job/request/launchers.h"
@@ -123,6 +124,7 @@ static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_er
         nwords = 0;
     int rc = job->nroles ? rg_roles_settle(request, nwords, err) : 0;
 
+    rc = rc < 0 ? rc : rg_comma_check(job, walk, err);
     if (rc < 0)
         return rc;
     if (nwords > 0) {
