@@ -471,3 +471,46 @@ def test_without_proc_it_says_what_is_missing(start, programs):
 def test_as_many_words_as_are_allowed_arrive(reigen):
     done = reigen('run', '-np', 1, '--', 'sh', '-c', 'echo $#', *['a'] * (131072 - 3))
     assert (done.returncode, done.stdout) == (0, f'{131072 - 4}\n'), done.stderr
+
+
+@pytest.mark.parametrize('words, list_', [
+    (['-H', 'node1', 'node2', 'true'], 'node1,node2'),
+    (['-H', 'node1:2', 'node2:2', 'true'], 'node1:2,node2:2'),
+    (['--hosts=gpu-a', 'localhost', 'true'], 'gpu-a,localhost'),
+    (['-H', 'a', 'me@b', 'true'], 'a,me@b')])
+def test_a_forgotten_comma_between_hosts_is_asked_for(reigen, words, list_):
+    done = reigen('run', *words)
+    assert done.returncode == 2, done
+    option = words[0].partition('=')[0]
+    assert f'If it is a host, write a comma: {option} {list_}; if ' in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('words', [
+    ['-H', 'localhost', 'true'], ['-H', 'localhost', '--', 'localhost2'],
+    ['-H', 'localhost', 'no-such-program.invalid'],
+    ['-H', 'localhost1', '-np', '1', 'localhost2']])
+def test_a_command_behind_hosts_is_one(reigen, words):
+    done = reigen('run', '--dry-run', *words)
+    assert done.returncode == 0, done.stderr
+
+
+NEEDS = [(['--ssh-port', '22', '--ssh-identity', 'x'], 'no host of this job is reached by ssh',
+          ['--on', 'ssh', '-H', 'node1:1']),
+         (['--reset-limit', '3'], 'this job is not elastic', ['--min-np', '1']),
+         (['--slots-per-host', '3'], 'no --host-discovery-script names the hosts',
+          ['--host-discovery-script', 'echo localhost']),
+         (['--pull', 'always'], 'there is no container', ['--image', 'x']),
+         (['--restart-always'], 'nothing is started again', ['--max-restarts', '1'])]
+
+
+@pytest.mark.parametrize('words, why, more', NEEDS, ids=[need[0][0] for need in NEEDS])
+def test_an_option_without_effect_is_named_with_the_cause(reigen, words, why, more, tmp_path):
+    plan = tmp_path / 'plan'
+    done = reigen('run', '-np', '1', *words, '--write-plan', plan, '--', 'true')
+    assert done.returncode == 0, done.stderr
+    names = ', '.join(word for word in words if word.startswith('-'))
+    assert f'reigen: {names}: no effect, as {why}' in done.stderr, done.stderr
+    done = reigen('run', '-np', '1', *words, *more, '--write-plan', plan, '--', 'true')
+    assert 'no effect' not in done.stderr, done.stderr
+    quiet = reigen('run', '-q', '-np', '1', *words, '--write-plan', plan, '--', 'true')
+    assert quiet.stderr == '', quiet.stderr

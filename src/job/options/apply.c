@@ -96,7 +96,7 @@ static int note_source(struct rg_request *request, const char *name)
         rg_strv_remove(places, i);
     }
     if (request->source != RG_FROM_DEFAULTS && request->source != RG_FROM_PROFILE)
-        return 0;
+        return rg_strv_has(&request->given, name) ? 0 : rg_strv_add(&request->given, name);
     int r = rg_strv_add(places, request->place ? request->place : "");
     return r < 0 ? r : rg_strv_add(usual, name);
 }

@@ -81,6 +81,7 @@ struct rg_request {
     bool configured;      /* the user's configuration counts; and one of its profiles, or NULL */
     char *profile;
     char *denied;         /* the configuration that this user must not look at, or NULL */
+    struct rg_strv given; /* names of options that the command line or the job file has */
     struct rg_strv usual; /* names of options whose value only the configuration says: they give
                            * way where they have no place */
     struct rg_strv usual_places; /* "FILE:LINE" of each of these */
@@ -124,6 +125,17 @@ enum rg_option_file {
     RG_FILE_HOSTS,  /* as a list, or a mapping HOST: SLOTS, given as HOST:SLOTS */
 };
 
+/* What an option needs to change anything; job/options/effect.c says which jobs have it. */
+enum rg_option_need {
+    RG_NEEDS_NOTHING,
+    RG_NEEDS_SSH,       /* a host that is reached by ssh */
+    RG_NEEDS_ELASTIC,   /* a job that is elastic */
+    RG_NEEDS_SCRIPT,    /* --host-discovery-script */
+    RG_NEEDS_CONTAINER,
+    RG_NEEDS_RESTARTS,  /* --max-restarts */
+    RG_NEEDS_ASKING,    /* a platform that is asked for hosts, as there are none yet */
+};
+
 struct rg_option {
     const char *name;       /* without dashes; at most two dashes may precede it */
     const char *aliases;    /* other names, separated by spaces, or NULL */
@@ -149,6 +161,7 @@ struct rg_option {
     const char *brief; /* of those that people use most: one line of --help; or NULL */
     bool optional;     /* only --name=VALUE gives it the value */
     const char *variable; /* of the environment: says the same, or NULL */
+    enum rg_option_need needs;
 };
 
 /* What --help can be asked for: a group of options, or those that one platform alone takes. */

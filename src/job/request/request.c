@@ -9,6 +9,7 @@
 #include "job/config/config.h"
 #include "job/hostlist.h"
 #include "job/options/apply.h"
+#include "job/options/effect.h"
 #include "job/platform.h"
 #include "job/request/blame.h"
 #include "job/request/comma.h"
@@ -38,6 +39,7 @@ void rg_request_fini(struct rg_request *request)
     free(request->config);
     free(request->profile);
     free(request->denied);
+    rg_strv_fini(&request->given);
     rg_strv_fini(&request->usual);
     rg_strv_fini(&request->usual_places);
     rg_strv_fini(&request->usual_hosts);
@@ -156,6 +158,8 @@ static int finish(struct rg_request *request, struct rg_walk *walk, struct rg_er
         rc = rg_request_settle_platform(request, err);
     if (rc == 0)
         rc = rg_request_settle_shared(request, err);
+    if (rc == 0)
+        rc = rg_effect_settle(request, err);
     return rc < 0 ? rc : rg_job_check(job, err);
 }
 

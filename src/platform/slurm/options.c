@@ -37,18 +37,18 @@ const struct rg_option slurm_options[] = {
     {"exclude", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
      "With --on slurm: leave these nodes out.", .judge = judge_list},
     {"partition", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
-     "With --on slurm: ask for an allocation in this partition.", .judge = NULL},
+     "With --on slurm: ask for an allocation in this partition.", .needs = RG_NEEDS_ASKING},
     {"gres", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIST", NULL, NULL,
-     "With --on slurm: ask for these on each node, such as gpu:2.", .judge = NULL},
+     "With --on slurm: ask for these on each node, such as gpu:2.", .needs = RG_NEEDS_ASKING},
     {"time", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIMIT", NULL, NULL,
      "With --on slurm: ask for so much time, as Slurm writes it: minutes, or "
      "hours:minutes:seconds.",
-     .judge = NULL},
+     .needs = RG_NEEDS_ASKING},
     {"account", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
-     "With --on slurm: charge this account.", .judge = NULL},
+     "With --on slurm: charge this account.", .needs = RG_NEEDS_ASKING},
     {"slurm-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
      "Hand ARG to salloc or sbatch, such as --constraint=ib. May be repeated.",
-     .judge = judge_option},
+     .judge = judge_option, .needs = RG_NEEDS_ASKING},
     {NULL}
 };
 
