@@ -172,3 +172,17 @@ def test_who_waits_no_longer_is_told_that_the_request_was_taken_back(tmp_path, s
     finally:
         job.kill()
         job.communicate(timeout=LIMIT_S)
+
+
+@pytest.mark.parametrize('more', [['--nodes', '2'], []])
+def test_gpus_are_asked_for_also_where_nobody_says_how_many_ranks_there_are(tmp_path, more):
+    """Then each node has one."""
+    path = tmp_path / 'salloc'
+    path.write_text(ASKED)
+    path.chmod(0o755)
+    env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}', HOME=tmp_path)
+    subprocess.run([built.PROGRAMS.reigen, 'run', '--on', 'slurm', '--gpus-per-rank', '2', *more,
+                    'true'], env=env, cwd=tmp_path, capture_output=True, timeout=LIMIT_S,
+                   check=False)
+    asked = (tmp_path / 'asked').read_text().splitlines()
+    assert '--gres=gpu:2' in asked and '--ntasks-per-node=1' in asked, asked

@@ -369,8 +369,13 @@ static int settle_gres(struct rg_request *request, struct rg_error *err)
 
     if (!nranks && n > 0) /* spread evenly, as the platform is asked to */
         nranks = (np + n - 1) / n;
+    bool unsaid = !np && !nranks && !request->job.nhosts; /* then each node has a rank */
+
+    nranks = unsaid ? 1 : nranks;
     if (!o || each == RG_GPUS_EVENLY || !nranks || has_gres(&request->job))
         return 0;
+    if (unsaid)
+        request->job.ranks_per_host = 1;
     rg_autofree char *gres = rg_strf("gpu:%lld", (long long) each * nranks);
     return gres ? rg_option_apply(o, request, "--gres", gres, err) : rg_error_memory(err);
 }
