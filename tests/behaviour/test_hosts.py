@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts through a program in the place of ssh, which can do what an sshd does not do on demand.
 Each host is a home directory of its own. Real ones: tests/hosts."""
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import pytest
 from built import PROGRAMS, environment
 from processes import assert_gone, children, mark, wait_count
 from ranks import SLOWER, assert_rank_1_left_first, program
-from wait import soon
+from wait import soon, until
 
 # Called as ssh is: options, --, the host, the remote command.
 FAKE = '''#!/bin/sh
@@ -252,3 +253,60 @@ def test_who_left_first_is_named_though_its_host_is_heard_of_last(ssh, reigen, h
     done = reigen('run', '-H', 'a:2,b:2', '--env', 'REIGEN_PLANES=tcp', '--', *program('leave'),
                   how, code, env=ssh(), timeout=60 * SLOWER)
     assert_rank_1_left_first(done, how, code)
+
+
+def test_two_names_of_one_machine_are_told(ssh, reigen):
+    """By what its agents say of it: names can't show that."""
+    done = reigen('run', '-H', 'a:1,b:1,c:1', '--', 'true', env=ssh())
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count('are one machine') == 1, done.stderr
+    assert re.search(r'([abc]) and [abc] are one machine, \S+, and count as two: .* Name it once, '
+                     r'with all its slots: -H \1:N', done.stderr), done.stderr
+
+
+def test_a_login_shell_that_keeps_still_is_told_long_before_it_is_given_up(ssh, start):
+    env = ssh('[ $host = b ] && exec sleep 1000')
+    child = start(PROGRAMS.reigen, 'run', '-H', 'a:1,b:1', '--', 'true', env=env)
+    for line in child.stderr:
+        if '~/.bashrc' in line:
+            break
+    assert re.search(r'1 of 2 hosts ready after \d+ s; b starting \(connecting by ssh, without a '
+                     r'word from there: .* start file of its login shell waits', line), line
+
+
+def test_a_job_is_starting_until_its_ranks_run(ssh, start, reigen, tmp_path):
+    """In reigen jobs, status and top; and again when it is started again."""
+    env = ssh(f'while [ -e {tmp_path}/closed ]; do sleep 0.05; done',
+              XDG_STATE_HOME=tmp_path / 'state')
+
+    def state():
+        jobs = json.loads(reigen('jobs', '--json', env=env).stdout)
+        return [job['state'] for job in jobs]
+
+    (tmp_path / 'closed').touch()
+    child = start(PROGRAMS.reigen, 'run', '--max-restarts', '1', '-H', 'a:1,b:1', '--', 'sh', '-c',
+                  f'[ $REIGEN_RESTART = 1 ] && exec sleep 1000; while [ ! -e {tmp_path}/fail ]; do '
+                  f'sleep 0.05; done; [ $RANK = 0 ] || exec sleep 1000; touch {tmp_path}/closed; '
+                  'exit 3', env=env)
+    until(lambda: state() == ['starting'], 'a job that starts', 60)
+    ident = json.loads(reigen('jobs', '--json', env=env).stdout)[0]['id']
+    assert reigen('status', env=env).stdout.startswith(f'job {ident}: starting for ')
+    assert reigen('top', '-n', '1', env=env).stdout.startswith(f'job {ident}: starting for ')
+    (tmp_path / 'closed').unlink()
+    until(lambda: state() == ['running'], 'a job that runs', 60)
+    (tmp_path / 'fail').touch()
+    until(lambda: state() == ['starting'], 'a job that starts again', 60)
+    (tmp_path / 'closed').unlink()
+    until(lambda: state() == ['running'], 'a job that runs again', 60)
+    child.terminate()
+    child.wait(60)
+
+
+def test_hosts_of_the_environment_that_a_job_leaves_alone_are_told(ssh, reigen):
+    env = ssh(REIGEN_HOSTS='a:1,b:1')
+    done = reigen('run', '-np', '1', '--', 'true', env=env)
+    assert done.returncode == 0 and 'REIGEN_HOSTS is set, and this job does not use it: --on ssh ' \
+        'runs it on the hosts that it names' in done.stderr, done
+    for words in (['--on', 'ssh'], ['--on', 'local'], ['-H', 'localhost:1'], ['-q']):
+        done = reigen('run', *words, '--', 'true', env=env)
+        assert done.returncode == 0 and 'REIGEN_HOSTS' not in done.stderr, done
