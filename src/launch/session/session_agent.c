@@ -253,7 +253,9 @@ static void look_for_twin(struct session_host *host)
     char text[RG_CAUSE_MAX];
     bool told = false;
 
-    if (!session->o.driver->platform.any_host ||
+    const struct rg_platform *platform = &session->o.driver->platform;
+
+    if ((!platform->any_host && !platform->here) ||
         rg_env_get(&session->o.job->settings, RG_JOB_EXEC))
         return;
     for (int i = 0; i < session->o.plan->nhosts; i++) {
