@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,7 +103,7 @@ static bool is_locked(const char *dir)
     rg_autofree char *path = rg_strf("%s/%s", dir, RG_RECORD_EVENTS);
     rg_autoclose int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
 
-    return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    return fd >= 0 && rg_record_is_locked(fd);
 }
 
 /* Where the job's timeline is; NULL: it is not here. */

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +28,24 @@ _Static_assert(RG_RECORD_VERSION == 1, "LOST has the version");
 
 static const char *const names[] = { RG_RECORD_EVENTS, RG_RECORD_SAMPLES, RG_RECORD_TAILS,
                                      RG_RECORD_PAGE, FRESH };
+
+/* --- the lock --------------------------------------------------------------------------------- */
+
+int rg_record_lock(int events_fd)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+    if (fcntl(events_fd, F_OFD_SETLK, &lock) == 0)
+        return 0;
+    return errno == EACCES || errno == EAGAIN ? -EWOULDBLOCK : -errno;
+}
+
+bool rg_record_is_locked(int events_fd)
+{
+    struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+
+    return fcntl(events_fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
 
 /* --- making it -------------------------------------------------------------------------------- */
 
@@ -119,7 +136,7 @@ static int take_events(struct rg_record_folder *folder, bool alone, struct rg_er
     folder->events_fd = fd;
     if (fd < 0 && (alone || errno != ENOENT))
         return refuse(folder->path, -errno, NULL, err);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+    if (fd >= 0 && rg_record_lock(fd) == -EWOULDBLOCK)
         return refuse(folder->path, -EBUSY, "another job is recorded there; name a new folder",
                       err);
     if (fd < 0 || !is_record(fd, alone))

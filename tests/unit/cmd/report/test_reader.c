@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records that are cut off, odd, or of several lives, and the figures that follow from them. */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "cmd/report/html.h"
 #include "cmd/report/read/figures.h"
 #include "cmd/report/read/reader.h"
+#include "head/record/files.h"
 #include "unit.h"
 
 #define FIRST "{\"record\":1,\"event\":\"record\",\"time\":100,\"version\":\"1\"}\n"
@@ -141,6 +146,25 @@ static void many_samples_become_some_points(void **state)
     rg_recorded_fini(&record);
 }
 
+static void looking_whether_a_job_is_recorded_is_not_in_its_way(void **state)
+{
+    char path[] = "/tmp/rg-record-lock-XXXXXX";
+    int writer = mkstemp(path), reader = open(path, O_RDONLY), second = open(path, O_RDWR);
+
+    (void) state;
+    assert_true(writer >= 0 && reader >= 0 && second >= 0);
+    assert_false(rg_record_is_locked(reader));
+    assert_int_equal(rg_record_lock(writer), 0);
+    assert_true(rg_record_is_locked(reader));
+    assert_int_equal(rg_record_lock(second), -EWOULDBLOCK);
+    close(writer);
+    assert_false(rg_record_is_locked(reader));
+    assert_int_equal(rg_record_lock(second), 0);
+    close(second);
+    close(reader);
+    unlink(path);
+}
+
 static void words_are_escaped_and_can_be_read(void **state)
 {
     rg_autobuf struct rg_buf page = RG_BUF_INIT;
@@ -178,6 +202,7 @@ int main(void)
         cmocka_unit_test(lives_are_added_up_and_not_compared),
         cmocka_unit_test(who_is_heard_of_later_has_rates),
         cmocka_unit_test(many_samples_become_some_points),
+        cmocka_unit_test(looking_whether_a_job_is_recorded_is_not_in_its_way),
         cmocka_unit_test(words_are_escaped_and_can_be_read),
         cmocka_unit_test(numbers_are_for_people),
     };
