@@ -18,6 +18,9 @@
 
 #define FILE_MAX (256u << 20)
 #define NUMBER_MAX 1e18
+/* A launcher keeps at most 720 samples, and some 80,000 rows (head/record/samples.c). */
+#define SAMPLES_MAX 4096
+#define ROWS_MAX 500000
 
 const char *rg_recorded_text(const json_t *event, const char *name)
 {
@@ -232,16 +235,38 @@ static int by_rank(const void *a, const void *b)
 static int take_rows(const json_t *line, const int *hosts, size_t nhosts,
                      struct rg_recorded_sample *sample)
 {
-    const json_t *rows = json_object_get(line, "rows"), *row;
-    size_t i;
+    const json_t *rows = json_object_get(line, "rows");
+    size_t n = json_array_size(rows);
 
-    sample->rows = calloc(json_array_size(rows) + 1, sizeof(*sample->rows));
+    n = n < RG_JOB_RANKS_MAX ? n : RG_JOB_RANKS_MAX;
+    sample->rows = calloc(n + 1, sizeof(*sample->rows));
     if (!sample->rows)
         return -ENOMEM;
-    json_array_foreach(rows, i, row)
-        sample->nrows += take_row(row, sample->at_s, hosts, nhosts, &sample->rows[sample->nrows]);
+    for (size_t i = 0; i < n; i++)
+        sample->nrows += take_row(json_array_get(rows, i), sample->at_s, hosts, nhosts,
+                                  &sample->rows[sample->nrows]);
     qsort(sample->rows, sample->nrows, sizeof(*sample->rows), by_rank);
     return 0;
+}
+
+/* As a launcher does it: every second one goes, so that those that stay are of all the time. What
+ * follows is taken as it comes, until it is too much again. */
+static void thin_out(struct rg_recorded *record)
+{
+    size_t kept = 0;
+
+    if (record->nsamples <= SAMPLES_MAX && (record->nrows <= ROWS_MAX || record->nsamples < 2))
+        return;
+    record->nrows = 0;
+    for (size_t i = 0; i < record->nsamples; i++) {
+        if (i % 2 == 0 || i + 1 == record->nsamples) {
+            record->samples[kept++] = record->samples[i];
+            record->nrows += record->samples[i].nrows;
+        } else {
+            free(record->samples[i].rows);
+        }
+    }
+    record->nsamples = kept;
 }
 
 /* The names are the line's, which goes: only hosts that an event or an earlier line told of count,
@@ -269,8 +294,11 @@ static int take_sample(struct rg_recorded *record, json_t *line)
             return -ENOMEM; /* so the string lives on */
     }
     int r = take_rows(line, hosts, nhosts, &sample);
-    if (r == 0)
+    if (r == 0) {
         record->samples[record->nsamples++] = sample;
+        record->nrows += sample.nrows;
+        thin_out(record);
+    }
     record->last_s = fmax(record->last_s, sample.at_s);
     return r;
 }

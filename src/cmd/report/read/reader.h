@@ -75,7 +75,8 @@ struct rg_recorded {
     struct rg_recorded_rank *ranks; /* by number; of an elastic job by place */
     size_t nranks, ranks_room;
     struct rg_recorded_sample *samples;
-    size_t nsamples, samples_room;
+    size_t nsamples, samples_room; /* at most 4096: of more, every second one is dropped */
+    size_t nrows;           /* of all of them, at most 500,000 where there are two or more */
     const json_t *verdict;  /* the event; NULL: there was none */
     bool ended;             /* the last line is there */
     int exit_code;          /* ... and says this */

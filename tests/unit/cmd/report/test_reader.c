@@ -146,6 +146,34 @@ static void many_samples_become_some_points(void **state)
     rg_recorded_fini(&record);
 }
 
+static void more_samples_than_a_launcher_keeps_are_thinned_out(void **state)
+{
+    enum { MANY = 30000, ROWS = 20000, WIDE = 60 };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT, wide = RG_BUF_INIT;
+
+    (void) state;
+    for (int i = 0; i < MANY; i++)
+        put(&text, 110 + i, 0, i, 0, 0);
+    struct rg_recorded record = read_text(FIRST, rg_buf_text(&text));
+    assert_true(record.nsamples > 1000 && record.nsamples <= 4096);
+    assert_true(record.nrows == record.nsamples && record.last_s == 110 + MANY - 1);
+    assert_true(record.samples[0].at_s == 110);
+    for (size_t i = 1; i < record.nsamples; i++)
+        assert_true(record.samples[i].at_s > record.samples[i - 1].at_s);
+    rg_recorded_fini(&record);
+
+    for (int i = 0; i < WIDE; i++) {
+        rg_buf_printf(&wide, "{\"time\":%d,\"rows\":[", 110 + i);
+        for (int k = 0; k < ROWS; k++)
+            rg_buf_printf(&wide, "%s[%d,0,1,1,1,0,0,0,0,0,0,0,0]", k ? "," : "", k);
+        rg_buf_printf(&wide, "]}\n");
+    }
+    record = read_text(FIRST, rg_buf_text(&wide));
+    assert_true(record.nrows <= 500000 && record.nrows == ROWS * record.nsamples);
+    assert_true(record.nsamples > 10 && record.last_s == 110 + WIDE - 1);
+    rg_recorded_fini(&record);
+}
+
 static void looking_whether_a_job_is_recorded_is_not_in_its_way(void **state)
 {
     char path[] = "/tmp/rg-record-lock-XXXXXX";
@@ -202,6 +230,7 @@ int main(void)
         cmocka_unit_test(lives_are_added_up_and_not_compared),
         cmocka_unit_test(who_is_heard_of_later_has_rates),
         cmocka_unit_test(many_samples_become_some_points),
+        cmocka_unit_test(more_samples_than_a_launcher_keeps_are_thinned_out),
         cmocka_unit_test(looking_whether_a_job_is_recorded_is_not_in_its_way),
         cmocka_unit_test(words_are_escaped_and_can_be_read),
         cmocka_unit_test(numbers_are_for_people),
