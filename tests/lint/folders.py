@@ -165,7 +165,7 @@ FIELDS_MAX = 30     # of a struct, but for those of MANY_FIELDS
 #: that have none. What is less today is the limit tomorrow.
 UPWARD_MAX, CIRCLES_MAX = 0, 0
 CLEAN = ('base/', 'wire/', 'container/', 'job/', 'launch/', 'platform/', 'head/', 'agent/', 'cmd/',
-         'coll/', 'render/', 'model/', 'simulate/', 'programs/')
+         'coll/', 'render/', 'model/', 'traced/', 'simulate/', 'programs/')
 LAYERS = ('base/', 'wire/', 'container/', 'job/', 'launch/', 'platform/', 'head/', 'agent/', 'cmd/',
           'coll/', '')
 PAGE = repo.ROOT / 'docs/architecture.md'

@@ -23,10 +23,11 @@ LAYERS = {
     'head': {'base', 'wire', 'container', 'job', 'launch', 'platform', 'head'},
     'agent': {'base', 'wire', 'container', 'job', 'launch', 'platform', 'head', 'agent'},
     'model': {'base', 'model'},
-    'simulate': {'base', 'model', 'simulate'},
+    'traced': {'base', 'traced'},
+    'simulate': {'base', 'model', 'traced', 'simulate'},
     'coll': {'base', 'wire', 'model', 'coll'},
     'cmd': {'base', 'wire', 'container', 'job', 'render', 'launch', 'platform', 'head', 'model',
-            'simulate', 'coll', 'cmd'},
+            'traced', 'simulate', 'coll', 'cmd'},
 }
 LAYERS['programs'] = set(LAYERS) | {'programs'}
 CODE = ('.c', '.h', '.py', '.sh')
