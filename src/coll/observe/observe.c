@@ -185,6 +185,15 @@ static void arrived(struct rg_progress *progress, struct rg_op *op)
         push(&event, RG_TRACE_ACTIVITY, activities[op->kind], now);
 }
 
+static void awaited(struct rg_progress *progress)
+{
+    struct rg_trace_event event = { .generation = rg_timeline_generation() };
+
+    (void) progress;
+    if (event.generation)
+        push(&event, RG_TRACE_WAIT, NULL, rg_now_ns());
+}
+
 static void finished(struct rg_progress *progress, struct rg_op *op)
 {
     struct rg_trace_event event = { 0 };
@@ -355,6 +364,7 @@ static const struct rg_observer_ops ops = {
     .submitted = submitted,
     .queued = queued,
     .arrived = arrived,
+    .awaited = awaited,
     .finished = finished,
     .run = run,
     .activity = activity,

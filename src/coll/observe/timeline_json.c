@@ -248,6 +248,9 @@ void rg_trace_put(struct rg_trace *trace, const struct rg_trace_event *event)
         snprintf(name, sizeof(name), "%d", event->arg);
         put_instant(trace, name, event->lane, 't', event->ns);
         break;
+    case RG_TRACE_WAIT:
+        put_instant(trace, "WAIT", 0, 'p', event->ns);
+        break;
     case RG_TRACE_CYCLE:
         put_instant(trace, "CYCLE_START", 0, 'g', event->ns);
         break;

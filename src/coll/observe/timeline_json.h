@@ -36,6 +36,7 @@ enum rg_trace_what {
     RG_TRACE_ACTIVITY,  /* a span within the operation; the activity before it ends */
     RG_TRACE_DEVICE,    /* a whole span beside the others, as they may be over before it begins */
     RG_TRACE_END,       /* all spans of the lane end; arg < 0: the operation failed */
+    RG_TRACE_WAIT,      /* an instant of the process: the program begins to wait */
     RG_TRACE_CYCLE,     /* an instant over all lanes */
     RG_TRACE_DROPPED,   /* an instant over all lanes: `arg` events did not fit the ring */
 };

@@ -25,6 +25,8 @@ struct rg_observer_ops {
     void (*queued)(struct rg_progress *progress, struct rg_op *op);
     /* Inline: all ranks are here. */
     void (*arrived)(struct rg_progress *progress, struct rg_op *op);
+    /* The program begins to wait for an operation, which may be over already. */
+    void (*awaited)(struct rg_progress *progress);
     /* Over; before it is DONE. Takes op->timed_ns away. */
     void (*finished)(struct rg_progress *progress, struct rg_op *op);
     /* The driver begins a run of n operations, NULL where this rank has joined; ... */

@@ -315,6 +315,15 @@ static int begin_wait(struct rg_progress *progress, const struct rg_op *op)
     return progress->world ? -1 : rg_rest_enter(op);
 }
 
+/* A mere look is no wait. */
+static inline void tell_timeline(struct rg_progress *progress, uint64_t deadline_ns)
+{
+    struct rg_observer *observer = rg_progress_timed(progress);
+
+    if (__builtin_expect(observer != NULL, 0) && deadline_ns != 0)
+        observer->ops->awaited(progress);
+}
+
 int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
 {
     struct rg_blame blame;
@@ -322,6 +331,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
     int r = 0, place;
 
     rg_numbers_waiter(progress);
+    tell_timeline(progress, deadline_ns);
     if (rg_op_try(progress, op)) {
         rg_notify_flush(&progress->notify);
         return 0;
