@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,10 @@
 #include "head/console/exit.h"
 #include "head/record/files.h"
 
+#define SECONDS_MAX 1e9
+#define STEPS_SHOWN 6   /* of the timeline, if nothing is asked for, */
+#define LENGTH_MAX_S 60 /* and no more than that */
+
 /* A record that was named, and all that is made of it. */
 struct read {
     char *dir;
@@ -28,6 +33,8 @@ struct read {
     struct rg_recorded record;
     struct rg_figures figures;
     char *timeline;
+    struct rg_window window; /* of it */
+    bool has_window;
     bool runs;
 };
 
@@ -36,6 +43,7 @@ static void read_fini(struct read *read)
     free(read->dir);
     free(read->job);
     free(read->timeline);
+    rg_window_fini(&read->window);
     rg_figures_fini(&read->figures);
     rg_recorded_fini(&read->record);
 }
@@ -106,16 +114,69 @@ static bool is_locked(const char *dir)
     return fd >= 0 && rg_record_is_locked(fd);
 }
 
+/* Rank 0's, where each rank writes its own. */
+static char *of_rank_0(const char *path)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    while (*path) {
+        size_t n = strncmp(path, "{rank}", 6) == 0 ? 6 : strncmp(path, "%r", 2) == 0 ? 2 : 0;
+        rg_buf_put(&text, n ? "0" : path, 1);
+        path += n ? n : 1;
+    }
+    return rg_buf_status(&text) == 0 ? strdup(rg_buf_text(&text)) : NULL;
+}
+
 /* Where the job's timeline is; NULL: it is not here. */
 static char *find_timeline(const struct rg_recorded *record)
 {
-    const char *path = record->timeline;
-    char *whole = *path == '/' ? strdup(path) : rg_strf("%s/%s", record->cwd, path);
+    rg_autofree char *path = of_rank_0(record->timeline);
+    char *whole = !path || !*path ? NULL
+                  : *path == '/'  ? strdup(path)
+                                  : rg_strf("%s/%s", record->cwd, path);
 
-    if (*path && whole && access(whole, R_OK) == 0)
+    if (whole && access(whole, R_OK) == 0)
         return whole;
     free(whole);
     return NULL;
+}
+
+/* --- what of it is drawn ---------------------------------------------------------------------- */
+
+/* Seconds since the job began, from "FROM..TO"; to 0: nothing is asked for. */
+struct seconds {
+    double from, to;
+};
+
+static bool parse_seconds(const char *text, struct seconds *ret_seconds)
+{
+    const char *dots = strstr(text, "..");
+    rg_autofree char *head = dots ? strndup(text, (size_t) (dots - text)) : NULL;
+    double from = 0, to = 0;
+    const char *after = head ? rg_str_number(head, &from) : NULL;
+    const char *end = dots ? rg_str_number(dots + 2, &to) : NULL;
+
+    if (!dots || !after || *after || !end || *end || from < 0 || to <= from || to > SECONDS_MAX)
+        return false;
+    *ret_seconds = (struct seconds){ from, to };
+    return true;
+}
+
+/* What cannot be read is not drawn, and the page says so. */
+static void read_window(struct read *read, const struct seconds *seconds)
+{
+    struct rg_window_want want = { .length_s = 0 };
+    double rate = read->figures.steps_per_s;
+
+    if (!read->timeline)
+        return;
+    if (seconds->to > 0) {
+        want.from_s = read->record.began_s + seconds->from;
+        want.to_s = read->record.began_s + seconds->to;
+    } else if (rate > 0) {
+        want.length_s = fmin(STEPS_SHOWN / rate, LENGTH_MAX_S);
+    }
+    read->has_window = rg_window_read(read->timeline, &want, &read->window) == 0;
 }
 
 static int read_one(const char *name, struct read *read)
@@ -162,7 +223,9 @@ static char *link_to(const char *path)
 static struct rg_report_run as_run(const struct read *read, const char *link)
 {
     return (struct rg_report_run){ .record = &read->record, .figures = &read->figures,
-                                   .name = read->dir, .timeline = link, .runs = read->runs };
+                                   .name = read->dir, .timeline = link,
+                                   .window = read->has_window ? &read->window : NULL,
+                                   .runs = read->runs };
 }
 
 static int write_page(const struct rg_buf *page, const char *path)
@@ -199,17 +262,28 @@ int rg_cmd_report(int argc, char **argv)
 {
     rg_cleanup(read_fini) struct read first = { 0 };
     rg_cleanup(read_fini) struct read other = { 0 };
-    const char *out = NULL;
+    const char *out = NULL, *text = NULL;
+    struct seconds seconds = { 0, 0 };
     const struct rg_arg args[] = { { .name = "output", .letter = 'o', .what = "FILE",
-                                     .value = &out }, { NULL } };
+                                     .value = &out },
+                                   { .name = "seconds", .what = "FROM..TO", .value = &text },
+                                   { NULL } };
     int n = rg_args_parse(argc, argv, args, 2);
 
     if (n < 0)
         return -1 - n;
     if (n == 0)
         return rg_fail_usage("report", "report: of what? give the folder of a --record, or a job");
+    if (text && !parse_seconds(text, &seconds))
+        return rg_fail_usage("report", "report --seconds %.80s: give seconds since the job began, "
+                             "such as 30..32 or 0.5..1", text);
+    if (text && n > 1)
+        return rg_fail_usage("report", "report --seconds %.80s: two records have no timeline on "
+                             "their page; leave it out, or make a page of one", text);
     int code = read_one(argv[1], &first);
     if (code == 0 && n > 1)
         code = read_one(argv[2], &other);
+    if (code == 0 && n == 1)
+        read_window(&first, &seconds);
     return code ? code : make_page(&first, &other, out);
 }

@@ -83,6 +83,14 @@ const char *rg_html_seconds(double s, char buf[RG_HTML_WORD])
     return buf;
 }
 
+const char *rg_html_short(double s, char buf[RG_HTML_WORD])
+{
+    if (s >= 0.0009995)
+        return rg_html_seconds(s, buf);
+    snprintf(buf, RG_HTML_WORD, "%.*f us", s < 9.95e-6 ? 1 : 0, fmax(s, 0) * 1e6);
+    return buf;
+}
+
 const char *rg_html_waited(double s, char buf[RG_HTML_WORD])
 {
     if (s < 99.95)

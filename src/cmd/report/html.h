@@ -18,6 +18,8 @@ void rg_html_text(struct rg_buf *page, const char *text);
 
 /* Numbers for people, into buf, which is returned: "850 ms", "12.3 s", "3:12", "1:02:03"; */
 const char *rg_html_seconds(double s, char buf[RG_HTML_WORD]);
+/* The same of short times: "120 us" as well. */
+const char *rg_html_short(double s, char buf[RG_HTML_WORD]);
 /* The same of what several wait in one second: "192 s". */
 const char *rg_html_waited(double s, char buf[RG_HTML_WORD]);
 const char *rg_html_bytes(double nbytes, char buf[RG_HTML_WORD]); /* "1.5 MiB" */

@@ -7,6 +7,7 @@
 
 #include "cmd/report/happened.h"
 #include "cmd/report/html.h"
+#include "cmd/report/lanes.h"
 #include "cmd/report/places.h"
 #include "cmd/report/plots.h"
 
@@ -67,22 +68,6 @@ static void put_header(struct rg_buf *page, const struct rg_report_run *run)
     rg_buf_printf(page, "</header>\n");
 }
 
-static void put_timeline(struct rg_buf *page, const struct rg_report_run *run)
-{
-    if (!*run->record->timeline)
-        return;
-    rg_buf_printf(page, "<section><h2>Timeline</h2>\n<p>The job wrote a timeline of its "
-                        "operations: ");
-    if (run->timeline) {
-        rg_buf_printf(page, "<a href=\"");
-        rg_html_text(page, run->timeline);
-        rg_buf_printf(page, "\">");
-    }
-    rg_html_text(page, run->record->timeline);
-    rg_buf_printf(page, "%s. Load it at ui.perfetto.dev or in chrome://tracing.</p></section>\n",
-                  run->timeline ? "</a>" : "");
-}
-
 void rg_report_page(struct rg_buf *page, const struct rg_report_run *run)
 {
     rg_autobuf struct rg_buf title = RG_BUF_INIT;
@@ -95,11 +80,11 @@ void rg_report_page(struct rg_buf *page, const struct rg_report_run *run)
     put_cards(page, run);
     rg_report_plots(page, run);
     rg_report_stragglers(page, run);
+    rg_report_lanes(page, run);
     rg_report_happened(page, run);
     rg_report_start(page, run);
     rg_report_hosts(page, run);
     rg_report_ranks(page, run);
     rg_report_tails(page, run);
-    put_timeline(page, run);
     rg_report_end(page);
 }

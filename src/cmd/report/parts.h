@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "cmd/report/read/figures.h"
 #include "cmd/report/read/reader.h"
+#include "cmd/report/read/window.h"
 
 /* A record, and what follows from it. */
 struct rg_report_run {
@@ -18,6 +19,7 @@ struct rg_report_run {
     const struct rg_figures *figures;
     const char *name;     /* as the user called it */
     const char *timeline; /* where the job's timeline is, as a link; or NULL */
+    const struct rg_window *window; /* what is drawn of it; or NULL */
     bool runs;            /* its launcher is at it */
 };
 
