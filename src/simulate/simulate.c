@@ -4,11 +4,14 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/cleanup.h"
+#include "base/str.h"
+#include "simulate/profile.h"
 
 #define FORWARD_SHARE (1.0 / 3)
 #define NS 1e9
+#define ROUNDING 1e-12 /* of the sum of what is computed */
 
 double rg_simulate_agreement_s(const struct rg_model *model, int nhosts, int fan_out)
 {
@@ -33,71 +36,140 @@ double rg_simulate_slowest(int n)
     return low;
 }
 
-/* When each gradient is agreed on, in the order in which they come: the last layer's first. */
-static void find_times(const struct rg_simulation *s, double compute_s, double agree_s,
-                       double *ret_times)
+/* A gradient, or another operation: what the rank computes before it, and with whom it may run. */
+struct offer {
+    double compute_s;
+    uint64_t nbytes;
+    enum rg_model_kind kind;
+    const char *type; /* only the like are fused; NULL: it runs alone */
+    bool waits;       /* the rank waits for all before it first */
+};
+
+/* The last layer's gradient comes first. */
+static void offer_tensors(const struct rg_simulation *s, struct offer *offers)
 {
     const struct rg_workload *w = s->workload;
-    double at = compute_s * FORWARD_SHARE, left = compute_s - at;
+    double forward = s->compute_s * FORWARD_SHARE, left = s->compute_s - forward;
     size_t n = w->ntensors;
 
     for (size_t i = 0; i < n; i++) {
         const struct rg_workload_tensor *tensor = &w->tensors[n - 1 - i];
-        at += w->flops > 0 ? left * tensor->flops / w->flops : left / (double) n;
-        ret_times[i] = at + agree_s;
+        offers[i] = (struct offer){
+            .compute_s = w->flops > 0 ? left * tensor->flops / w->flops : left / (double) n,
+            .nbytes = tensor->count * s->element_nbytes, .kind = RG_MODEL_ALLREDUCE, .type = "",
+        };
+    }
+    offers[0].compute_s += forward;
+}
+
+static void offer_profile(const struct rg_simulation *s, struct offer *offers)
+{
+    static const struct { const char *name; enum rg_model_kind kind; } kinds[] = {
+        { "BROADCAST", RG_MODEL_BROADCAST }, { "ALLGATHER", RG_MODEL_ALLGATHER },
+        { "ALLTOALL", RG_MODEL_ALLTOALL }, { "REDUCESCATTER", RG_MODEL_REDUCESCATTER },
+    };
+    const struct rg_profile *profile = s->workload->profile;
+    double scale = profile->compute_s > 0 ? s->compute_s / profile->compute_s : 1;
+
+    for (size_t i = 0; i < profile->nops; i++) {
+        const struct rg_profile_op *op = &profile->ops[i];
+        bool sums = strcmp(op->kind, "ALLREDUCE") == 0;
+        offers[i] = (struct offer){ op->compute_s * scale, op->nbytes, RG_MODEL_ALLREDUCE,
+                                    sums ? op->type : NULL, op->waits };
+        for (size_t k = 0; k < rg_array_len(kinds); k++) {
+            if (strcmp(op->kind, kinds[k].name) == 0)
+                offers[i].kind = kinds[k].kind;
+        }
     }
 }
 
-/* The gradients from number i on that run as one, when the line is free; their bytes. */
-static size_t take_run(const struct rg_simulation *s, const double *times, size_t i, double now,
-                       uint64_t *ret_nbytes)
+/* The offers from number i on that run as one, when the line is free; their bytes. */
+static size_t take_run(const struct rg_simulation *s, const struct offer *offers,
+                       const double *times, size_t i, size_t end, double now, uint64_t *ret_nbytes)
 {
-    const struct rg_workload *w = s->workload;
-    uint64_t nbytes = 0;
-    size_t n = 0;
+    const char *type = offers[i].type;
+    uint64_t nbytes = offers[i].nbytes;
+    size_t n = 1;
 
-    for (; i + n < w->ntensors && times[i + n] <= now; n++) {
-        uint64_t more = w->tensors[w->ntensors - 1 - i - n].count * s->element_nbytes;
-        if (n > 0 && nbytes + more > s->fusion_nbytes)
+    for (; type && i + n < end && times[i + n] <= now; n++) {
+        const struct offer *next = &offers[i + n];
+        if (!next->type || strcmp(next->type, type) != 0 ||
+            nbytes + next->nbytes > s->fusion_nbytes)
             break;
-        nbytes += more;
+        nbytes += next->nbytes;
     }
     *ret_nbytes = nbytes;
     return n;
 }
 
-int rg_simulate(const struct rg_simulation *simulation, struct rg_simulated *ret_simulated)
+/* Those from number i up to end, which are offered at these times, from when the line is free. When
+ * it is free again. */
+static double send_all(const struct rg_simulation *s, const struct offer *offers,
+                       const double *times, size_t i, size_t end, double free_at,
+                       struct rg_simulated *result)
 {
-    const struct rg_simulation *s = simulation;
-    const struct rg_workload *w = s->workload;
-    int nranks = s->nhosts * s->ranks_per_host;
-    rg_autofree double *times = calloc(w->ntensors + 1, sizeof(*times));
-    struct rg_simulated result = { .agree_s = rg_simulate_agreement_s(s->model, s->nhosts,
-                                                                      s->fan_out) };
-    double free_at = 0;
-
-    if (!times)
-        return -ENOMEM;
-    result.compute_s = s->compute_s * (1 + s->jitter * rg_simulate_slowest(nranks));
-    find_times(s, result.compute_s, result.agree_s, times);
-    for (size_t i = 0; nranks > 1 && i < w->ntensors;) {
-        struct rg_model_task task = { .kind = RG_MODEL_ALLREDUCE, .nhosts = s->nhosts,
+    while (i < end) {
+        struct rg_model_task task = { .kind = offers[i].kind, .nhosts = s->nhosts,
                                       .ranks_per_host = s->ranks_per_host };
         struct rg_model_choice choice;
         double now = free_at > times[i] ? free_at : times[i];
         uint64_t nbytes;
-        i += take_run(s, times, i, now, &nbytes);
+        i += take_run(s, offers, times, i, end, now, &nbytes);
         task.nbytes = nbytes;
         double seconds = (double) rg_model_job_ns(s->model, &task, &choice) / NS;
-        if (nbytes > result.largest_nbytes) {
-            result.largest_nbytes = nbytes;
-            result.largest = choice;
+        if (nbytes > result->largest_nbytes) {
+            result->largest_nbytes = nbytes;
+            result->largest = choice;
         }
-        result.busy_s += seconds;
-        result.nruns++;
+        result->busy_s += seconds;
+        result->nruns++;
         free_at = now + seconds;
     }
-    result.step_s = free_at > result.compute_s ? free_at : result.compute_s;
+    return free_at;
+}
+
+/* From one wait to the next; slower: than a rank alone. The end of the step. */
+static double walk(const struct rg_simulation *s, const struct offer *offers, double *times,
+                   double slower, struct rg_simulated *result)
+{
+    size_t n = s->workload->ntensors;
+    double computed_at = 0, free_at = 0;
+
+    for (size_t i = 0; i < n;) {
+        size_t end = i;
+        if (offers[i].waits && free_at > computed_at)
+            computed_at = free_at;
+        do {
+            computed_at += offers[end].compute_s * slower;
+            times[end++] = computed_at + result->agree_s;
+        } while (end < n && !offers[end].waits);
+        if (s->nhosts * s->ranks_per_host > 1)
+            free_at = send_all(s, offers, times, i, end, free_at, result);
+        i = end;
+    }
+    return free_at > computed_at ? free_at : computed_at;
+}
+
+int rg_simulate(const struct rg_simulation *simulation, struct rg_simulated *ret_simulated)
+{
+    const struct rg_simulation *s = simulation;
+    size_t n = s->workload->ntensors;
+    rg_autofree double *times = calloc(n + 1, sizeof(*times));
+    rg_autofree struct offer *offers = calloc(n + 1, sizeof(*offers));
+    struct rg_simulated result = { .agree_s = rg_simulate_agreement_s(s->model, s->nhosts,
+                                                                      s->fan_out) };
+    double slower = 1 + s->jitter * rg_simulate_slowest(s->nhosts * s->ranks_per_host);
+
+    if (!times || !offers)
+        return -ENOMEM;
+    if (s->workload->profile)
+        offer_profile(s, offers);
+    else
+        offer_tensors(s, offers);
+    result.compute_s = s->compute_s * slower;
+    result.step_s = walk(s, offers, times, slower, &result);
+    if (result.step_s < result.compute_s * (1 + ROUNDING))
+        result.step_s = result.compute_s;
     result.efficiency = s->compute_s / result.step_s;
     *ret_simulated = result;
     return 0;

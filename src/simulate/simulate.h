@@ -15,8 +15,13 @@
  * takes a third of a rank's time and the backward pass two thirds, since it computes two products
  * where the forward pass computes one; within each, layers take time by their arithmetic.
  *
- * What is not in here: the time to read data, jitter (unless it is asked for), congestion between
- * switches, and the processor's time that communication takes from computing.
+ * Of a recorded step (simulate/profile.h) the operations and the times between them are known.
+ * Where the rank waits it goes on when all before is back, and only the like are fused: allreduces
+ * of one type.
+ *
+ * What is not in here: the time to read data (unless it was recorded), jitter (unless it is asked
+ * for), congestion between switches, and the processor's time that communication takes from
+ * computing.
  *
  * Thread rule: functions of their arguments alone; none blocks.
  */

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "simulate/profile.h"
 
 #define NAMES_MAX 32
 
@@ -297,6 +298,19 @@ int rg_workload_make(const char *name, struct rg_workload *ret_workload, struct 
                             near);
     return rg_error_set(err, EINVAL, "--model %.80s: it is not known; give one of %s", name,
                         rg_buf_text(&all));
+}
+
+void rg_workload_of_profile(const char *name, const struct rg_profile *profile,
+                            struct rg_workload *ret_workload)
+{
+    struct rg_workload workload = { .name = name, .profile = profile, .ntensors = profile->nops };
+
+    for (size_t i = 0; i < profile->nops; i++) {
+        const struct rg_profile_op *op = &profile->ops[i];
+        if (strcmp(op->kind, "ALLREDUCE") == 0 && strstr(op->type, "float"))
+            workload.nparameters += op->nbytes / rg_profile_element(op->type);
+    }
+    *ret_workload = workload;
 }
 
 void rg_workload_fini(struct rg_workload *workload)

@@ -27,6 +27,8 @@
 
 #define RG_WORKLOAD_LAYERS_MAX 1000
 
+struct rg_profile;
+
 struct rg_workload_tensor {
     uint64_t count;  /* parameters */
     double flops;    /* of its layer's forward pass, for one sample; 0 beside a weight */
@@ -43,6 +45,8 @@ struct rg_workload {
     double rate;
     int batch;
     const char *source;
+    const struct rg_profile *profile; /* borrowed: it was recorded, and this has its operations in
+                                       * the place of tensors; NULL: it was not */
 };
 
 /* The name of number i; NULL behind the last. */
@@ -53,6 +57,10 @@ int rg_workload_make(const char *name, struct rg_workload *ret_workload, struct 
  * -ENOMEM. */
 int rg_workload_make_even(const char *name, uint64_t nparameters, int nlayers,
                           struct rg_workload *ret_workload);
+/* What was recorded (simulate/profile.h); both are borrowed. Its parameters are those of allreduces
+ * in floating point. */
+void rg_workload_of_profile(const char *name, const struct rg_profile *profile,
+                            struct rg_workload *ret_workload);
 void rg_workload_fini(struct rg_workload *workload);
 
 #endif
