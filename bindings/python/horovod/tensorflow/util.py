@@ -60,5 +60,6 @@ def refs_to_vars(refs):
 
 def alone(size: int) -> bool:
     """True when reducing over `size` ranks changes nothing, now and later: an elastic job of one
-    rank may grow."""
-    return size == 1 and os.environ.get('HOROVOD_ELASTIC') != '1'
+    rank may grow, and what is recorded is to be as among others."""
+    return (size == 1 and os.environ.get('HOROVOD_ELASTIC') != '1'
+            and os.environ.get('REIGEN_ALONE') != '1')
