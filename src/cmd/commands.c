@@ -150,10 +150,10 @@ const struct rg_command rg_commands[] = {
       "Measure how long the runtime's operations take, by size, operation, type and plane, under "
       "any launcher, beside MPI or gloo if asked; `reigen bench --help` lists its options.",
       rg_cmd_bench, .script = &rg_script_bench, .common = true },
-    { "simulate", "--model NAME [OPTION...]", NULL,
+    { "simulate", "--model NAME|--from SCRIPT [OPTION...] [-- COMMAND...]", NULL,
       "Predict how long a step of training takes on so many hosts and such a network, by the cost "
-      "model that the runtime chooses its algorithms by; `reigen simulate --help` lists its "
-      "options.",
+      "model that the runtime chooses its algorithms by: of a known model, or of your own script, "
+      "which is recorded; `reigen simulate --help` lists its options.",
       rg_cmd_simulate, .script = &rg_script_simulate },
     { "jobs", "[--all] [--json]", "--all --json",
       "List your jobs, wherever they were started. --all: and those that ended last.",

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/str.h"
+#include "simulate/profile.h"
 #include "simulate/simulate.h"
 #include "simulate/workload.h"
 
@@ -20,6 +22,7 @@
 #define LATENCY_S_MAX (RG_MODEL_ALPHA_MAX_NS / 1e9)
 #define STEP_MS_MAX 1e8
 #define PARAMS_MAX 1e14
+#define STEPS_DEFAULT 20
 
 /* A number with one of these units behind it, which the caller has in the order of *ret_unit. */
 static bool parse_unit(const char *value, const char *const *units, double *ret_number,
@@ -132,6 +135,7 @@ static int apply_type(void *object, const char *what, const char *value, struct 
     for (size_t i = 0; i < rg_array_len(types); i++) {
         if (strcmp(value, types[i].name) == 0) {
             o->type = types[i].name;
+            o->has_type = true;
             o->element_nbytes = types[i].nbytes;
             return 0;
         }
@@ -195,7 +199,19 @@ const struct rg_script_option rg_simulate_option_table[] = {
       "llama3-405b",
       "What is trained: resnet50, resnet101, vgg16, inception3, bert-base, bert-large, vit-base, "
       "vit-large, vit-huge, gpt2-xl, gpt3, llama-7b, llama-13b, llama-65b, llama3-8b, llama3-70b "
-      "or llama3-405b.", TO(WORD, workload, 1, 0) },
+      "or llama3-405b; or a file of --save.", TO(WORD, workload, 1, 0) },
+    { "from", "SCRIPT", false, "@file",
+      "In its place your own script, which is run here until it has taken enough steps, and ended "
+      "then: what it submits, and when, is recorded. Its arguments follow --. Without --from any "
+      "program may stand there: -- python train.py --epochs 1.", TO(WORD, from, 1, 0) },
+    { "np", "N", false, NULL,
+      "Record with so many ranks, of which rank 0 counts. Ranks that share the cores of one "
+      "computer are recorded best as many as it will have; default: 1.",
+      TO(INT, nranks, 1, 4096) },
+    { "steps", "N", false, NULL, "Record so many steps; default: 20.",
+      TO(INT, nsteps, RG_PROFILE_STEPS_MIN, RG_PROFILE_STEPS_MAX) },
+    { "save", "FILE", false, "@file",
+      "Write what was recorded to FILE, which --model takes.", TO(WORD, save, 1, 0) },
     { "params", "N", false, NULL,
       "In its place a network of so many parameters, such as 7e9, 7b or 350m.",
       .apply = apply_params },
@@ -240,21 +256,57 @@ void rg_simulate_options_init(struct rg_simulate_options *options)
 {
     *options = (struct rg_simulate_options){ .ranks_per_host = 1, .element_nbytes = 4,
                                              .type = "float32", .fusion_nbytes = 128 << 20,
-                                             .fan_out = RG_MODEL_FAN_OUT };
+                                             .fan_out = RG_MODEL_FAN_OUT, .nranks = 1,
+                                             .nsteps = STEPS_DEFAULT };
     for (int n = 1; n <= 1024; n *= 2)
         options->hosts[options->nrows++] = n;
 }
 
+/* Exactly one of the ways to say what is trained. */
+static int judge_workload(const struct rg_simulate_options *o, struct rg_error *err)
+{
+    bool records = rg_simulate_options_record(o), numbers = o->nparameters || o->nlayers;
+
+    if (!o->workload && !records && !numbers)
+        return rg_error_set(err, EINVAL, "simulate: name what is trained, such as --model "
+                            "resnet50, or --params 7e9 --layers 32, or --from train.py");
+    if (o->workload && (numbers || records))
+        return rg_error_set(err, EINVAL, "simulate --model %.80s: not together with %s",
+                            o->workload, o->nparameters ? "--params" : o->nlayers ? "--layers"
+                            : o->from ? "--from" : "a program behind --");
+    if (records && numbers)
+        return rg_error_set(err, EINVAL, "simulate %s: not together with %s",
+                            o->from ? "--from" : "--", o->nparameters ? "--params" : "--layers");
+    if (numbers && (!o->nparameters || !o->nlayers))
+        return rg_error_set(err, EINVAL, "simulate: say both --params and --layers");
+    return 0;
+}
+
+static int judge_recording(const struct rg_simulate_options *o, struct rg_error *err)
+{
+    if (o->save && !rg_simulate_options_record(o))
+        return rg_error_set(err, EINVAL, "simulate --save %.80s: only what is recorded is saved; "
+                            "give --from SCRIPT, or a program behind --", o->save);
+    if (o->save && o->json && strcmp(o->save, o->json) == 0)
+        return rg_error_set(err, EINVAL, "simulate --save %.80s: --json goes there as well; name "
+                            "another file", o->save);
+    for (int i = 0; o->from && o->command && o->command[i]; i++) {
+        if (strcmp(o->command[i], o->from) == 0)
+            return rg_error_set(err, EINVAL, "simulate --from %.80s: it stands behind -- again; "
+                                "write only its arguments there, or leave --from out", o->from);
+    }
+    if (o->from && access(o->from, R_OK) < 0)
+        return rg_error_set(err, errno, "simulate --from %.200s: %s", o->from, strerror(errno));
+    return 0;
+}
+
 static int judge(const struct rg_simulate_options *o, struct rg_error *err)
 {
-    if (!o->workload && !o->nparameters && !o->nlayers)
-        return rg_error_set(err, EINVAL, "simulate: name what is trained, such as --model "
-                            "resnet50, or --params 7e9 --layers 32");
-    if (o->workload && (o->nparameters || o->nlayers))
-        return rg_error_set(err, EINVAL, "simulate --model %.80s: not together with %s",
-                            o->workload, o->nparameters ? "--params" : "--layers");
-    if (!o->workload && (!o->nparameters || !o->nlayers))
-        return rg_error_set(err, EINVAL, "simulate: say both --params and --layers");
+    int r = judge_workload(o, err);
+
+    r = r == 0 ? judge_recording(o, err) : r;
+    if (r < 0)
+        return r;
     for (int i = 0; i < o->nrows; i++) {
         if ((int64_t) o->hosts[i] * o->ranks_per_host > RG_SIMULATE_RANKS_MAX)
             return rg_error_set(err, ERANGE, "simulate --hosts %d: with %d ranks on each that is "
@@ -270,6 +322,11 @@ int rg_simulate_options_parse(char **argv, struct rg_simulate_options *options,
     int r = 0;
 
     for (int i = 1; r >= 0 && argv[i] && !options->help; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            if (argv[i + 1])
+                options->command = argv + i + 1;
+            break;
+        }
         r = rg_script_option_take(rg_simulate_option_table, COMMAND, argv, &i, options, err);
         if (r == 0)
             r = rg_script_option_refuse(rg_simulate_option_table, COMMAND, argv[i], err);

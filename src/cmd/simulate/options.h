@@ -19,7 +19,12 @@
 
 /* Words are borrowed from argv. */
 struct rg_simulate_options {
-    const char *workload;     /* a name of simulate/workload.h's; NULL: by the next two */
+    const char *workload;     /* a name of simulate/workload.h's, or a file; NULL: by others */
+    const char *from;         /* a script to be recorded; NULL: none */
+    char *const *command;     /* what follows "--": its arguments, or a program to be recorded;
+                               * NULL: none */
+    int nranks, nsteps;       /* how it is recorded */
+    const char *save;         /* the file that what was recorded goes to; NULL: none */
     uint64_t nparameters;     /* 0: not given */
     int nlayers;
     int hosts[RG_SIMULATE_ROWS_MAX]; /* a row for each */
@@ -32,6 +37,7 @@ struct rg_simulate_options {
     double step_ms;           /* one rank's step alone; 0: by the published rate */
     unsigned element_nbytes;
     const char *type;         /* the name of the type that has so many */
+    bool has_type;
     uint64_t fusion_nbytes;
     double jitter;            /* of the step's time, as a part of it */
     int fan_out;
@@ -42,6 +48,11 @@ struct rg_simulate_options {
 extern const struct rg_script_option rg_simulate_option_table[];
 
 void rg_simulate_options_init(struct rg_simulate_options *options);
+/* Whether a program is to be run for it. */
+static inline bool rg_simulate_options_record(const struct rg_simulate_options *options)
+{
+    return options->from || options->command;
+}
 /* Read argv (argv[0] is skipped). 0; -EINVAL, -ERANGE, -ENOMEM with err, which names value, cause
  * and remedy. */
 int rg_simulate_options_parse(char **argv, struct rg_simulate_options *options,
