@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/process/spawn.h"
 #include "base/time.h"
-#include "wire/sync.h"
+#include "launch/sync/marker.h"
 
 #define GIT_MAX_NBYTES (64u << 20) /* of its list */
 #define READ_NBYTES 65536

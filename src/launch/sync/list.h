@@ -9,8 +9,6 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define RG_SYNC_MARKER ".reigen-sync-" /* is never sent */
-
 struct rg_sync_names {
     struct rg_strv paths; /* below the directory, sorted, each once: files, links and directories */
     bool by_git;

@@ -9,13 +9,13 @@
 #include <sodium/crypto_hash_sha256.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "launch/sync/list.h"
+#include "launch/sync/marker.h"
 
 #define READ_NBYTES (256u << 10)
 #define TRIES 3
@@ -47,8 +47,7 @@ struct rg_sync {
     char *first_left;       /* owned, or NULL */
     bool by_git;
     struct rg_buf list;
-    char marker[64];        /* "": there is none now */
-    uint8_t token[RG_SYNC_TOKEN_NBYTES];
+    struct rg_sync_marker marker;
     int nmarked;
     struct rg_strv decided; /* "HOST=1": RG_SYNC_IN_PLACE or RG_SYNC_COPY */
 };
@@ -441,6 +440,7 @@ int rg_sync_create(const char *dir, const char *cwd, const struct rg_strv *witho
 
     if (!sync)
         return rg_error_memory(err);
+    sync->marker = (struct rg_sync_marker) RG_SYNC_MARKER_INIT;
     sync->dir = realpath(dir, NULL);
     if (!sync->dir || stat(sync->dir, &st) < 0)
         return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "--sync %s: %s", dir, strerror(errno));
@@ -457,20 +457,11 @@ int rg_sync_create(const char *dir, const char *cwd, const struct rg_strv *witho
     return r;
 }
 
-static void remove_marker(struct rg_sync *sync)
-{
-    rg_autofree char *path = *sync->marker ? rg_strf("%s/%s", sync->dir, sync->marker) : NULL;
-
-    if (path)
-        unlink(path);
-    *sync->marker = '\0';
-}
-
 void rg_sync_destroy(struct rg_sync *sync)
 {
     if (!sync)
         return;
-    remove_marker(sync);
+    rg_sync_marker_remove(sync->dir, &sync->marker);
     for (uint32_t i = 0; i < sync->count; i++)
         free(sync->items[i].path);
     free(sync->items);
@@ -519,25 +510,6 @@ const char *rg_sync_text(const struct rg_sync *sync, char *buf, size_t room)
 
 /* --- to a host -------------------------------------------------------------------------------- */
 
-static int make_marker(struct rg_sync *sync)
-{
-    uint64_t random[1 + RG_SYNC_TOKEN_NBYTES / 8];
-
-    if (getrandom(random, sizeof(random), 0) != sizeof(random))
-        return -EIO;
-    memcpy(sync->token, random + 1, sizeof(sync->token));
-    snprintf(sync->marker, sizeof(sync->marker), RG_SYNC_MARKER "%016llx",
-             (unsigned long long) random[0]);
-    rg_autofree char *path = rg_strf("%s/%s", sync->dir, sync->marker);
-    rg_autoclose int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644) : -1;
-    int r = fd < 0 ? -errno : rg_write_all(fd, sync->token, sizeof(sync->token));
-    if (fd < 0)
-        *sync->marker = '\0';
-    else if (r == 0)
-        fchmod(fd, 0644); /* the user may have another number there */
-    return r;
-}
-
 static uint8_t decision(const struct rg_sync *sync, const char *host)
 {
     const char *word = rg_env_get(&sync->decided, host);
@@ -554,10 +526,10 @@ int rg_sync_put_head(struct rg_sync *sync, const char *host, bool contained, str
                                  .decided = decision(sync, host) };
 
     *ret_marked = head.decided == RG_SYNC_ASK;
-    if (*ret_marked && sync->nmarked++ == 0 && make_marker(sync) < 0)
-        remove_marker(sync);
-    head.marker = sync->marker;
-    head.token = (struct rg_span){ sync->token, sizeof(sync->token) };
+    if (*ret_marked && sync->nmarked++ == 0)
+        rg_sync_marker_make(sync->dir, &sync->marker); /* without one, no host finds it */
+    head.marker = sync->marker.name;
+    head.token = (struct rg_span){ sync->marker.token, sizeof(sync->marker.token) };
     rg_codec_encode(rg_sync_head_fields, &head, &payload);
     rg_frame_put(buf, RG_SYNC_HEAD, rg_buf_bytes(&payload), rg_buf_nbytes(&payload));
     return rg_buf_status(buf);
@@ -566,7 +538,7 @@ int rg_sync_put_head(struct rg_sync *sync, const char *host, bool contained, str
 void rg_sync_unmark(struct rg_sync *sync)
 {
     if (--sync->nmarked == 0)
-        remove_marker(sync);
+        rg_sync_marker_remove(sync->dir, &sync->marker);
 }
 
 int rg_sync_decide(struct rg_sync *sync, const char *host, bool in_place)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
 #include "launch/sync/list.h"
+#include "launch/sync/marker.h"
 #include "launch/sync/sync.h"
 #include "unit.h"
 
@@ -133,6 +135,56 @@ static void a_host_is_asked_once_and_the_marker_goes(void **state)
     assert_int_equal(rg_sync_put_head(sync, "b", false, &buf, &second), 0);
     assert_true(second && has_marker());
     rg_sync_destroy(rg_steal_ptr(&sync));
+    assert_false(has_marker());
+}
+
+/* As old as a file must be to have been forgotten. */
+static void age(const char *name)
+{
+    const struct timespec old[2] = { { 1000, 0 }, { 1000, 0 } };
+
+    assert_int_equal(utimensat(AT_FDCWD, path_of(name), old, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+static bool is_there(const char *name)
+{
+    struct stat st;
+
+    return lstat(path_of(name), &st) == 0;
+}
+
+static void a_marker_that_nobody_holds_is_removed_by_the_next_job(void **state)
+{
+    static const char left[] = ".reigen-sync-0123456789abcdef";
+    static const char young[] = ".reigen-sync-0123456789abcde0";
+    static const char held[] = ".reigen-sync-0123456789abcde1";
+    static const char long_one[] = ".reigen-sync-0123456789abcde2";
+    static const char link_[] = ".reigen-sync-0123456789abcde3";
+    static const char mine[] = ".reigen-sync-notes";
+    struct rg_sync_marker marker = RG_SYNC_MARKER_INIT;
+
+    (void) state;
+    write_file(left, "01234567890123456789012345678901");
+    write_file(young, "01234567890123456789012345678901");
+    write_file(held, "01234567890123456789012345678901");
+    write_file(long_one, "012345678901234567890123456789012");
+    write_file(mine, "mine");
+    assert_int_equal(symlink("a", path_of(link_)), 0);
+    age(left), age(held), age(long_one), age(mine), age(link_);
+    rg_autoclose int lock = open(path_of(held), O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(rg_sync_marker_make(root, &marker), 0);
+    assert_true(is_there(marker.name) && !is_there(left));
+    assert_true(is_there(young) && is_there(held) && is_there(long_one) && is_there(mine) &&
+                is_there(link_));
+    age(marker.name); /* another job begins, and this one lives */
+    struct rg_sync_marker second = RG_SYNC_MARKER_INIT;
+    assert_int_equal(rg_sync_marker_make(root, &second), 0);
+    assert_true(is_there(marker.name));
+    rg_sync_marker_remove(root, &second);
+    rg_sync_marker_remove(root, &marker);
+    unlink(path_of(young)), unlink(path_of(held)), unlink(path_of(long_one));
+    unlink(path_of(mine)), unlink(path_of(link_));
     assert_false(has_marker());
 }
 
@@ -279,6 +331,7 @@ int main(void)
         cmocka_unit_test(it_lists_what_is_there_and_links_that_stay_inside),
         cmocka_unit_test(a_file_that_changes_is_not_sent),
         cmocka_unit_test(a_host_is_asked_once_and_the_marker_goes),
+        cmocka_unit_test(a_marker_that_nobody_holds_is_removed_by_the_next_job),
         cmocka_unit_test(what_the_job_writes_itself_is_not_sent),
         cmocka_unit_test(the_home_is_not_sent),
         cmocka_unit_test(too_much_names_the_largest),
