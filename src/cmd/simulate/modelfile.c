@@ -120,25 +120,31 @@ static int read_all(const json_t *root, struct rg_modelfile *file, struct rg_err
     return r;
 }
 
+int rg_modelfile_parse(const char *text, struct rg_modelfile *ret_file, struct rg_error *err)
+{
+    struct rg_modelfile file = { .nranks = 1 };
+    json_error_t where;
+    json_t *root = json_loads(text, 0, &where);
+    int r = root ? read_all(root, &file, err)
+                 : rg_error_set(err, EINVAL, "line %d: %s", where.line, where.text);
+
+    json_decref(root);
+    if (r < 0)
+        rg_modelfile_fini(&file);
+    else
+        *ret_file = file;
+    return r;
+}
+
 int rg_modelfile_read(const char *path, struct rg_modelfile *ret_file, struct rg_error *err)
 {
     rg_autofree char *text = NULL;
-    struct rg_modelfile file = { .nranks = 1 };
-    json_error_t where;
     int r = rg_read_named("--model", path, RG_MODELFILE_MAX, &text, NULL, err);
 
     if (r < 0)
         return r;
-    json_t *root = json_loads(text, 0, &where);
-    r = root ? read_all(root, &file, err)
-             : rg_error_set(err, EINVAL, "line %d: %s", where.line, where.text);
-    json_decref(root);
-    if (r == 0) {
-        *ret_file = file;
-        return 0;
-    }
-    rg_modelfile_fini(&file);
-    return rg_error_prepend(err, "--model %.200s", path);
+    r = rg_modelfile_parse(text, ret_file, err);
+    return r < 0 ? rg_error_prepend(err, "--model %.200s", path) : 0;
 }
 
 void rg_modelfile_fini(struct rg_modelfile *file)

@@ -23,7 +23,9 @@ struct rg_modelfile {
 
 /* Append it as JSON; the buffer has the error. */
 void rg_modelfile_put(struct rg_buf *text, const struct rg_modelfile *file);
-/* 0; -EINVAL, -ENOENT, ... with err, which names the file and what is wrong with it; -ENOMEM. */
+/* 0; -EINVAL with err, which says what is wrong with the text; -ENOMEM. */
+int rg_modelfile_parse(const char *text, struct rg_modelfile *ret_file, struct rg_error *err);
+/* The same of a file, which err names; -ENOENT and the like as well. */
 int rg_modelfile_read(const char *path, struct rg_modelfile *ret_file, struct rg_error *err);
 void rg_modelfile_fini(struct rg_modelfile *file); /* of a zeroed one, too */
 
