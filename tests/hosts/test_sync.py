@@ -253,6 +253,35 @@ def test_a_lost_launcher_leaves_no_copy(hosts):
     wait_until(lambda: not jobs_left(hosts[2]), READY, 'the copy to go')
 
 
+def test_a_host_that_is_lost_while_files_are_sent_is_named(hosts):
+    one, two, nbytes = hosts[1], hosts[2], 400 << 20
+    one.run(['truncate', '-s', str(nbytes), f'{WORK}/data'], check=True)
+
+    def sent():
+        said = two.run(['sh', '-c', 'du -sk /var/tmp/reigen-2001 || echo 0']).stdout
+        return int(said.split()[0]) << 10
+    job = one.popen([PROGRAMS.reigen, 'run', '--sync', '-H', 'node2:1,node3:1', '--', 'true'],
+                    cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: sent() > 1 << 20, READY, 'the first bytes')
+        agents = [str(pid) for pid, line in two.processes().items() if 'reigen-agent' in line]
+        two.run(['kill', '-STOP', *agents], user='root')
+        assert agents and sent() < nbytes, 'it is in the middle of it'
+        two.run(['kill', '-KILL', *agents], user='root')
+        _, told = job.communicate(timeout=READY)
+    finally:
+        if job.poll() is None:
+            job.kill_all()
+            job.communicate()
+    assert job.returncode == 69 and 'host node2: its agent' in told, told
+    assert not jobs_left(hosts[3])
+    one.run(['rm', f'{WORK}/data'], check=True)
+    done = reigen(one, '--sync', '-H', 'node2:1', '--', 'cat', 'train.py')
+    assert done.returncode == 0 and 'trained' in done.stdout, done.stderr
+    assert not jobs_left(two), 'what it left goes with the next job'
+
+
 def test_a_full_disk_is_named(hosts):
     one, two = hosts[1], hosts[2]
     one.run(['sh', '-c', 'for i in $(seq 60); do echo $i >f$i; done'], cwd=WORK, check=True)
