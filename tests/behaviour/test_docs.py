@@ -139,6 +139,9 @@ def place(tmp_path):
     page = (ROOT / 'docs/simulate.md').read_text()
     for name, text in re.findall(r'```text\n# (\w+\.model)\n(.*?)```', page, re.S):
         (tmp_path / name).write_text(text)
+    (tmp_path / 'mine.json').write_text(
+        '{"reigen_model": 1, "name": "train.py", "operations": [{"name": "a", "kind": "ALLREDUCE", '
+        '"type": "float32", "bytes": 4, "compute_ms": 1, "waits": true}]}')
     page = (ROOT / 'docs/config.md').read_text()
     (tmp_path / 'config').write_text(re.search(r'```ini\n.*?(\[profile.*?)```', page, re.S)[1])
     (tmp_path / 'hosts.sh').write_text('#!/bin/sh\necho localhost:2\n')
@@ -162,12 +165,26 @@ def dry(place, words):
     return done.returncode == 0 or later, done
 
 
+def run_simulate(place, words):
+    """A script that is recorded is the user's affair; all other options hold without it."""
+    words, recorded = words[:(words + ['--']).index('--')], '--model' not in words
+    for name in ('--from', '--np', '--steps', '--save'):
+        if name in words:
+            at = words.index(name)
+            del words[at:at + 2]
+    more = ['--model', 'mine.json'] if recorded and '--params' not in words else []
+    done = place(*words, *more)
+    return done.returncode == 0, done
+
+
 def run_reigen(place, words):
     if words[1] == 'run' and words[-3:-1] == ['sh', '-c'] and '-H' not in words:
         return True, place(*words)
     if words[1] == 'torchrun' and 'train.py' in words:
         done = place(*words[:words.index('train.py')], '--dry-run', '--no-python', 'true')
         return done.returncode == 0, done
+    if words[1] == 'simulate':
+        return run_simulate(place, words)
     if words[1] in ('run', 'plan'):
         return dry(place, words[2:])
     if words[1] == 'doctor' and {'-H', '--on', '--config', '--image'} & set(words):
