@@ -15,7 +15,7 @@ LINES = ['Rank 0 has not called allgather.acc; it waits in allreduce.loss.',
 FEWER = 'Rank {} may have had fewer batches than the others: give all as many (drop_last=True)'
 
 
-def test_a_deadlock_ends_the_launchedwith_its_own_code(reigen):
+def test_a_deadlock_ends_the_job_with_its_own_code(reigen):
     done = reigen('run', '-np', 2, *QUICK, '--deadlock-timeout', 2, '--', *program('late'), 'apart',
                   timeout=60 * SLOWER)
     assert done.returncode == 79, done.stderr
@@ -78,7 +78,7 @@ def test_ranks_that_get_further_again_and_again_are_waited_for(reigen):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_deadlock_ends_the_launchedwithout_a_stall_check(reigen):
+def test_a_deadlock_ends_the_job_without_a_stall_check(reigen):
     done = reigen('run', '-np', 2, '--env', 'HOROVOD_STALL_CHECK_DISABLE=1', '--deadlock-timeout',
                   2, '--', *program('late'), 'apart', timeout=60 * SLOWER)
     assert done.returncode == 79, done.stderr
