@@ -179,6 +179,18 @@ def test_a_script_that_fails_at_first_ends_the_job(job, tmp_path, script):
     assert 'ends with exit code 7' in it.text()
 
 
+@pytest.mark.parametrize('does, code, says', [
+    ('sleep 1000', 69, 'does not end; the job needs the hosts that it prints'),
+    ('yes a:2 | head -c 5000000', 2, 'prints more than 4194304 bytes')])
+def test_a_script_that_hangs_or_prints_megabytes_at_first_ends_the_job(
+        job, script, does, code, says):
+    path = script('a:2')
+    path.write_text(f'#!/bin/sh\n{does}\n')
+    it = job(f'-np 2 --min-np 1 --elastic-timeout 2 --host-discovery-script {path}')
+    assert it.end() == code, it.text()
+    assert says in it.text()
+
+
 def test_a_host_comes_back_after_its_cooldown(job):
     it = job('-np 2 --min-np 1 --blacklist-cooldown-range 1:2 -H a:1,b:1')
     it.wait('step 3 size 2')

@@ -21,6 +21,7 @@
 #define PAUSE_MS 500
 #define PERIOD "REIGEN_DISCOVERY_MS" /* from one call to the next, of an elastic job */
 #define PERIOD_MAX_MS 3600000
+#define ELASTIC_ASK_MS 30000 /* for one call of an elastic job, as while it runs */
 
 /* What the program has said. */
 struct answer {
@@ -105,6 +106,10 @@ static int ask(struct rg_request *request, int nslots, unsigned timeout_ms,
     int r = command ? rg_spawn_ask(argv, timeout_ms, RG_HOSTFILE_NBYTES_MAX, &text) : -ENOMEM;
 
     answer->code = r < 0 ? -1 : r;
+    if (r == -EFBIG)
+        return rg_error_set_exit(err, EFBIG, RG_EXIT_USAGE, OPTION " %s: it prints more than %u "
+                                 "bytes; give one host per line, and nothing else",
+                                 request->discovery, RG_HOSTFILE_NBYTES_MAX);
     if (r < 0 && r != -ETIMEDOUT)
         return rg_error_set_exit(err, -r, r == -ENOENT ? RG_EXIT_NOT_FOUND : RG_EXIT_NOT_EXECUTABLE,
                                  OPTION " %s: cannot run /bin/sh for it: %s", request->discovery,
@@ -154,6 +159,19 @@ static int refuse_first(const struct rg_request *request, const struct answer *a
                              "hosts that it prints", words ? words : request->discovery);
 }
 
+/* How long one call may take. A job that waits for few hosts or none is told soon of a program that
+ * hangs; in one of fixed size it may wait for all of them itself. */
+static unsigned ask_ms(const struct rg_job *job, uint64_t left_ms)
+{
+    uint64_t ms = left_ms < INT32_MAX ? left_ms : INT32_MAX;
+
+    if (job->elastic.on && ms > ELASTIC_ASK_MS)
+        ms = ELASTIC_ASK_MS;
+    if (job->elastic.on && job->elastic.timeout_ms && ms > job->elastic.timeout_ms)
+        ms = job->elastic.timeout_ms;
+    return (unsigned) ms;
+}
+
 static int wait_for(struct rg_request *request, int nslots, struct answer *ret_answer,
                     struct rg_error *err)
 {
@@ -164,8 +182,7 @@ static int wait_for(struct rg_request *request, int nslots, struct answer *ret_a
     while ((now = rg_now_ns()) < end_ns) {
         rg_cleanup(answer_fini) struct answer answer = { .code = 0 };
         uint64_t left_ms = (end_ns - now) / RG_NS_PER_MS + 1;
-        unsigned timeout_ms = left_ms < INT32_MAX ? (unsigned) left_ms : INT32_MAX;
-        int r = ask(request, nslots, timeout_ms, &answer, err);
+        int r = ask(request, nslots, ask_ms(job, left_ms), &answer, err);
         if (r < 0)
             return r;
         if (job->elastic.on && answer.code)

@@ -22,7 +22,8 @@
  * are named too, the platform has its own hosts, or a line is no host; -ETIMEDOUT with exit_code
  * 124: there was no room in time; -ENOENT where the shell cannot run it, with its exit_code 126 or
  * 127; -EFBIG; -ENOMEM. Of an elastic job these are the first hosts, of which one is enough; a
- * command that fails is an error then (69), as are numbers that do not fit together. */
+ * command that fails, or takes 30 s or elastic.timeout_ms, is an error then (69), as are numbers
+ * that do not fit together. */
 int rg_discovery_settle(struct rg_request *request, int nslots, bool script, struct rg_error *err);
 
 #endif
