@@ -25,6 +25,7 @@ void rg_numbers_put(struct rg_buf *buf, const struct rg_numbers *numbers)
     rg_buf_put_u64(buf, numbers->sending_ns);
     rg_buf_put_u32(buf, numbers->sent_to);
     rg_buf_put_u32(buf, numbers->cpus);
+    rg_buf_put_u64(buf, numbers->at_ns);
 }
 
 static void take_done(struct rg_reader *row, struct rg_numbers *numbers)
@@ -64,7 +65,9 @@ void rg_numbers_take(struct rg_reader *reader, uint32_t row_nbytes,
 
     *ret_numbers = (struct rg_numbers){ .sent_to = RG_NUMBERS_NO_RANK };
     take_done(&row, ret_numbers);
-    if (row_nbytes >= RG_NUMBERS_NBYTES)
+    if (row_nbytes >= RG_NUMBERS_WHY_NBYTES)
         take_why(&row, ret_numbers);
+    if (row_nbytes >= RG_NUMBERS_NBYTES)
+        ret_numbers->at_ns = rg_reader_u64(&row);
     reader->bad = reader->bad || row.bad || row_nbytes > RG_NUMBERS_MOST_NBYTES;
 }

@@ -13,8 +13,9 @@
 
 #include "base/buf.h"
 
-#define RG_NUMBERS_NBYTES 156    /* of one rank: the fields in their order, little-endian ... */
+#define RG_NUMBERS_NBYTES 164    /* of one rank: the fields in their order, little-endian ... */
 #define RG_NUMBERS_LEAST_NBYTES 76 /* ... of which a sender may know the first ones alone, */
+#define RG_NUMBERS_WHY_NBYTES 156  /* ... or those that say why others wait, */
 #define RG_NUMBERS_MOST_NBYTES 1024 /* ... or further ones */
 #define RG_NUMBERS_RANKS_MAX 512 /* in a frame; a host with more ranks has several */
 
@@ -44,6 +45,9 @@ struct rg_numbers {
     uint64_t sending_ns;   /* some of them were on their way */
     uint32_t sent_to;      /* the rank to which they were so for longest; RG_NUMBERS_NO_RANK */
     uint32_t cpus;         /* processors that its thread may use; 0: not known */
+    /* RG_NUMBERS_WHY_NBYTES end here. */
+    uint64_t at_ns; /* when all of this was so but waited and caused, which are of the moment that
+                       they are sent; by a clock of its host; 0: not known, or nothing is yet */
 };
 
 /* Append one. */

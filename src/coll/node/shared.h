@@ -120,6 +120,7 @@ struct rg_numbers_row {
     _Atomic uint64_t sent_nbytes, sending_ns; /* as team->traffic */
     _Atomic uint32_t sent_to;    /* 1 + a rank; 0: none */
     _Atomic uint32_t cpus;
+    _Atomic uint64_t at_ns; /* when the communication thread brought it up to date */
 };
 
 /* A rank's progress with one entry. */

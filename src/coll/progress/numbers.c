@@ -115,11 +115,11 @@ void rg_blame_look(struct rg_progress *progress, struct rg_blame *blame, uint64_
 void rg_blame_end(struct rg_progress *progress, struct rg_blame *blame, uint64_t now_ns,
                   uint64_t wait_ns)
 {
-    struct rg_numbers_row *row = row_of(progress, progress->view.me);
     uint64_t us = wait_ns / 1000 < WAIT_US_MAX ? wait_ns / 1000 : WAIT_US_MAX;
 
     if (wait_ns < RG_BLAME_MIN_NS)
         return;
+    struct rg_numbers_row *row = row_of(progress, progress->view.me);
     rg_count(&row->squares_us2, us * us);
     if (blame->cpu_ns)
         rg_count(&row->spun_ns, thread_cpu_ns() - blame->cpu_ns);
@@ -210,6 +210,7 @@ static struct rg_numbers numbers_of(const struct rg_view *view, int r)
         .sending_ns = atomic_load(&row->sending_ns),
         .sent_to = atomic_load(&row->sent_to) - 1, /* 0 becomes RG_NUMBERS_NO_RANK */
         .cpus = atomic_load(&row->cpus),
+        .at_ns = atomic_load(&row->at_ns),
     };
 }
 
@@ -237,13 +238,8 @@ static void tell(struct rg_progress *progress)
         rg_boot_numbers(progress->boot, numbers, view->n);
 }
 
-/* Who waits may have begun before, and says so when it is over. */
-static void publish(struct rg_progress *progress, struct rg_spent *spent, uint64_t now_ns)
+static void publish(struct rg_numbers_row *row, const struct rg_spent *spent)
 {
-    struct rg_numbers_row *row = row_of(progress, progress->view.me);
-    int waiter = atomic_exchange(&progress->counters.waiter, 0);
-
-    rg_spent_look(spent, waiter, atomic_load(&row->spun_ns), now_ns);
     atomic_store(&row->timed_ns, spent->timed_ns);
     atomic_store(&row->computed_ns, spent->computed_ns);
     atomic_store(&row->delayed_ns, spent->delayed_ns);
@@ -253,15 +249,24 @@ static void publish(struct rg_progress *progress, struct rg_spent *spent, uint64
     atomic_store(&row->cpus, spent->cpus);
 }
 
+/* Another rank may read the row meanwhile: what takes long is done before anything is written, so
+ * that all of it is of the same seconds. Who waits may have begun before, and says so when it is
+ * over. */
 void rg_numbers_tick(struct rg_progress *progress, struct rg_spent *spent, uint64_t now_ns,
                      uint64_t cpu_ns, uint64_t nsteps, bool reporter)
 {
     struct rg_numbers_row *row = row_of(progress, progress->view.me);
     struct rg_published *published = &progress->counters.published;
-    uint64_t noperations = atomic_load(&progress->counters.noperations);
-    uint64_t nbytes = atomic_load(&progress->counters.nbytes);
-    uint64_t wait_ns = atomic_load(&progress->counters.wait_ns);
+    uint64_t noperations, nbytes, wait_ns, resident = 0;
 
+    if (!progress->world) {
+        resident = resident_nbytes();
+        rg_spent_look(spent, atomic_exchange(&progress->counters.waiter, 0),
+                      atomic_load(&row->spun_ns), now_ns);
+    }
+    noperations = atomic_load(&progress->counters.noperations);
+    nbytes = atomic_load(&progress->counters.nbytes);
+    wait_ns = atomic_load(&progress->counters.wait_ns);
     rg_count(&row->operations, noperations - published->noperations);
     rg_count(&row->nbytes, nbytes - published->nbytes);
     published->noperations = noperations;
@@ -272,9 +277,10 @@ void rg_numbers_tick(struct rg_progress *progress, struct rg_spent *spent, uint6
         return;
     note_steps(progress, row, now_ns, nsteps);
     atomic_store(&row->cpu_ns, cpu_ns);
-    atomic_store(&row->resident_nbytes, resident_nbytes());
-    publish(progress, spent, now_ns);
+    atomic_store(&row->resident_nbytes, resident);
+    publish(row, spent);
     count_traffic(progress, row);
+    atomic_store(&row->at_ns, now_ns);
     if (reporter && progress->boot)
         tell(progress);
 }

@@ -50,9 +50,9 @@ void rg_numbers_store_destroy(struct rg_numbers_store *store)
 /* Where it has not counted its processor time before, it did not count for a second yet. */
 static bool begins_anew(const struct rg_numbers *before, const struct rg_numbers *now)
 {
-    return (!before->cpu_ns && now->cpu_ns) || now->cpu_ns < before->cpu_ns ||
-           now->operations < before->operations || now->steps < before->steps ||
-           now->nbytes < before->nbytes ||
+    return (!before->cpu_ns && now->cpu_ns) || (!before->at_ns && now->at_ns) ||
+           now->cpu_ns < before->cpu_ns || now->operations < before->operations ||
+           now->steps < before->steps || now->nbytes < before->nbytes ||
            now->blocked_ns < before->blocked_ns || now->waited_ns < before->waited_ns ||
            now->caused_ns < before->caused_ns;
 }
@@ -88,20 +88,30 @@ uint32_t rg_numbers_store_epoch(const struct rg_numbers_store *store)
     return store->epoch;
 }
 
+/* For how long the sums have grown: a rank may have told its numbers up to a second before they are
+ * sent, and its clock runs as this one does. Of waits for each other it is as they come. */
+static double seconds_of(const struct known *known)
+{
+    uint64_t now_ns = known->last.numbers.at_ns, before_ns = known->older.numbers.at_ns;
+    double s = (double) (known->last.at_ns - known->older.at_ns) / NS;
+
+    return now_ns > before_ns && before_ns ? (double) (now_ns - before_ns) / NS : s;
+}
+
 static struct rg_rates rates_of(const struct known *known)
 {
     const struct rg_numbers *a = &known->older.numbers, *b = &known->last.numbers;
-    double s = (double) (known->last.at_ns - known->older.at_ns) / NS;
+    double come_s = (double) (known->last.at_ns - known->older.at_ns) / NS, s = seconds_of(known);
 
-    if (s < LEAST_S)
+    if (fmin(come_s, s) < LEAST_S)
         return (struct rg_rates){ 0 };
     return (struct rg_rates){
         .operations = (double) (b->operations - a->operations) / s,
         .nbytes = (double) (b->nbytes - a->nbytes) / s,
         .steps = (double) (b->steps - a->steps) / s,
         .blocked = (double) (b->blocked_ns - a->blocked_ns) / NS / s,
-        .waiting = (double) (b->waited_ns - a->waited_ns) / NS / s,
-        .causing = (double) (b->caused_ns - a->caused_ns) / NS / s,
+        .waiting = (double) (b->waited_ns - a->waited_ns) / NS / come_s,
+        .causing = (double) (b->caused_ns - a->caused_ns) / NS / come_s,
         .cpu = (double) (b->cpu_ns - a->cpu_ns) / NS / s,
     };
 }
@@ -136,11 +146,11 @@ static double share(uint64_t now, uint64_t before, double s)
 static void put_thread(const struct rg_numbers *a, const struct rg_numbers *b, double s,
                        struct rg_load *load)
 {
-    double timed = share(b->timed_ns, a->timed_ns, s);
+    double timed_s = grown(b->timed_ns, a->timed_ns) / NS, of_s = fmax(timed_s, TIMED_PART * s);
 
-    load->timed = timed >= TIMED_PART;
-    load->computing = share(b->computed_ns, a->computed_ns, fmax(timed, TIMED_PART) * s);
-    load->delayed = share(b->delayed_ns, a->delayed_ns, fmax(timed, TIMED_PART) * s);
+    load->timed = timed_s >= TIMED_PART * s;
+    load->computing = share(b->computed_ns, a->computed_ns, of_s);
+    load->delayed = share(b->delayed_ns, a->delayed_ns, of_s);
     load->throttled = share(b->throttled_ns, a->throttled_ns, s);
     load->faults = grown(b->faults, a->faults) / s;
     load->refaults = grown(b->refaults, a->refaults) / s;
@@ -160,14 +170,14 @@ bool rg_numbers_store_load(const struct rg_numbers_store *store, uint32_t rank, 
     if (!known || known->last.at_ns == 0 || now_ns > known->last.at_ns + SILENT_NS)
         return false;
     const struct rg_numbers *a = &known->older.numbers, *b = &known->last.numbers;
-    double s = (double) (known->last.at_ns - known->older.at_ns) / NS;
-    if (s < LEAST_S)
+    double come_s = (double) (known->last.at_ns - known->older.at_ns) / NS, s = seconds_of(known);
+    if (fmin(come_s, s) < LEAST_S)
         return false;
     load.rated = true;
     load.seconds = s;
     load.blocked = share(b->blocked_ns, a->blocked_ns, s);
-    load.waiting = fmin(share(b->waited_ns, a->waited_ns, s), load.blocked);
-    load.causing = grown(b->caused_ns, a->caused_ns) / NS / s;
+    load.waiting = fmin(share(b->waited_ns, a->waited_ns, come_s), load.blocked);
+    load.causing = grown(b->caused_ns, a->caused_ns) / NS / come_s;
     load.cpu = grown(b->cpu_ns, a->cpu_ns) / NS / s;
     load.operations = grown(b->operations, a->operations) / s;
     load.steps = grown(b->steps, a->steps);

@@ -7,7 +7,8 @@ static struct rg_numbers numbers_of(uint32_t rank)
 {
     return (struct rg_numbers){ .rank = rank, .operations = 10 + rank, .resident_nbytes = 20 + rank,
                                 .squares_us2 = 30 + rank, .sending_ns = 40 + rank,
-                                .sent_to = 50 + rank, .cpus = 60 + rank };
+                                .sent_to = 50 + rank, .cpus = 60 + rank,
+                                .at_ns = 70 + rank };
 }
 
 /* Two ranks in a buffer, of so many bytes each: cut off, or with others behind. */
@@ -26,7 +27,7 @@ static void put_rows(struct rg_buf *buf, size_t row_nbytes)
     }
 }
 
-static void take_rows(size_t row_nbytes, bool knows_why)
+static void take_rows(size_t row_nbytes, bool knows_why, bool knows_when)
 {
     rg_autobuf struct rg_buf buf = RG_BUF_INIT;
 
@@ -43,6 +44,7 @@ static void take_rows(size_t row_nbytes, bool knows_why)
         assert_int_equal(got.sending_ns, knows_why ? sent.sending_ns : 0);
         assert_int_equal(got.sent_to, knows_why ? sent.sent_to : RG_NUMBERS_NO_RANK);
         assert_int_equal(got.cpus, knows_why ? sent.cpus : 0);
+        assert_int_equal(got.at_ns, knows_when ? sent.at_ns : 0);
     }
     assert_int_equal(rg_reader_done(&reader), 0);
 }
@@ -50,16 +52,18 @@ static void take_rows(size_t row_nbytes, bool knows_why)
 static void numbers_come_back_as_they_were(void **state)
 {
     (void) state;
-    take_rows(RG_NUMBERS_NBYTES, true);
+    take_rows(RG_NUMBERS_NBYTES, true, true);
 }
 
 static void an_older_sender_knows_less_and_a_newer_one_more(void **state)
 {
     (void) state;
-    take_rows(RG_NUMBERS_LEAST_NBYTES, false);
-    take_rows(RG_NUMBERS_NBYTES - 4, false);
-    take_rows(RG_NUMBERS_NBYTES + 12, true);
-    take_rows(RG_NUMBERS_MOST_NBYTES, true);
+    take_rows(RG_NUMBERS_LEAST_NBYTES, false, false);
+    take_rows(RG_NUMBERS_WHY_NBYTES - 4, false, false);
+    take_rows(RG_NUMBERS_WHY_NBYTES, true, false);
+    take_rows(RG_NUMBERS_NBYTES - 4, true, false);
+    take_rows(RG_NUMBERS_NBYTES + 12, true, true);
+    take_rows(RG_NUMBERS_MOST_NBYTES, true, true);
 }
 
 static void a_length_that_cannot_be_is_bad(void **state)

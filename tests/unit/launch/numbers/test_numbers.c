@@ -2,6 +2,7 @@
 /* What a launcher keeps of its ranks' numbers. */
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 
 #include "launch/numbers/numbers.h"
 #include "unit.h"
@@ -91,6 +92,42 @@ static void no_rate_is_of_less_than_half_a_second_or_of_what_was_before(void **s
     assert_true(rates(7, START + 2 * S, &steps).steps == 100);
 }
 
+/* Its numbers were up to date when the first ones came, and 0.8 s before the last ones did. */
+static void what_a_rank_told_late_is_of_its_own_seconds(void **state)
+{
+    struct rg_numbers nothing = { .rank = 5 }, first = after(5, 100), last = after(5, 520);
+    struct rg_load load;
+    uint64_t steps;
+
+    (void) state;
+    first.at_ns = 77 * S;
+    last.at_ns = first.at_ns + 21 * S / 5;
+    last.timed_ns = 21 * S / 5;
+    last.computed_ns = last.timed_ns / 2;
+    assert_int_equal(rg_numbers_store_add(store, 0, START - S, &nothing), 0);
+    assert_int_equal(rg_numbers_store_add(store, 0, START, &first), 0);
+    assert_int_equal(rg_numbers_store_add(store, 0, START + 5 * S, &last), 0);
+    assert_true(fabs(rates(5, START + 5 * S, &steps).steps - 100) < 1e-9);
+    assert_true(rg_numbers_store_load(store, 5, START + 5 * S, &load));
+    assert_true(load.timed && fabs(load.computing - 0.5) < 1e-9);
+    assert_true(fabs(load.blocked - 0.8) < 1e-9 && fabs(load.operations - 300) < 1e-9);
+    assert_true(fabs(load.causing - 420 / 500.0 / 5) < 1e-9); /* others say that, as it happens */
+}
+
+static void what_a_thread_computes_is_of_the_time_that_is_known(void **state)
+{
+    struct rg_numbers first = after(5, 100), last = after(5, 600);
+    struct rg_load load;
+
+    (void) state;
+    last.timed_ns = 6 * S; /* it was brought up to date between two of its numbers */
+    last.computed_ns = 3 * S;
+    assert_int_equal(rg_numbers_store_add(store, 0, START, &first), 0);
+    assert_int_equal(rg_numbers_store_add(store, 0, START + 5 * S, &last), 0);
+    assert_true(rg_numbers_store_load(store, 5, START + 5 * S, &load));
+    assert_true(load.timed && fabs(load.computing - 0.5) < 1e-9);
+}
+
 static void a_new_epoch_and_a_new_process_begin_anew(void **state)
 {
     struct rg_numbers numbers = after(0, 1);
@@ -165,6 +202,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(rates_are_of_the_last_seconds, begin, end),
         cmocka_unit_test_setup_teardown(
             no_rate_is_of_less_than_half_a_second_or_of_what_was_before, begin, end),
+        cmocka_unit_test_setup_teardown(what_a_rank_told_late_is_of_its_own_seconds, begin, end),
+        cmocka_unit_test_setup_teardown(what_a_thread_computes_is_of_the_time_that_is_known, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(a_new_epoch_and_a_new_process_begin_anew, begin, end),
         cmocka_unit_test_setup_teardown(a_rank_that_cannot_be_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(pages_have_all_ranks_that_were_heard, begin, end),
