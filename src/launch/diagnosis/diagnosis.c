@@ -256,13 +256,21 @@ static bool takes_turns(const struct rg_load *loads, size_t n, const struct sum 
            most - least <= all->waiting / 2;
 }
 
+/* The longest that ranks may have waited for each other without a difference in computing: all
+ * others wait while one is kept from its processor, or waits for something. That counts in an
+ * operation as well, as who wakes late begins the next step late. */
+static double waits_besides(const struct sum *all)
+{
+    return (all->idle + all->wanted + all->throttled) * (double) (all->n - 1);
+}
+
 /* All compute as much on the whole, and yet they wait for each other. */
 static bool is_uneven(const struct rg_load *loads, size_t n, const struct sum *all)
 {
     double waiting = all->waiting;
 
     return all->timed && waiting >= RG_CAUSE_NOTABLE && all->computing >= waiting / 4 &&
-           all->idle + all->delayed + all->throttled <= waiting / 4 && is_habit(all, waiting) &&
+           waits_besides(all) <= MOST * waiting && is_habit(all, waiting) &&
            takes_turns(loads, n, all);
 }
 

@@ -113,10 +113,13 @@ void rg_lateness_put(const struct rg_lateness *diagnosis, const char *from, cons
 
 #define RG_TALLY_SLOTS 8
 #define RG_TALLY_MIN_S 10.0 /* of less there is nothing to tell */
+#define RG_TALLY_HELD_S 2.5 /* what other programs cause for less comes and goes */
 
 /* For how long each was waited for, and why. All zero: of nothing. */
 struct rg_tally {
     double seconds;
+    struct rg_lateness last; /* what was found last ... */
+    double held_s;           /* ... and for how long the same cause of the same rank was */
     struct rg_tally_slot {
         struct rg_late late;
         int to;
@@ -127,6 +130,8 @@ struct rg_tally {
 
 /* It was like this for so many seconds. */
 void rg_tally_add(struct rg_tally *tally, const struct rg_lateness *diagnosis, double seconds);
+/* This has been found for RG_TALLY_HELD_S, without a break. */
+bool rg_tally_holds(const struct rg_tally *tally, const struct rg_lateness *diagnosis);
 /* Who made the job slower for most of its time, by RG_CAUSE_NOTABLE of it or more, and by what on
  * average; share is of all of the time. False: nobody did. */
 bool rg_tally_find(const struct rg_tally *tally, struct rg_lateness *ret_diagnosis);

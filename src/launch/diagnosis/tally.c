@@ -30,6 +30,17 @@ static struct rg_tally_slot *find_slot(struct rg_tally *tally,
     return least;
 }
 
+static bool is_same(const struct rg_lateness *a, const struct rg_lateness *b)
+{
+    return a->cause == b->cause && a->late.rank == b->late.rank && a->late.host == b->late.host &&
+           a->to == b->to;
+}
+
+bool rg_tally_holds(const struct rg_tally *tally, const struct rg_lateness *diagnosis)
+{
+    return tally->held_s >= RG_TALLY_HELD_S && is_same(&tally->last, diagnosis);
+}
+
 void rg_tally_add(struct rg_tally *tally, const struct rg_lateness *diagnosis, double seconds)
 {
     enum rg_cause cause = diagnosis->cause;
@@ -37,6 +48,8 @@ void rg_tally_add(struct rg_tally *tally, const struct rg_lateness *diagnosis, d
     struct rg_tally_slot *slot;
 
     tally->seconds += seconds;
+    tally->held_s = is_same(&tally->last, diagnosis) ? tally->held_s + seconds : seconds;
+    tally->last = *diagnosis;
     slot = late && diagnosis->share >= ANY_SHARE ? find_slot(tally, diagnosis) : NULL;
     if (!slot)
         return;

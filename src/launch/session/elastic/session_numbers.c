@@ -115,8 +115,8 @@ static void fill(const struct rg_session *session, uint64_t now_ns, struct rg_lo
     }
 }
 
-bool session_diagnose(const struct rg_session *session, uint64_t now_ns,
-                      struct rg_lateness *ret_diagnosis)
+static bool find_cause(const struct rg_session *session, uint64_t now_ns,
+                       struct rg_lateness *ret_diagnosis)
 {
     const struct rg_plan *plan = session->o.plan;
     int nranks = session->o.job->elastic.on ? plan->room_ranks : plan->nranks;
@@ -130,6 +130,21 @@ bool session_diagnose(const struct rg_session *session, uint64_t now_ns,
     fill(session, now_ns, loads, nranks);
     rg_late_find(loads, n, hosts, nhosts, &late);
     rg_late_explain(loads, n, hosts, nhosts, &late, ret_diagnosis);
+    return true;
+}
+
+/* The cause of a moment is none. */
+bool session_diagnose(const struct rg_session *session, uint64_t now_ns,
+                      struct rg_lateness *ret_diagnosis)
+{
+    if (!find_cause(session, now_ns, ret_diagnosis))
+        return false;
+    if (rg_tally_holds(&session->elastic->tally, ret_diagnosis))
+        return true;
+    if (ret_diagnosis->cause == RG_CAUSE_SLOW_LINK)
+        ret_diagnosis->late = (struct rg_late){ .rank = -1, .host = -1 };
+    ret_diagnosis->cause = RG_CAUSE_UNKNOWN;
+    ret_diagnosis->to = -1;
     return true;
 }
 
@@ -147,7 +162,7 @@ static void tally(struct rg_session *session, uint64_t now_ns)
     if (epoch != elastic->tallied_epoch)
         elastic->tally = (struct rg_tally){ .seconds = 0 };
     elastic->tallied_epoch = epoch;
-    if (elastic->tallied_ns && session_diagnose(session, now_ns, &diagnosis))
+    if (elastic->tallied_ns && find_cause(session, now_ns, &diagnosis))
         rg_tally_add(&elastic->tally, &diagnosis,
                      (double) (passed_ns < TALLY_NS ? passed_ns : TALLY_NS) / RG_NS_PER_S);
     elastic->tallied_ns = now_ns;
