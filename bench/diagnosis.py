@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs in which one thing is wrong, or nothing: what reigen top says of each.
 
-usage: bench/diagnosis.py [--each N] [--healthy N] [--seed S] [--only CAUSE,...] [--check] [--write]
+usage: bench/diagnosis.py [--each N] [--healthy N] [--seed S] [--only CAUSE,...] [--keep FILE]
+                          [--check] [--write]
 
-Each job runs for some seven seconds on this computer; rank, lengths and sizes are drawn by the
-seed. A cause that needs what this computer does not give (cgroups that can be written, root for
-simulated hosts) is left out, and named. A healthy job beside which other processes compute may be
-told of its neighbours. --check: fail where a word is wrong, or fewer than 95 of 100 are right.
+Each job makes steps of 10 to 60 ms on this computer, and is asked about some seconds after its
+first ones; rank, lengths and sizes are drawn by the seed. A cause that needs what this computer
+does not give (cgroups that can be written, root for simulated hosts) is left out, and named. A
+healthy job beside which other processes compute may be told of its neighbours.
+
+--keep: append each job to FILE, and tell of all that are there: so several runs, each with a seed
+of its own, make one table. --check: fail where a word is wrong, or fewer than 95 of 100 are right.
 --write: put the table into docs/top.md, with how busy the computer was otherwise. A table tells
-something only of a seed by which no rule was tuned: take a new one after each change of a rule.
+something only of seeds by which no rule was tuned: take new ones after each change of a rule.
 """
 import argparse
 import collections
@@ -31,6 +35,7 @@ PROGRAM = ROOT / 'build/tests/programs/hindered'
 PAGE = ROOT / 'docs/top.md'
 CGROUPS = Path('/sys/fs/cgroup')
 SECONDS = 7
+STARTS_S = 60
 NONE = 'nothing'
 
 sys.path.insert(0, str(ROOT / 'tests'))
@@ -45,10 +50,11 @@ class Job:
 
     def __init__(self, rng, folder):
         self.rng, self.folder = rng, folder
-        self.ranks = rng.choice([2, 2, 3])
+        cores = len(os.sched_getaffinity(0))
+        self.ranks = min(rng.choice([2, 2, 3]), max(cores, 2))
         self.culprit = rng.randrange(self.ranks)
         self.cause, self.extra = 'none', 0
-        self.work = rng.randint(1500, 6000)
+        self.work = rng.randint(10000, 60000)
         self.nbytes = rng.choice([4, 4096, 65536])
         self.more, self.wrap = [], ''
         self.stack = contextlib.ExitStack()
@@ -101,10 +107,7 @@ def imbalance(job):
 
 
 def throttled(job):
-    job.work = max(job.work, 3000)
-    job.ranks = 2
-    job.culprit %= 2
-    quota = job.rng.randint(6, 14) * 1000
+    quota = job.rng.randint(15, 40) * 1000
     job.group('cpu', cpu__cfs_period_us=100000, cpu__cfs_quota_us=quota,
               cpu__max=f'{quota} 100000')
 
@@ -119,7 +122,7 @@ def swapping(job):
     job.stack.callback(pages.unlink)
     limit = nbytes * 2 // 3
     job.group('memory', memory__limit_in_bytes=limit, memory__max=limit)
-    job.cause, job.extra, job.more = 'pages', job.rng.randint(100, 400), [pages]
+    job.cause, job.extra, job.more = 'pages', job.rng.randint(500, 2000), [pages]
 
 
 def neighbour(job):
@@ -152,10 +155,19 @@ def read(run):
     return json.loads(done.stdout.splitlines()[0]).get('diagnosis')
 
 
+def has_begun(run):
+    done = run([REIGEN, 'top', '--json'])
+    return done.returncode == 0 and bool(json.loads(done.stdout.splitlines()[0]).get('steps'))
+
+
 def judge(job, run, start):
-    """Run it; the word at its end, and whom it is said of."""
+    """Run it; the word some seconds after its first steps, and whom it is said of."""
     child = start([str(word) for word in [REIGEN, 'run', *job.words()]])
     try:
+        until = time.monotonic() + STARTS_S
+        while not has_begun(run):
+            assert child.poll() is None and time.monotonic() < until, 'the job makes no steps'
+            time.sleep(0.2)
         time.sleep(SECONDS)
         found = read(run)
         assert child.poll() is None, 'the job has ended by itself'
@@ -185,7 +197,7 @@ def told(job, found, cause):
 
 # ---------------------------------------------------------------------------- between hosts
 
-def links(count, rng, folder, said):
+def links(count, rng, folder, note):
     """Three hosts, of which one sends by a slower cable; or none does."""
     if os.geteuid() != 0:
         raise Left('hosts need root')
@@ -206,15 +218,35 @@ def links(count, rng, folder, said):
             word = found['cause'] if found else NONE
             if slow is not None and word == 'slow-link' and f'node{slow + 1}' != found['host']:
                 word += ' of another'
-            said['slow-link' if slow is not None else NONE][word] += 1
-            show('slow-link' if slow is not None else NONE, job, word, found)
+            note('slow-link' if slow is not None else NONE, job, word, found)
 
 
 # ---------------------------------------------------------------------------- all of them
 
-def show(cause, job, word, found):
-    print(f'{cause:11} {job.ranks} ranks, rank {job.culprit}: {word}'
-          f'{"" if word == cause else f"  {found}"}', flush=True)
+class Noted:
+    """What was said of each job, here and in the file of earlier runs."""
+
+    def __init__(self, seed, keep):
+        self.seed, self.keep, self.all = seed, keep, []
+        if keep and keep.exists():
+            self.all = [json.loads(line) for line in keep.read_text().splitlines()]
+
+    def __call__(self, cause, job, word, found):
+        print(f'{cause:11} {job.ranks} ranks, rank {job.culprit}: {word}'
+              f'{"" if word == cause else f"  {found}"}', flush=True)
+        one = {'seed': self.seed, 'cause': cause, 'word': word, 'ranks': job.ranks,
+               'work': job.work, 'kind': job.cause, 'extra': job.extra,
+               'load': round(os.getloadavg()[0], 1), 'found': found}
+        self.all.append(one)
+        if self.keep:
+            with open(self.keep, 'a') as file:
+                file.write(json.dumps(one) + '\n')
+
+    def said(self):
+        said = collections.defaultdict(collections.Counter)
+        for one in self.all:
+            said[one['cause']][one['word']] += 1
+        return said
 
 
 def table(said):
@@ -227,13 +259,16 @@ def table(said):
     return '\n'.join(lines)
 
 
-def write(text, seed, load):
+def write(noted):
     """Behind its mark, up to the next empty line but one."""
     before, mark, after = PAGE.read_text().partition('<!-- diagnosed -->\n')
     rest = after.split('\n\n', 2)[2]
     cores = len(os.sched_getaffinity(0))
-    PAGE.write_text(f'{before}{mark}{text}\n\nThat is one run, with the seed {seed}. The load of '
-                    f'the computer\'s {cores} cores was {load:.0f} meanwhile, that of the jobs '
+    seeds = ', '.join(map(str, dict.fromkeys(one['seed'] for one in noted.all)))
+    loads = sorted(one['load'] for one in noted.all)
+    PAGE.write_text(f'{before}{mark}{table(noted.said())}\n\nSeeds: {seeds}. The load of the '
+                    f'computer\'s {cores} cores was {loads[0]:.0f} to {loads[-1]:.0f} '
+                    f'meanwhile (median {statistics.median(loads):.0f}), that of the jobs '
                     f'themselves included.\n\n{rest}')
 
 
@@ -254,18 +289,19 @@ def main():
     parser.add_argument('--healthy', type=int, default=200)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--only', type=lambda text: text.split(','))
+    parser.add_argument('--keep', type=Path)
     parser.add_argument('--check', action='store_true')
     parser.add_argument('--write', action='store_true')
     args = parser.parse_args()
     if not PROGRAM.exists():
         sys.exit(f'there is no {PROGRAM}: meson configure build -Dtests=enabled; ninja -C build')
     rng = random.Random(args.seed)
-    said = collections.defaultdict(collections.Counter)
+    noted = Noted(args.seed, args.keep)
     rounds = [cause for cause in LOCAL if cause != NONE for _ in range(args.each)]
     rounds += [NONE] * args.healthy
     rounds = [cause for cause in rounds if not args.only or cause in args.only]
     rng.shuffle(rounds)
-    left, loads = {}, []
+    left = {}
     with tempfile.TemporaryDirectory(dir='/var/tmp') as name:
         folder = Path(name)
         for cause in rounds:
@@ -276,23 +312,19 @@ def main():
                 except Left as why:
                     left[cause] = str(why)
                     continue
-                loads.append(os.getloadavg()[0])
                 found = here(job)
-                word = told(job, found, cause)
-                said[cause][word] += 1
-                show(cause, job, word, found)
+                noted(cause, job, told(job, found, cause), found)
         if not args.only or 'slow-link' in args.only:
             try:
-                links(2 * args.each, rng, folder, said)
+                links(2 * args.each, rng, folder, noted)
             except Left as why:
                 left['slow-link'] = str(why)
-    print('\n' + table(said))
-    print(f'load: {statistics.mean(loads or [0]):.0f}')
+    print('\n' + table(noted.said()))
     if args.write:
-        write(table(said), args.seed, statistics.mean(loads or [0]))
+        write(noted)
     for cause, why in left.items():
         print(f'{cause} was left out: {why}')
-    return 0 if not args.check or is_good(said) else 1
+    return 0 if not args.check or is_good(noted.said()) else 1
 
 
 if __name__ == '__main__':

@@ -14,6 +14,8 @@
 
 #include "program.h"
 
+#define LOOPS 2000 /* that take some 1 us */
+#define JITTER 50  /* thousandths by which a step may be longer or shorter than usual */
 #define PAGE_NBYTES 4096
 #define ROW_COUNT 256 /* elements of an allgather's row */
 #define ROWS_MAX 1000
@@ -23,8 +25,14 @@ static void work(long amount)
 {
     static volatile uint64_t sum;
 
-    for (long i = 0; i < amount * 500; i++)
+    for (long i = 0; i < amount * LOOPS; i++)
         sum = sum + (uint64_t) i;
+}
+
+/* No two steps of a program are alike. */
+static long vary(long amount, struct rng *rng)
+{
+    return amount + amount / 1000 * ((long) rng_below(rng, 2 * JITTER + 1) - JITTER);
 }
 
 /* A byte comes back after a while. */
@@ -111,7 +119,7 @@ int main(int argc, char **argv)
         bool turn = rng_below(&turns, (uint64_t) reigen_size()) == (uint64_t) reigen_rank();
         bool more = strcmp(cause, "turns") == 0
                         ? turn : hindered && (bytes || strcmp(cause, "compute") == 0);
-        work(more ? amount + extra : amount);
+        work(vary(more ? amount + extra : amount, &rng));
         if (input >= 0 && (write(input, "", 1) != 1 || read(input, &byte, 1) != 1))
             return 4;
         if (pages)
