@@ -28,6 +28,7 @@ WRITTEN_OUT = {
     'python train.py':
         'behaviour/test_mpijob_elastic.py::'
         'test_workers_join_are_lost_and_come_back_under_their_names',
+    'python examples/boot.py': 'python/test_boot.py::test_the_example_runs',
     'reigen run --on openpai --config job.json':
         'behaviour/test_pai_driver.py::test_a_file_of_ones_own_is_run_to_its_end',
     'cd $SSH_KEY_DIR':

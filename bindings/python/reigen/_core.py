@@ -100,6 +100,10 @@ def lost(error: BaseException) -> bool:
 
 # ---------------------------------------------------------------------------- life cycle
 
+#: reigen.boot.lent(): what init() calls in place of the launcher's way, with its timeout.
+lent_join: Optional[Callable[[Optional[float]], None]] = None
+
+
 def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
          process_sets: Sequence[Sequence[int]] = ()) -> None:
     """Join the job; blocks until all ranks have come, at most `timeout` seconds.
@@ -113,10 +117,17 @@ def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
     with _lock:
         if quick.reigen_is_initialized():
             return
+        lent = lent_join
+        if lent and comm:
+            raise InvalidOperationError('init(comm=...) needs a job of a launcher\'s: here give '
+                                        'process_sets=, or start fewer ranks', errno.EINVAL)
         ranks = (ctypes.c_int * len(comm))(*comm) if comm else None
         options = InitOptions(int(timeout * 1000) if timeout else 0, ranks,
                               len(comm) if comm else 0)
-        _join_by(lambda: lib.reigen_init(ctypes.byref(options)))
+        if not lent:
+            _join_by(lambda: lib.reigen_init(ctypes.byref(options)))
+    if lent:
+        lent(timeout)
     if process_sets:
         for members in process_sets:
             add_process_set(members)

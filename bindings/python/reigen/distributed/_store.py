@@ -4,8 +4,6 @@
 An exchange is an allgather of bytes: rank 0 collects what the others have set, and sets all of it
 at once, so that each of the others waits for one key, however many ranks there are.
 """
-import ctypes
-import errno
 import struct
 import time
 from typing import Any, List, Optional
@@ -13,7 +11,6 @@ from typing import Any, List, Optional
 from torch.distributed import DistStoreError
 
 from reigen import _core
-from reigen._lib import Fence, Meeting
 from reigen._observe import diagnose
 from reigen.distributed._work import failure
 
@@ -127,32 +124,3 @@ def _unpack(packed: bytes, size: int) -> List[bytes]:
         blobs.append(bytes(packed[at + 8:at + 8 + length]))
         at += 8 + length
     return blobs
-
-
-class Gathering:
-    """A struct reigen_meeting over exchanges. failed: why it ended badly, if a fence has."""
-
-    def __init__(self, exchanges: Exchanges):
-        self.failed: Optional[BaseException] = None
-        self._exchanges = exchanges
-        self._blobs: List[Any] = []
-        self.meeting = Meeting(exchanges.rank, exchanges.size, Fence(self._fence), None)
-
-    def _fence(self, arg, blob, nbytes, timeout_ms, ret_blobs, ret_nbytes):
-        try:
-            count = self._exchanges.size
-            blobs = self._exchanges.exchange(ctypes.string_at(blob, nbytes))
-            # C reads them until the next fence.
-            self._blobs = [ctypes.create_string_buffer(b, max(len(b), 1)) for b in blobs]
-            addresses = (ctypes.c_void_p * count).from_address(ret_blobs)
-            sizes = (ctypes.c_size_t * count).from_address(ret_nbytes)
-            for i, (buffer, b) in enumerate(zip(self._blobs, blobs)):
-                addresses[i] = ctypes.addressof(buffer)
-                sizes[i] = len(b)
-            return 0
-        except TimeoutError as error:
-            self.failed = error
-            return -errno.ETIMEDOUT
-        except BaseException as error:
-            self.failed = error
-            return -errno.EIO

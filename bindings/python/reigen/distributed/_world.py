@@ -17,8 +17,9 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from reigen import _core, _objects
 from reigen._lib import lib, quick
+from reigen._meeting import Gathering
 from reigen.distributed import _p2p
-from reigen.distributed._store import Exchanges, Gathering
+from reigen.distributed._store import Exchanges
 from reigen.distributed._work import failure
 
 #: Of what follows: held for moments, and while the runtime is left.
@@ -111,7 +112,7 @@ def _join_runtime(words: List[Dict[str, Any]], exchanges: Exchanges, timeout: fl
     if words[0]['agent'] and _same(words, 'agent'):
         _core.init(timeout)
         return
-    gathering = Gathering(exchanges)
+    gathering = Gathering(exchanges.rank, exchanges.size, exchanges.exchange)
     try:
         _core.init_meeting(gathering.meeting, timeout, exchanges.stop)
     except _core.HorovodInternalError as error:
@@ -165,7 +166,7 @@ def _attach(ranks: Tuple[int, ...], words: List[Dict[str, Any]], exchanges: Exch
 
 
 def _meet(ranks: Tuple[int, ...], exchanges: Exchanges, timeout: float) -> int:
-    gathering = Gathering(exchanges)
+    gathering = Gathering(exchanges.rank, exchanges.size, exchanges.exchange)
     numbers = (ctypes.c_int * len(ranks))(*map(_members.index, ranks))
     process_set = ctypes.c_int()
     rc, text = _core.interruptible(lambda: lib.reigen_process_set_meet(

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedulers of others, from PyPI, whose processes become ranks."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+sys.path.insert(0, str(ROOT / 'tests/python'))
+
+import jobs  # noqa: E402
+
+
+def start(environment, name, folder, *arguments, **options):
+    """A program here, in an environment with that scheduler."""
+    made = subprocess.run([ROOT / 'tools/frameworks.sh', environment], capture_output=True,
+                          text=True, timeout=1200, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    python = made.stdout.strip()
+    env = {**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'HOME': str(folder),
+           'REIGEN_LIBRARY': jobs.library(), 'PYTHONDONTWRITEBYTECODE': '1',
+           'PYSPARK_PYTHON': python, 'SPARK_LOCAL_IP': '127.0.0.1'}
+    return subprocess.Popen([python, HERE / name, folder, *arguments], cwd=folder, env=env,
+                            stdin=subprocess.DEVNULL, **options)
+
+
+@pytest.fixture(scope='session')
+def begin():
+    """begin(environment, name, folder, ...) -> a process; the test ends it."""
+    return start
+
+
+@pytest.fixture(scope='session')
+def program():
+    """program(environment, name, folder, ...) -> what it has printed; it must end well."""
+    def run(*words):
+        child = start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            out, err = child.communicate(timeout=240)
+        finally:
+            child.kill()
+        assert child.returncode == 0, out + err[-5000:]
+        return out
+    return run
