@@ -17,7 +17,7 @@ torch='python3-torch python3-numpy python3-cloudpickle libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml python3-pyte man-db
     bash-completion zsh fish util-linux procps psmisc binutils openssh-client openssh-server
     iproute2 openssl libcurl4-openssl-dev curl wget ccache'
-check_all='valgrind ca-certificates'
+check_all='valgrind ca-certificates default-jre-headless'
 fuzz='clang libclang-rt-14-dev'
 # Simulated hosts with all that runs on them: tests/hosts.
 hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman crun fuse-overlayfs

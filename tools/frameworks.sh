@@ -8,6 +8,8 @@
 #        tools/frameworks.sh tf215    TensorFlow 2.15 and Keras 2           1.3 GB, 0.3 to load
 #        tools/frameworks.sh zig      the linker of make wheel              0.4 GB, 0.1 to load
 #        tools/frameworks.sh jupyter  Jupyter's kernel, debugpy             0.1 GB, 0.03 to load
+#        tools/frameworks.sh spark    Spark; it needs a Java of 17 or later  0.6 GB, 0.45 to load
+#        tools/frameworks.sh dask     Dask's schedulers and workers         0.2 GB, 0.05 to load
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
@@ -44,8 +46,16 @@ make_jupyter() {
     pip ipykernel==7.4.0 jupyter_client==8.10.0 ipython==9.18.1 debugpy==1.8.22 cloudpickle==3.1.3
 }
 
+make_dask() {
+    pip distributed==2026.8.0 numpy
+}
+
+make_spark() {
+    pip pyspark==4.3.0 cloudpickle numpy
+}
+
 case $name in
-torch2 | tf | tf215 | zig | jupyter) ;;
+torch2 | tf | tf215 | zig | jupyter | dask | spark) ;;
 *)
     sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
     exit 2

@@ -120,6 +120,11 @@ def pack(func: Any) -> Tuple[str, bytes]:
     return token, pickle.dumps(tuple(parcel), protocol=4)
 
 
+def loads(parcel: bytes) -> Any:
+    """The fields of a Parcel. It must come from a friend."""
+    return pickle.loads(parcel)
+
+
 def here(parcel: bytes) -> Optional[str]:
     """The parcel as the value of CALL; None: it is too long for that."""
     text = 'here:' + base64.b64encode(zlib.compress(parcel)).decode()
@@ -140,7 +145,7 @@ def receive() -> Parcel:
             data = stream.read()
     else:
         data = zlib.decompress(base64.b64decode(value))
-    return Parcel(*pickle.loads(data))
+    return Parcel(*loads(data))
 
 
 def unpack(parcel: Parcel) -> Any:

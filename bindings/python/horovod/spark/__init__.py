@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions on Spark's executors, as the ranks of one job.
+
+    import horovod.spark
+    results = horovod.spark.run(train, args=(3,), num_proc=4)
+"""
+from typing import TYPE_CHECKING, Any, List
+
+from horovod.spark import conf
+
+if TYPE_CHECKING:
+    from horovod.spark.runner import run, run_elastic
+
+_RUNNER = ['run', 'run_elastic']
+__all__ = ['conf', *_RUNNER]
+
+
+def __getattr__(name: str) -> Any:
+    """Spark's package is loaded by who runs something."""
+    if name not in _RUNNER:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    from horovod.spark import runner
+    return getattr(runner, name)
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_RUNNER})

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run(): a function on Spark's executors. Spark places the processes and carries the function and
+its results; a hub of this program (reigen/_hub.py) numbers them and shows what they print."""
+import contextlib
+import functools
+import itertools
+import os
+import queue
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
+
+try:
+    import pyspark
+except ImportError as error:
+    raise ImportError('horovod.spark.run() needs Spark\'s Python package: pip install '
+                      'pyspark') from error
+
+import reigen
+from horovod.spark import task as spark_task
+from reigen import _cells, _hub, _member, _travel
+from reigen._run import JobFailed
+
+#: Seconds: between two looks at whether Spark has given up; left to ranks when one has failed; and
+#: between two words about executors that are waited for.
+_LOOK_S, _END_S, _REMARK_S = 0.5, 10.0, 10.0
+_SPARK = 'https://spark.apache.org/docs/latest/configuration.html'
+_count = itertools.count(1)
+
+
+def _part(call: _member.Call, indices: Iterable[int]) -> Iterator[Any]:
+    """In a task of Spark's."""
+    context = pyspark.TaskContext.get()
+    gpus = context.resources().get('gpu') if context else None
+
+    def begin() -> None:
+        spark_task._gpus = list(gpus.addresses) if gpus else []
+
+    try:
+        result = _member.take_part(next(iter(indices)), call, {'attempt': context.attemptNumber()}, begin)
+    finally:
+        spark_task._gpus = []
+    if result is not None:
+        yield result
+
+
+def _context() -> Any:
+    context = pyspark.SparkContext._active_spark_context
+    if context is None:
+        raise Exception('Could not find an active SparkContext, are you running in a PySpark '
+                        'session? Make one: '
+                        'pyspark.sql.SparkSession.builder.master("local[4]").getOrCreate()')
+    return context
+
+
+def _is_on(context: Any, name: str) -> bool:
+    return context.getConf().get(name, 'false').lower() == 'true'
+
+
+class _Stage(threading.Thread):
+    """The stage of Spark's whose tasks are the ranks. is_over: there are results, or an error."""
+
+    def __init__(self, context: Any, call: _member.Call, size: int, over: Callable[[], None]):
+        super().__init__(daemon=True, name='reigen-spark')
+        self._over = over
+        self.group = f'horovod.spark.run.{next(_count)}'
+        self.results: List[Any] = []
+        self.error: Optional[BaseException] = None
+        self.is_over = False
+        self._context, self._call, self._size = context, call, size
+        # Barrier stages start all tasks or none. Spark has none with dynamic allocation.
+        self._barrier = not _is_on(context, 'spark.dynamicAllocation.enabled')
+
+    def run(self) -> None:
+        try:
+            self._context.setJobGroup(self.group, 'horovod.spark.run', interruptOnCancel=True)
+            tasks = self._context.parallelize(range(self._size), self._size)
+            tasks = tasks.barrier() if self._barrier else tasks
+            self.results = tasks.mapPartitions(functools.partial(_part, self._call)).collect()
+        except BaseException as error:  # run() tells it
+            self.error = error
+        self.is_over = True
+        self._over()
+
+    def end(self) -> None:
+        """Spark ends its tasks, if there are any left."""
+        if not self.is_over:
+            self._context.cancelJobGroup(self.group)
+        self.join(_END_S)
+
+
+class _Show:
+    """What ranks print, by lines, as horovodrun tags them."""
+
+    def __init__(self, stdout: Any, stderr: Any, timestamp: bool):
+        self._streams = {'stdout': stdout, 'stderr': stderr}
+        self._timestamp = timestamp
+        self._left: Dict[Any, bytes] = {}
+
+    def take(self, rank: Optional[int], name: str, data: bytes) -> None:
+        *lines, rest = (self._left.pop((rank, name), b'') + data).split(b'\n')
+        for line in lines:
+            self._print(rank, name, line)
+        if rest:
+            self._left[rank, name] = rest
+
+    def end(self) -> None:
+        for (rank, name), rest in sorted(self._left.items()):
+            self._print(rank, name, rest)
+        self._left.clear()
+
+    def _print(self, rank: Optional[int], name: str, line: bytes) -> None:
+        stream = self._streams[name]
+        if stream is None:
+            stream = getattr(sys, name)
+        when = time.strftime('%a %b %d %H:%M:%S %Y') if self._timestamp else ''
+        stream.write(f'{when}[{rank}]<{name}>:{line.decode(errors="backslashreplace")}\n')
+        stream.flush()
+
+
+class _Run:
+    """One call of run(), in the thread that waits for it."""
+
+    def __init__(self, hub: _hub.Hub, stage: _Stage, show: _Show, timeout: float, verbose: int):
+        self._hub, self._stage, self._show = hub, stage, show
+        self._timeout, self._verbose = timeout, verbose
+        self._begun = time.monotonic()
+        self._failed: Dict[int, str] = {}   # rank: traceback, in the order in which they came
+        self._followed: Set[int] = set()    # of them those that failed by the end of another
+        self._lost: List[int] = []          # ranks that ended without a word
+        self._ended: Dict[int, bool] = {}
+
+    def _take(self, event: _hub.Event) -> None:
+        rank = self._hub.rank_of(event.index)
+        if event.kind == 'here':
+            self._check(event)
+        elif event.kind == 'out':
+            self._show.take(rank, event.fields['stream'], event.data)
+        elif event.kind == 'end':
+            self._ended[event.index] = event.fields['well']
+            if not event.fields['well']:
+                self._failed[rank] = _cells.name_cells(event.data.decode())
+                self._followed |= {rank} if event.fields['follows'] else set()
+        elif ((event.kind == 'lost' and event.index not in self._ended) or
+              (event.kind == 'again' and event.index in self._ended)):
+            # Started again, because its executor was lost before Spark had the result.
+            self._ended[event.index] = False
+            self._lost.append(event.index)
+
+    def _check(self, event: _hub.Event) -> None:
+        ours = reigen.version()
+        if event.fields['version'] != ours:
+            raise RuntimeError(f'Reigen is {event.fields["version"]} on {event.fields["host"]} and '
+                               f'{ours} here: install the same on all executors')
+
+    def _start(self) -> None:
+        """Until all tasks are here."""
+        end, remark = self._begun + self._timeout, self._begun + _REMARK_S
+        while not self._hub.places:
+            self._wait()
+            if self._lost or self._stage.is_over:
+                return
+            if time.monotonic() > end:
+                raise TimeoutError(self._few())
+            if time.monotonic() > remark and self._verbose:
+                remark += _REMARK_S
+                print(f'horovod.spark: {len(self._hub.here)} of {self._hub.size} tasks have '
+                      f'started after {time.monotonic() - self._begun:.0f} s', file=sys.stderr)
+
+    def _few(self) -> str:
+        there = self._stage._context.defaultParallelism
+        return (f'Timed out waiting for Spark tasks to start: {len(self._hub.here)} of '
+                f'{self._hub.size} have within {self._timeout:g} s, and the cluster has some '
+                f'{there} slots. Please check that you have enough resources to run all Horovod '
+                'processes: fewer by num_proc, more executors or cores, or a longer start_timeout.')
+
+    def _wait(self) -> None:
+        """Take an event, if one comes soon."""
+        with contextlib.suppress(queue.Empty):
+            self._take(self._hub.events.get(timeout=_LOOK_S))
+
+    def wait(self) -> List[Any]:
+        """What the ranks returned; raises what went wrong."""
+        self._start()
+        end = float('inf')
+        while not self._stage.is_over and time.monotonic() < end:
+            self._wait()
+            if not all(self._ended.values()):
+                if len(self._ended) == self._hub.size:
+                    break
+                if end == float('inf'):
+                    end = time.monotonic() + _END_S
+                    self._hub.stop()
+        if self._failed or self._lost or self._stage.error:
+            raise self._failure()
+        return [_travel.loads(data) for _, data in sorted(self._stage.results)]
+
+    def _failure(self) -> BaseException:
+        """The first that failed, by itself rather than by the end of another."""
+        seconds = time.monotonic() - self._begun
+        by_itself = [rank for rank in self._failed if rank not in self._followed]
+        lost = [self._hub.rank_of(index) for index in self._lost]
+        if by_itself or (self._failed and not lost):
+            rank = (by_itself or list(self._failed))[0]
+            last = self._failed[rank].rstrip().rsplit('\n', 1)[-1]
+            return JobFailed(1, f'rank {rank} on {self._host(rank)} failed: {last}', rank,
+                             [rank], self._failed, [], seconds)
+        if lost:
+            where = f'rank {lost[0]} on {self._host(lost[0])}' if lost[0] is not None else 'a task'
+            return JobFailed(1, f'{where} was lost: its executor or its Python process has ended',
+                             lost[0], lost, self._failed, [], seconds)
+        return JobFailed(1, f'Spark has given the stage up: {self._stage.error}', None, [],
+                         {}, [], seconds)
+
+    def _host(self, rank: int) -> str:
+        return self._hub.places[rank]['host']
+
+
+def _refuse(use_mpi: Optional[bool], extra_mpi_args: Optional[str], nics: Any,
+            executable: Optional[str]) -> None:
+    if use_mpi or extra_mpi_args:
+        raise ValueError('use_mpi and extra_mpi_args: Reigen connects the ranks itself, and there '
+                         'is no MPI in it; leave them out')
+    if executable not in (None, sys.executable):
+        raise ValueError(f'executable={executable!r}: ranks run in the Python of Spark\'s tasks, '
+                         f'which spark.pyspark.python sets ({_SPARK})')
+
+
+def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] = None,
+        num_proc: Optional[int] = None, start_timeout: Optional[float] = None,
+        use_mpi: Optional[bool] = None, use_gloo: Optional[bool] = None,
+        extra_mpi_args: Optional[str] = None, env: Optional[Mapping[str, str]] = None,
+        stdout: Any = None, stderr: Any = None, verbose: int = 1, nics: Any = None,
+        prefix_output_with_timestamp: bool = False, executable: Optional[str] = None) -> List[Any]:
+    """Call fn(*args, **kwargs) in num_proc tasks of the active Spark session, each of which is a
+    rank meanwhile; what they return, by rank.
+
+    num_proc: spark.default.parallelism, unless told. start_timeout: seconds for all tasks to start
+    (HOROVOD_SPARK_START_TIMEOUT, else 600). env: variables of the ranks. What they print goes to
+    stdout and stderr, by default this program's, in lines that begin with '[RANK]<stdout>:', or
+    with the time too. verbose=0: no word about tasks that are waited for. nics: the network
+    interfaces that ranks use. use_gloo says nothing here.
+
+    Raises JobFailed (a RuntimeError) with the traceback of the rank that failed first, also when an
+    executor is lost; TimeoutError when tasks do not start; ValueError for what there is not. An
+    interrupt ends the tasks.
+    """
+    _refuse(use_mpi, extra_mpi_args, nics, executable)
+    context = _context()
+    size = context.defaultParallelism if num_proc is None else int(num_proc)
+    if size < 1:
+        raise ValueError(f'num_proc is {size}: it is a number of ranks, 1 or more')
+    timeout = start_timeout or float(os.environ.get('HOROVOD_SPARK_START_TIMEOUT', 600))
+    variables = {name: str(value) for name, value in (env or {}).items()}
+    if nics:
+        variables['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
+    _, parcel = _travel.pack(functools.partial(fn, *args, **(kwargs or {})))
+    conf = context.getConf()
+    hub = _hub.Hub(size, conf.get('spark.driver.host'), conf.get('spark.driver.bindAddress', ''))
+    show = _Show(stdout, stderr, prefix_output_with_timestamp)
+    stage = _Stage(context, _member.Call(hub.address, hub.key, parcel, variables), size, hub.over)
+    try:
+        stage.start()
+        return _Run(hub, stage, show, timeout, verbose).wait()
+    finally:
+        hub.close()
+        stage.end()
+        show.end()
+
+
+def run_elastic(*args: Any, **kwargs: Any) -> List[Any]:
+    """There is none yet."""
+    raise NotImplementedError('horovod.spark.run_elastic comes in a later version of Reigen. Until '
+                              'then horovod.spark.run() runs fixed jobs, and reigen run elastic '
+                              'ones, on the hosts that Spark runs on.')

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of horovod.spark.run() on Spark; what became of each, as a line of JSON.
+
+usage: spark_job.py FOLDER MASTER NAME...
+"""
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import horovod.spark
+
+FOLDER = Path(sys.argv[1])
+
+
+def work(base):
+    """Within a task."""
+    import numpy as np
+
+    import reigen
+    reigen.init(process_sets=[[0]] if os.environ['WORLD_SIZE'] != '1' else [])
+    total = reigen.allreduce(np.array([base + reigen.rank()]), op=reigen.Sum)
+    assert os.environ['RANK'] == os.environ['HOROVOD_RANK'] == str(reigen.rank())
+    assert os.environ['LOCAL_RANK'] == str(reigen.local_rank())
+    assert os.environ['HOROVOD_CROSS_SIZE'] == str(reigen.cross_size()) == '1'
+    return [reigen.rank(), reigen.size(), reigen.local_rank(), float(total[0]), os.getpid()]
+
+
+def twice():
+    import reigen
+    for _ in range(2):
+        reigen.init()
+        reigen.barrier()
+        reigen.shutdown()
+    return 'both'
+
+
+def prints():
+    import ctypes
+    rank = os.environ['RANK']
+    print('said', rank, os.environ['GREETING'])
+    print('no newline', end='', file=sys.stderr)
+    sys.stderr.flush()
+    ctypes.CDLL(None).write(1, b'by C\n', 5)
+    print('x' * 300000)
+
+
+def fails():
+    import reigen
+    reigen.init()
+    if reigen.rank() == 1:
+        raise KeyError('a bad column')
+    reigen.barrier()
+
+
+def leaves():
+    import reigen
+    reigen.init()
+    if reigen.rank() == 1:
+        os._exit(0)
+    reigen.barrier()
+
+
+def dies():
+    import reigen
+    reigen.init()
+    if reigen.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    reigen.barrier()
+
+
+def loses_executor():
+    import reigen
+    reigen.init()
+    if reigen.rank() == 1:
+        # Its daemon, and the executor above that.
+        parent = int(Path(f'/proc/{os.getppid()}/stat').read_text().rsplit(')', 1)[1].split()[1])
+        os.kill(parent, signal.SIGKILL)
+        threading.Event().wait()
+    reigen.barrier()
+
+
+def loses_result():
+    """The executor dies after the function."""
+    if os.environ['RANK'] == '1' and not (FOLDER / 'lost').exists():
+        (FOLDER / 'lost').touch()
+        parent = Path(f'/proc/{os.getppid()}/stat').read_text().rsplit(')', 1)[1].split()[1]
+        code = f'import os, time; time.sleep(0.3); os.kill({parent}, 9)'
+        subprocess.Popen([sys.executable, '-c', code], start_new_session=True)
+        return 'x' * (200 << 20)
+    return ''
+
+
+def unsendable():
+    return threading.Lock()
+
+
+def plain():
+    return int(os.environ['RANK'])
+
+
+def stands():
+    import reigen
+    reigen.init()
+    (FOLDER / f'stands-{reigen.rank()}').write_text(str(os.getpid()))
+    if reigen.rank() == 0:
+        reigen.barrier()
+    threading.Event().wait()
+
+
+def interrupted():
+    def press():
+        while not all((FOLDER / f'stands-{rank}').exists() for rank in range(2)):
+            threading.Event().wait(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=press).start()
+    horovod.spark.run(stands, num_proc=2)
+
+
+def output(timestamp):
+    out, err = io.StringIO(), io.StringIO()
+    horovod.spark.run(prints, num_proc=2, env={'GREETING': 'hello'}, stdout=out, stderr=err,
+                      prefix_output_with_timestamp=timestamp)
+    return [out.getvalue(), err.getvalue()]
+
+
+def of(function, *args, **options):
+    return lambda: horovod.spark.run(function, args, num_proc=options.pop('num_proc', 2),
+                                     **options)
+
+
+JOBS = {
+    'work': of(work, 7), 'again': of(work, 1), 'one': of(work, 0, num_proc=1),
+    'usual': of(plain, num_proc=None), 'twice': of(twice), 'plain': of(plain),
+    'output': lambda: output(False), 'timestamp': lambda: output(True), 'fails': of(fails),
+    'leaves': of(leaves), 'dies': of(dies), 'executor': of(loses_executor),
+    'result': of(loses_result), 'unsendable': of(unsendable), 'interrupted': interrupted, 'stands': of(stands),
+    'few': of(plain, num_proc=5, start_timeout=1), 'zero': of(plain, num_proc=0),
+    'mpi': of(plain, use_mpi=True), 'executable': of(plain, executable='/bin/true'),
+    'elastic': lambda: horovod.spark.run_elastic(plain),
+}
+
+
+def tell(name):
+    """What it returns, or how it fails."""
+    try:
+        found = {'result': JOBS[name]()}
+    except KeyboardInterrupt:
+        found = {'error': 'KeyboardInterrupt', 'text': ''}
+    except Exception as error:
+        found = {'error': type(error).__name__, 'text': str(error)}
+    print(json.dumps({'name': name, **found}), flush=True)
+
+
+def main():
+    builder = SparkSession.builder.master(sys.argv[2])
+    settings = {'spark.ui.enabled': 'false', 'spark.ui.showConsoleProgress': 'false',
+                'spark.driver.host': '127.0.0.1', 'spark.driver.bindAddress': '127.0.0.1',
+                'spark.local.dir': str(FOLDER),
+                **dict(word.split('=', 1) for word in sys.argv[3:] if '=' in word)}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    for name in sys.argv[3:]:
+        if '=' not in name:
+            tell(name)
+    session.stop()
+
+
+if __name__ == '__main__':
+    main()

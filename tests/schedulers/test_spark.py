@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.spark.run() on a real Spark: in one process with Python workers, and with executors."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from wait import until
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / 'behaviour'))
+from processes import assert_gone  # noqa: E402
+
+pytestmark = pytest.mark.timeout(300)
+LOCAL = ['work', 'again', 'one', 'usual', 'twice', 'output', 'timestamp', 'fails', 'leaves', 'dies',
+         'unsendable', 'interrupted', 'plain', 'few', 'zero', 'mpi', 'executable', 'elastic']
+
+
+def by_name(text):
+    return {line['name']: line for line in map(json.loads, text.splitlines())}
+
+
+@pytest.fixture(scope='module')
+def told(program, tmp_path_factory):
+    """By the name of the job: {'result': ...} or {'error': its class, 'text': ...}"""
+    return by_name(program('spark', 'spark_job.py', tmp_path_factory.mktemp('spark'), 'local[2]',
+                           *LOCAL))
+
+
+@pytest.fixture(scope='module')
+def on_executors(program, tmp_path_factory):
+    return by_name(program('spark', 'spark_job.py', tmp_path_factory.mktemp('executors'),
+                           'local-cluster[2,1,700]', 'spark.executor.memory=500m', 'executor',
+                           'plain', 'result', 'work'))
+
+
+def test_tasks_are_ranks_by_every_variable(told):
+    assert [rank[:4] for rank in told['work']['result']] == [[0, 2, 0, 15.0], [1, 2, 1, 15.0]]
+    assert [rank[:4] for rank in told['one']['result']] == [[0, 1, 0, 0.0]]
+    assert told['usual']['result'] == [0, 1]
+    # Spark's processes are used again.
+    assert {rank[4] for rank in told['again']['result']} == \
+        {rank[4] for rank in told['work']['result']}
+
+
+def test_init_comes_again_after_shutdown(told):
+    assert told['twice']['result'] == ['both', 'both']
+
+
+def test_what_ranks_print_comes_here_by_lines(told):
+    out, err = told['output']['result']
+    long = 'x' * 300000
+    assert sorted(out.splitlines()) == sorted(
+        f'[{rank}]<stdout>:{line}' for rank in range(2)
+        for line in (f'said {rank} hello', 'by C', long))
+    assert sorted(err.splitlines()) == [f'[{rank}]<stderr>:no newline' for rank in range(2)]
+    out, _ = told['timestamp']['result']
+    assert re.match(r'\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}\[\d\]<stdout>:', out)
+
+
+def test_what_a_rank_raises_is_told_with_its_traceback_and_not_what_followed(told):
+    assert told['fails']['error'] == 'JobFailed'
+    text = told['fails']['text']
+    assert re.match(r"rank 1 on \S+ failed: KeyError: 'a bad column'\nTraceback", text), text
+    assert 'spark_job.py' in text and 'After it failed: rank 0' in text
+
+
+@pytest.mark.parametrize('name', ['leaves', 'dies'])
+def test_a_rank_that_ends_without_a_word_is_named(told, name):
+    assert re.match(r'rank 1 on \S+ was lost: its executor or its Python process has ended\n',
+                    told[name]['text']), told[name]
+
+
+def test_a_result_that_cannot_be_sent(told):
+    assert 'The result, a _thread.lock, cannot be sent' in told['unsendable']['text']
+
+
+def test_ctrl_c_ends_the_tasks_and_the_next_job_runs(told):
+    assert told['interrupted']['error'] == 'KeyboardInterrupt'
+    assert told['plain']['result'] == [0, 1]
+
+
+@pytest.mark.parametrize('name, error, text', [
+    ('few', 'TimeoutError', '0 of 5 have within 1 s, and the cluster has some 2 slots'),
+    ('zero', 'ValueError', 'num_proc is 0'), ('mpi', 'ValueError', 'there is no MPI in it'),
+    ('executable', 'ValueError', 'spark.pyspark.python sets'),
+    ('elastic', 'NotImplementedError', 'comes in a later version of Reigen'),
+])
+def test_what_cannot_be(told, name, error, text):
+    assert told[name]['error'] == error and text in told[name]['text'], told[name]
+
+
+def test_an_executor_that_dies_is_named_also_with_a_result(on_executors):
+    assert re.match(r'rank 1 on \S+ was lost: ', on_executors['executor']['text']), on_executors
+    assert on_executors['plain']['result'] == [0, 1]
+    assert re.match(r'rank 1 on \S+ was lost: ', on_executors['result']['text']), on_executors
+    assert [rank[:3] for rank in on_executors['work']['result']] == [[0, 2, 0], [1, 2, 1]]
+
+
+def test_without_barrier_mode_tasks_wait_for_each_other(program, tmp_path):
+    done = by_name(program('spark', 'spark_job.py', tmp_path, 'local[2]',
+                           'spark.dynamicAllocation.enabled=true', 'work', 'fails'))
+    assert [rank[:3] for rank in done['work']['result']] == [[0, 2, 0], [1, 2, 1]]
+    assert 'a bad column' in done['fails']['text']
+
+
+def test_a_driver_that_is_killed_leaves_nothing(begin, tmp_path):
+    child = begin('spark', 'spark_job.py', tmp_path, 'local-cluster[2,1,700]',
+                  'spark.executor.memory=500m', 'stands')
+    try:
+        pids = [int(until(lambda rank=rank: (tmp_path / f'stands-{rank}').exists() and
+                          (tmp_path / f'stands-{rank}').read_text(), f'rank {rank}', 60))
+                for rank in range(2)]
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    for pid in pids:
+        until(lambda pid=pid: not Path(f'/proc/{pid}').exists(), f'the end of {pid}', 10)
+    assert_gone(str(tmp_path))
+
+
+def test_without_spark_run_says_what_to_install(tmp_path):
+    code = "import sys; sys.modules['pyspark'] = None; import horovod.spark; horovod.spark.run(1)"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=60,
+                          check=False, env={'PYTHONPATH': str(root / 'bindings/python'),
+                                            'REIGEN_LIBRARY': str(tmp_path / 'unused')})
+    assert 'pip install pyspark' in done.stderr or 'libreigen.so was not found' in done.stderr
