@@ -1,64 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames between the program that asks a cluster for processes and those processes: a line of JSON
-and bytes behind it. Who has the key of the call gets in (the HMAC of multiprocessing.connection);
-nothing that comes is unpickled."""
+and bytes behind it. Who has the key of the call gets in; nothing that comes is unpickled.
+
+Both prove that they know the key, which never travels: the one who was called sends a nonce, the
+other a nonce of its own with the HMAC of both, and gets an HMAC of both in return. What a stranger
+sends until then is of a fixed length. Frames are in the clear; seal() is for what may not be.
+"""
+import hashlib
+import hmac
 import json
 import os
 import socket
 import struct
 import threading
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+import time
 from typing import Any, Dict, Tuple
 
-#: Who connects has so long to show that it knows the key, in seconds.
-GREET_S = 10
+#: Who connects has so long in all to show that it knows the key, in seconds.
+GREET_S = 10.0
 KEY_NBYTES = 32
+#: Of one frame, which a friend sends: longer ones mean that the two do not understand each other.
+HEAD_NBYTES_MAX, DATA_NBYTES_MAX = 16 << 20, 1 << 30
+_NBYTES = 32  # of a nonce and of an HMAC
+_LENGTHS = struct.Struct('!II')
+
+
+class Stranger(ConnectionError):
+    """Who is at the other end does not know the key."""
+
+
+def _prove(key: bytes, words: bytes) -> bytes:
+    return hmac.new(key, words, 'sha256').digest()
+
+
+def _mask(key: bytes, nonce: bytes, data: bytes) -> bytes:
+    stream = hashlib.shake_256(b'reigen seal' + key + nonce).digest(len(data))
+    mixed = int.from_bytes(data, 'little') ^ int.from_bytes(stream, 'little')
+    return mixed.to_bytes(len(data), 'little')
+
+
+def seal(key: bytes, data: bytes) -> bytes:
+    """What only who has the key can read: a nonce, the bytes masked by it, the HMAC of both."""
+    nonce = os.urandom(_NBYTES)
+    sealed = nonce + _mask(key, nonce, data)
+    return sealed + _prove(key, b'seal' + sealed)
+
+
+def unseal(key: bytes, sealed: bytes) -> bytes:
+    """Stranger: nobody who has the key has sealed it."""
+    body, proof = sealed[:-_NBYTES], sealed[-_NBYTES:]
+    if not hmac.compare_digest(proof, _prove(key, b'seal' + body)):
+        raise Stranger('what came was sealed with another key')
+    return _mask(key, body[:_NBYTES], body[_NBYTES:])
 
 
 class Line:
-    """One end of a connection. send() may be called by any thread, receive() by one."""
+    """One end of a connection. send() and close() may be called by any thread, receive() by one."""
 
-    def __init__(self, sock: socket.socket, key: bytes, called: bool):
-        """Raises OSError, EOFError or multiprocessing.AuthenticationError: it is no friend."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.settimeout(None)
-        self._limit(sock, GREET_S)
-        self._sending = threading.Lock()
-        self._connection = Connection(os.dup(sock.fileno()))
+    def __init__(self, sock: socket.socket, key: bytes, called: bool, greet_s: float = GREET_S):
+        """Takes the socket. OSError (Stranger, a timeout) or EOFError: it is no friend."""
+        self._sock = sock
+        self._sending, self._ending = threading.Lock(), threading.Lock()
         try:
-            for step in (deliver_challenge, answer_challenge)[::1 if called else -1]:
-                step(self._connection, key)
-            self._limit(sock, 0)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._greet(key, called, time.monotonic() + greet_s)
+            sock.settimeout(None)
         except BaseException:
-            self._connection.close()
-            raise
-        finally:
             sock.close()
+            raise
 
-    @staticmethod
-    def _limit(sock: socket.socket, seconds: int) -> None:
-        """As of the kernel's: it holds for all who use the descriptor."""
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', seconds, 0))
+    def _greet(self, key: bytes, called: bool, end: float) -> None:
+        ours = os.urandom(_NBYTES)
+        if called:
+            self._sock.settimeout(max(end - time.monotonic(), 0.001))
+            self._sock.sendall(ours)
+            nonces = ours + self._exactly(_NBYTES, end)
+            proof = self._exactly(_NBYTES, end)
+            if not hmac.compare_digest(proof, _prove(key, b'calls' + nonces)):
+                raise Stranger('who has connected does not know the key')
+            self._sock.sendall(_prove(key, b'called' + nonces))
+        else:
+            nonces = self._exactly(_NBYTES, end) + ours
+            self._sock.sendall(ours + _prove(key, b'calls' + nonces))
+            proof = self._exactly(_NBYTES, end)
+            if not hmac.compare_digest(proof, _prove(key, b'called' + nonces)):
+                raise Stranger('who has answered does not know the key')
+
+    def _exactly(self, nbytes: int, end: float = float('inf')) -> bytes:
+        data = bytearray()
+        while len(data) < nbytes:
+            if end < float('inf'):
+                self._sock.settimeout(max(end - time.monotonic(), 0.001))
+            piece = self._sock.recv(min(nbytes - len(data), 1 << 20))
+            if not piece:
+                raise EOFError('the other end has closed the connection')
+            data += piece
+        return bytes(data)
 
     def send(self, kind: str, data: bytes = b'', **fields: Any) -> None:
+        """OSError when the other end has gone, or close() was called here; ValueError: too long."""
         head = json.dumps({'kind': kind, **fields}).encode()
+        if len(head) > HEAD_NBYTES_MAX or len(data) > DATA_NBYTES_MAX:
+            raise ValueError(f'a {kind} of {len(head)} and {len(data)} bytes is longer than '
+                             f'{HEAD_NBYTES_MAX} and {DATA_NBYTES_MAX}')
         with self._sending:
-            self._connection.send_bytes(head + b'\n' + data)
+            self._sock.sendall(_LENGTHS.pack(len(head), len(data)) + head + data)
 
     def receive(self) -> Tuple[Dict[str, Any], bytes]:
         """(its fields with kind, data); EOFError or OSError when the other end has gone."""
-        head, _, data = self._connection.recv_bytes().partition(b'\n')
-        return json.loads(head), data
+        head, data = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
+        if head > HEAD_NBYTES_MAX or data > DATA_NBYTES_MAX:
+            raise ConnectionError(f'a frame of {head} and {data} bytes came, where at most '
+                                  f'{HEAD_NBYTES_MAX} and {DATA_NBYTES_MAX} do')
+        return json.loads(self._exactly(head)), self._exactly(data)
 
     def close(self) -> None:
-        """Whoever waits in receive(), here or there, gets an EOFError."""
-        try:
-            with socket.socket(fileno=os.dup(self._connection.fileno())) as sock:
-                sock.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it has been closed already, there or here
-            pass
+        """Whoever waits in receive() or send(), here or there, is told. It may be called again."""
+        with self._ending:
+            try:
+                self._sock.shutdown(socket.SHUT_RDWR)
+            except OSError:  # it has been closed already, there or here
+                pass
 
     def drop(self) -> None:
-        """Give its descriptor back; nobody may use it any more."""
-        self._connection.close()
+        """Close it and give its descriptor back; send() raises OSError then."""
+        self.close()
+        with self._sending, self._ending:
+            self._sock.close()

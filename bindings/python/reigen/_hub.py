@@ -1,23 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """The side of the program that asks a cluster for processes (horovod.spark): it numbers those that
 come, lets them find each other, and hears what they print and how they end. One job each."""
-import multiprocessing
+import collections
+import errno
 import os
-import queue
 import socket
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set
 
 from reigen._frames import KEY_NBYTES, Line
+
+#: Events that wait for the thread that takes them. Who sends more, waits: a rank that prints faster
+#: than this program shows it fills no memory here.
+_EVENTS = 1024
+#: Beside the processes: connections of strangers that may be in their greeting.
+_GREETING = 64
 
 
 class Event(NamedTuple):
     """What came, of the process of that index: 'here'; 'again', another process of that index;
-    'out'; 'end'; 'lost', its line was cut. 'over': the cluster has no more to do; index -1."""
+    'out'; 'failed', before its neighbours can hear of it; 'end'; 'lost', its line was cut. Of none
+    (index -1): 'over', the cluster has no more to do; 'deaf', no more can connect, and why."""
     kind: str
     index: int
     fields: Dict[str, Any]
     data: bytes
+
+
+class _Events:
+    """A queue of bounded length, that nobody waits at any more once it is closed."""
+
+    def __init__(self) -> None:
+        self._events: Deque[Event] = collections.deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, event: Event) -> None:
+        """Waits for room; any thread."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._events) < _EVENTS)
+            if not self._closed:
+                self._events.append(event)
+                self._changed.notify_all()
+
+    def get(self, timeout: float) -> Optional[Event]:
+        """None: there has been none so long."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._events, timeout):
+                return None
+            self._changed.notify_all()
+            return self._events.popleft()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._events.clear()
+            self._changed.notify_all()
 
 
 class Hub:
@@ -28,16 +66,20 @@ class Hub:
         """host: the name or address of this computer for the processes; bind: the one to listen at,
         by default the same. OSError when there is no listening at it."""
         self.size, self.key = size, os.urandom(KEY_NBYTES)
-        self.events: 'queue.Queue[Event]' = queue.Queue()
-        self.places: List[Dict[str, Any]] = []  # by rank, once all are here
-        self._lock = threading.Lock()
+        self.events = _Events()
+        self.places: List[Dict[str, Any]] = []  # by rank, as soon as all are here
+        self._ranks: Dict[int, int] = {}        # by index
+        self._lock = threading.Lock()           # of all below
         self._lines: Dict[int, Line] = {}
+        self._all: Set[Line] = set()            # those too that came for an index that is here
         self._facts: Dict[int, Dict[str, Any]] = {}
         self._turns: Dict[int, Dict[int, bytes]] = {}
+        self._closed = False
+        self._greeting = threading.Semaphore(size + _GREETING)
+        host, bind = host.strip('[]'), bind.strip('[]')  # as Spark writes addresses of IPv6
         family, _, _, _, address = socket.getaddrinfo(bind or host, 0, type=socket.SOCK_STREAM)[0]
         self._server = socket.create_server(address[:2], family=family, backlog=max(size, 16))
         self.address = (host, self._server.getsockname()[1])
-        self._closed = False
         self._begin(self._accept)
 
     @staticmethod
@@ -50,64 +92,88 @@ class Hub:
         with self._lock:
             return sorted(self._facts)
 
+    def _put(self, kind: str, index: int, fields: Dict[str, Any], data: bytes = b'') -> None:
+        self.events.put(Event(kind, index, fields, data))
+
     def _accept(self) -> None:
         while True:
             try:
                 sock, _ = self._server.accept()
-            except OSError:  # close()
+            except OSError as error:
+                if self._closed:
+                    return
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._put('deaf', -1, {'why': error.strerror})
+                    return
+                continue  # it went before it was taken
+            self._greeting.acquire()
+            try:
+                self._begin(self._serve, sock)
+            except RuntimeError as error:  # no more threads
+                sock.close()
+                self._put('deaf', -1, {'why': str(error)})
                 return
-            self._begin(self._serve, sock)
 
     def _serve(self, sock: socket.socket) -> None:
         try:
             line = Line(sock, self.key, called=True)
-        except (OSError, EOFError, multiprocessing.AuthenticationError):
+        except (OSError, EOFError):
             return  # a stranger
+        finally:
+            self._greeting.release()
+        with self._lock:
+            self._all.add(line)
+            if self._closed:
+                line.close()
         index = None
         try:
             fields, _ = line.receive()
-            index = fields['index']
-            if not self._welcome(index, fields, line):
-                index = None  # the cluster has started it twice; it waits for the end
-            while True:
+            if self._welcome(fields['index'], fields, line):
+                index = fields['index']
+            while True:  # one that the cluster has started twice waits here for the end
                 fields, data = line.receive()
                 if index is not None:
                     self._take(index, fields, data)
-        except (OSError, EOFError):
+        except (OSError, EOFError, ValueError, KeyError):
             if index is not None:
-                self.events.put(Event('lost', index, {}, b''))
+                self._put('lost', index, {})
         finally:
+            with self._lock:
+                self._all.discard(line)
             line.drop()
 
     def _welcome(self, index: int, fields: Dict[str, Any], line: Line) -> bool:
+        if index not in range(self.size):
+            raise ValueError(f'index {index} is not one of {self.size}')
         with self._lock:
             again = index in self._facts or self._closed
             if not again:
                 self._facts[index], self._lines[index] = fields, line
             full = len(self._facts) == self.size
-        self.events.put(Event('again' if again else 'here', index, fields, b''))
+        self._put('again' if again else 'here', index, fields)
         if full and not again:
             self._number()
         return not again
 
     def _number(self) -> None:
-        """All are here. A machine's processes follow each other; the machine of index 0 is first."""
-        first: Dict[str, int] = {}
+        """All are here. A machine's processes follow each other; that of index 0 is first."""
+        machines: Dict[str, List[int]] = {}
         for index in range(self.size):
-            first.setdefault(self._facts[index]['machine'], index)
-        order = sorted(range(self.size), key=lambda i: (first[self._facts[i]['machine']], i))
-        machines = [self._facts[i]['machine'] for i in order]
-        names = list(dict.fromkeys(machines))
-        for rank, index in enumerate(order):
-            local = machines[:rank].count(machines[rank])
-            self.places.append({
-                'index': index, 'rank': rank, 'size': self.size, 'local_rank': local,
-                'local_size': machines.count(machines[rank]),
-                'cross_rank': sum(machines[:rank].count(name) > local
-                                  for name in names[:names.index(machines[rank])]),
-                'cross_size': sum(machines.count(name) > local for name in names),
-                'host': self._facts[index]['host']})
-        for place in self.places:
+            machines.setdefault(self._facts[index]['machine'], []).append(index)
+        counts = [len(indices) for indices in machines.values()]
+        cross_sizes = [sum(count > local for count in counts) for local in range(max(counts))]
+        cross_ranks = [0] * max(counts)  # by local rank: machines so far that have one
+        places = []
+        for indices in machines.values():
+            for local, index in enumerate(indices):
+                places.append({
+                    'index': index, 'rank': len(places), 'size': self.size, 'local_rank': local,
+                    'local_size': len(indices), 'cross_rank': cross_ranks[local],
+                    'cross_size': cross_sizes[local], 'host': self._facts[index]['host']})
+                cross_ranks[local] += 1
+        self._ranks = {place['index']: place['rank'] for place in places}
+        self.places = places
+        for place in places:
             self._tell(place['index'], 'start', place=place)
 
     def _tell(self, index: int, kind: str, data: bytes = b'', **fields: Any) -> None:
@@ -118,7 +184,7 @@ class Hub:
 
     def _take(self, index: int, fields: Dict[str, Any], data: bytes) -> None:
         if fields['kind'] != 'gather':
-            self.events.put(Event(fields['kind'], index, fields, data))
+            self._put(fields['kind'], index, fields, data)
             return
         turn = fields['turn']
         with self._lock:
@@ -134,29 +200,28 @@ class Hub:
             self._tell(i, 'gathered', whole, turn=turn, sizes=sizes)
 
     def rank_of(self, index: int) -> Optional[int]:
-        return next((p['rank'] for p in self.places if p['index'] == index), None)
+        """None: not all have come, and there are no ranks."""
+        return self._ranks.get(index)
 
     def over(self) -> None:
         """The cluster has no more to do."""
-        self.events.put(Event('over', -1, {}, b''))
+        self._put('over', -1, {})
 
     def stop(self) -> None:
-        """Have operations in flight end, so that functions do."""
+        """Have operations in flight end, so that functions do; who waits for the others leaves."""
         for index in self.here:
             self._tell(index, 'stop')
 
     def close(self) -> None:
-        """No more events come."""
+        """Nobody takes events any more. Threads that serve end soon."""
         with self._lock:
             self._closed = True
-            lines = list(self._lines.values())
-        try:
-            self._server.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self._server.close()
-        for line in lines:
+            lines = list(self._all)
+        for call in (lambda: self._server.shutdown(socket.SHUT_RDWR), self._server.close):
             try:
-                line.close()
-            except (OSError, ValueError):
+                call()
+            except OSError:
                 pass
+        for line in lines:
+            line.close()
+        self.events.close()

@@ -7,13 +7,16 @@ import itertools
 import os
 import queue
 import socket
+import select
 import sys
+import termios
 import threading
+import time
 import traceback
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from reigen import _core, _traceback, _travel, boot
-from reigen._frames import Line
+from reigen._frames import Line, seal, unseal
 
 #: Seconds to reach the program that has asked for this process.
 _CONNECT_S = 30
@@ -29,6 +32,9 @@ class Call(NamedTuple):
     parcel: bytes
     env: Dict[str, str]
 
+    def __repr__(self) -> str:  # logs and tracebacks may have it
+        return f'Call(address={self.address}, {len(self.parcel)} bytes)'
+
 
 class Gone(RuntimeError):
     """The program that has asked for this process has ended, or the job has."""
@@ -39,15 +45,19 @@ class _Way:
 
     def __init__(self, call: Call, index: int, facts: Mapping[str, Any]):
         sock = socket.create_connection(call.address, _CONNECT_S)
-        self.line = Line(sock, call.key, called=False)
+        self.line = Line(sock, call.key, called=False, greet_s=_CONNECT_S)
         self.started: 'queue.Queue[Optional[Dict[str, Any]]]' = queue.Queue()
         self._gathered: 'queue.Queue[Optional[Tuple[Dict[str, Any], bytes]]]' = queue.Queue()
-        self._turns = itertools.count()
+        self._key, self._turns = call.key, itertools.count()
         self.stopped = self._closing = False
         self._leaving: List[threading.Thread] = []
-        self.line.send('here', index=index, **facts)
         self.reader = threading.Thread(target=self._read, daemon=True, name='reigen-member')
-        self.reader.start()
+        try:
+            self.line.send('here', index=index, **facts)
+            self.reader.start()
+        except BaseException:
+            self.line.drop()
+            raise
 
     def _read(self) -> None:
         try:
@@ -60,35 +70,45 @@ class _Way:
                 elif fields['kind'] == 'stop':
                     self._leave()
         except (OSError, EOFError):
-            self.started.put(None)
-            self._gathered.put(None)
-            if not self._closing:
-                self._leave()
+            self._leave()
 
     def _leave(self) -> None:
-        """Operations in flight end, and so does a function that waits for one."""
+        """Operations in flight end, and so does a function that waits for one, or for others."""
         self.stopped = True
+        self.started.put(None)
+        self._gathered.put(None)
+        if self._closing:
+            return
         self._leaving.append(threading.Thread(target=_core.shutdown, daemon=True,
                                               name='reigen-leave'))
         self._leaving[-1].start()
 
     def gather(self, blob: bytes, timeout: float) -> List[bytes]:
-        self.line.send('gather', blob, turn=next(self._turns))
-        try:
-            found = self._gathered.get(timeout=timeout)
-        except queue.Empty:
-            raise TimeoutError(f'some ranks did not call init() within {timeout:g} s') from None
-        if found is None:
-            raise Gone('the program that started the job has gone')
-        fields, data = found
-        ends = list(itertools.accumulate(fields['sizes']))
-        return [data[start:end] for start, end in zip([0, *ends], ends)]
+        """boot's allgather. The blobs hold the key of the job, and so they are sealed."""
+        turn, end = next(self._turns), time.monotonic() + timeout
+        self.line.send('gather', seal(self._key, blob), turn=turn)
+        while not self.stopped:
+            try:
+                found = self._gathered.get(timeout=max(end - time.monotonic(), 0))
+            except queue.Empty:
+                raise TimeoutError('some ranks did not call init() within '
+                                   f'{timeout:g} s') from None
+            if found is None:
+                break
+            fields, data = found
+            if fields['turn'] == turn:  # else of one that had been given up
+                ends = list(itertools.accumulate(fields['sizes']))
+                return [unseal(self._key, data[start:end])
+                        for start, end in zip([0, *ends], ends)]
+        raise Gone('the job has ended, or the program that started it has')
 
     def close(self) -> None:
-        """Nothing of it is left in this process, which may be called for another job at once."""
+        """Nothing of it is left in this process, which may be called for another job at once: a
+        late word to leave would end that one's operations."""
         self._closing = True
         self.line.close()
-        for thread in (self.reader, *self._leaving):
+        self.reader.join()  # it begins the others
+        for thread in self._leaving:
             thread.join()
         self.line.drop()
 
@@ -101,19 +121,21 @@ def _facts() -> Dict[str, Any]:
 @contextlib.contextmanager
 def _variables(env: Mapping[str, str], place: Mapping[str, Any]) -> Iterator[None]:
     """Those of the caller, and those by which ranks are numbered; as they were afterwards."""
-    before = dict(os.environ)
     names = ('rank', 'size', 'local_rank', 'local_size', 'cross_rank', 'cross_size')
-    os.environ.update(env)
+    new = dict(env)
     for prefix in ('REIGEN', 'HOROVOD'):
-        os.environ.update({f'{prefix}_{name.upper()}': str(place[name]) for name in names})
-    os.environ.update(RANK=str(place['rank']), WORLD_SIZE=str(place['size']),
-                      LOCAL_RANK=str(place['local_rank']),
-                      LOCAL_WORLD_SIZE=str(place['local_size']))
+        new.update({f'{prefix}_{name.upper()}': str(place[name]) for name in names})
+    new.update(RANK=str(place['rank']), WORLD_SIZE=str(place['size']),
+               LOCAL_RANK=str(place['local_rank']), LOCAL_WORLD_SIZE=str(place['local_size']))
+    before = dict(os.environ)
+    os.environ.update(new)
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items()
+                           if os.environ.get(name) != value})
 
 
 def _flush() -> None:
@@ -128,39 +150,65 @@ class _Output:
     def __init__(self, line: Line):
         self._line = line
         _flush()
+        self._ending, self._end = os.pipe()
         self._before = [os.dup(fd) for fd in (1, 2)]
-        self._threads = []
+        self._through = []
         for fd, name in ((1, 'stdout'), (2, 'stderr')):
             reading, writing = os.pipe()
             with contextlib.suppress(OSError):  # the user has pages enough in pipes
                 fcntl.fcntl(writing, 1031, _PIPE_NBYTES)  # F_SETPIPE_SZ
             os.dup2(writing, fd)
             os.close(writing)
-            thread = threading.Thread(target=self._pump, args=(reading, name, self._before[fd - 1]),
-                                      daemon=True, name='reigen-output')
-            thread.start()
-            self._threads.append(thread)
+            through = threading.Event()
+            threading.Thread(target=self._pump, daemon=True, name='reigen-output', args=(
+                reading, name, os.dup(self._before[fd - 1]), through)).start()
+            self._through.append(through)
 
-    def _pump(self, reading: int, name: str, before: int) -> None:
-        with open(reading, 'rb', buffering=0) as pipe:
-            while True:
-                data = pipe.read(1 << 16)
-                if not data:
-                    return
-                try:
-                    self._line.send('out', data, stream=name)
-                except OSError:
-                    os.write(before, data)  # nobody is there: the worker's own log
+    def _pump(self, reading: int, name: str, log: int, through: threading.Event) -> None:
+        """log: the worker's own, for what nobody takes any more."""
+        with open(reading, 'rb', buffering=0) as pipe, open(log, 'wb', buffering=0) as file:
+            left = self._send(pipe, name, file)
+            through.set()
+            # A process that the function has left behind may hold the pipe, and print.
+            while left:
+                left = pipe.read(1 << 16)
+                with contextlib.suppress(OSError):
+                    file.write(left)
+
+    def _send(self, pipe: Any, name: str, file: Any) -> bool:
+        """Until all is through that had been printed by restore(). Whether others hold the pipe."""
+        left = None  # bytes, once restore() has been called
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        poll.register(self._ending, select.POLLIN)
+        while left is None or left > 0:
+            if left is None and self._ending in dict(poll.poll()):
+                count = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+                left = int.from_bytes(count, sys.byteorder)
+                poll.unregister(self._ending)
+            if left == 0:
+                return True
+            data = pipe.read(1 << 16)
+            if not data:
+                return False
+            left = None if left is None else left - len(data)
+            try:
+                self._line.send('out', data, stream=name)
+            except OSError:  # nobody is there
+                with contextlib.suppress(OSError):
+                    file.write(data)
+        return True
 
     def restore(self) -> None:
+        """Returns when all that was printed has been sent."""
         _flush()
         for fd, before in zip((1, 2), self._before):
             os.dup2(before, fd)
-        for thread in self._threads:
-            # A process that the function has left behind may hold the pipe.
-            thread.join(1)
-        for before in self._before:
             os.close(before)
+        os.close(self._end)
+        for through in self._through:
+            through.wait()
+        os.close(self._ending)
 
 
 class _Outcome(NamedTuple):
@@ -169,9 +217,9 @@ class _Outcome(NamedTuple):
     data: bytes    # the pickled result, or the traceback as text
 
 
-def _call(function: Callable[[], Any]) -> _Outcome:
+def _call(function: Callable[[], _Outcome]) -> _Outcome:
     try:
-        return _Outcome(True, False, _travel.dumps(function(), 'The result', _RESULT))
+        return function()
     except BaseException as error:  # sys.exit(), too: it brings no result
         with _traceback.shortened(error):
             text = ''.join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -185,26 +233,38 @@ def take_part(index: int, call: Call, facts: Mapping[str, Any],
     when the rank is known, and before the function."""
     try:
         way = _Way(call, index, {**_facts(), **facts})
-    except OSError as error:
+    except (OSError, EOFError) as error:
         raise Gone(f'the program that started the job does not answer at {call.address[0]} port '
-                   f'{call.address[1]}: {error.strerror}') from error
+                   f'{call.address[1]}: {error}. Has the job ended, and does a firewall let '
+                   'connections from here through?') from error
     try:
         place = way.started.get()
         if place is None:
+            way.line.send('end', well=False, follows=True)
             return None
         begin()
         with _variables(call.env, place):
             output = _Output(way.line)
             try:
-                with boot.lent(way.gather, place['rank'], place['size'], by_machine=False):
-                    end = _call(lambda: _travel.unpack(
-                        _travel.Parcel(*_travel.loads(call.parcel)))())
+                end = _call(lambda: _lent(way, place, call.parcel))
             finally:
                 output.restore()
         way.line.send('end', b'' if end.well else end.data, well=end.well,
                       follows=end.follows or way.stopped)
         return (place['rank'], end.data) if end.well else None
-    except OSError:
+    except OSError:  # nobody is there who would be told
         return None
     finally:
         way.close()
+
+
+def _lent(way: _Way, place: Mapping[str, Any], parcel: bytes) -> _Outcome:
+    def work() -> _Outcome:
+        function = _travel.unpack(_travel.Parcel(*_travel.loads(parcel)))
+        return _Outcome(True, False, _travel.dumps(function(), 'The result', _RESULT))
+
+    with boot.lent(way.gather, place['rank'], place['size'], by_machine=False):
+        end = _call(work)
+        if not end.well:  # the others fail when this one leaves the job: it is to be the first
+            way.line.send('failed', end.data, follows=end.follows or way.stopped)
+        return end

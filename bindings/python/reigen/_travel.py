@@ -248,10 +248,11 @@ def gather(found: List[Outcome], wanted: int) -> List[Any]:
     if missing:
         raise RuntimeError(f'Rank {missing[0]} ended well but brought no result: did the function '
                            'leave the process by itself?')
-    return [_loads(rank, results[rank]) for rank in range(size)]
+    return [result(rank, results[rank]) for rank in range(size)]
 
 
-def _loads(rank: int, data: bytes) -> Any:
+def result(rank: int, data: bytes) -> Any:
+    """What that rank has pickled; RuntimeError when it cannot be read here."""
     try:
         return pickle.loads(data)
     except Exception as error:

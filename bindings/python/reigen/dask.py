@@ -117,7 +117,8 @@ def _failure(client: distributed.Client, ranks: Mapping[Any, str],
             errors.append(RuntimeError(f'the worker {ranks[future]} was lost'))
         if errors and end == float('inf'):
             end = time.monotonic() + seconds
-            client.run(_leave, workers=[ranks[one] for one in waiting], on_error='ignore')
+            if waiting:  # Dask might take no workers for all
+                client.run(_leave, workers=[ranks[one] for one in waiting], on_error='ignore')
     return min(errors, key=lambda error: isinstance(error, HorovodInternalError), default=None)
 
 

@@ -5,9 +5,7 @@ import contextlib
 import functools
 import itertools
 import os
-import queue
 import sys
-import threading
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
@@ -22,23 +20,24 @@ from horovod.spark import task as spark_task
 from reigen import _cells, _hub, _member, _travel
 from reigen._run import JobFailed
 
-#: Seconds: between two looks at whether Spark has given up; left to ranks when one has failed; and
-#: between two words about executors that are waited for.
-_LOOK_S, _END_S, _REMARK_S = 0.5, 10.0, 10.0
+#: Seconds: between two looks at whether Spark has given up; left to ranks when one has failed, and
+#: to their last words when Spark is through; between two words about executors that are waited for.
+_LOOK_S, _END_S, _LAST_S, _REMARK_S = 0.5, 10.0, 3.0, 10.0
+#: A line that is longer, as a progress bar's may be, is shown in parts.
+_LINE_NBYTES_MAX = 1 << 20
 _SPARK = 'https://spark.apache.org/docs/latest/configuration.html'
 _count = itertools.count(1)
 
 
 def _part(call: _member.Call, indices: Iterable[int]) -> Iterator[Any]:
     """In a task of Spark's."""
-    context = pyspark.TaskContext.get()
-    gpus = context.resources().get('gpu') if context else None
+    gpus = pyspark.TaskContext.get().resources().get('gpu')
 
     def begin() -> None:
         spark_task._gpus = list(gpus.addresses) if gpus else []
 
     try:
-        result = _member.take_part(next(iter(indices)), call, {'attempt': context.attemptNumber()}, begin)
+        result = _member.take_part(next(iter(indices)), call, {}, begin)
     finally:
         spark_task._gpus = []
     if result is not None:
@@ -58,11 +57,12 @@ def _is_on(context: Any, name: str) -> bool:
     return context.getConf().get(name, 'false').lower() == 'true'
 
 
-class _Stage(threading.Thread):
-    """The stage of Spark's whose tasks are the ranks. is_over: there are results, or an error."""
+class _Stage:
+    """The stage of Spark's whose tasks are the ranks, in a thread that has the caller's scheduler
+    pool and tags. is_over: there are results, or an error."""
 
     def __init__(self, context: Any, call: _member.Call, size: int, over: Callable[[], None]):
-        super().__init__(daemon=True, name='reigen-spark')
+        self._thread = pyspark.InheritableThread(target=self._run, daemon=True, name='reigen-spark')
         self._over = over
         self.group = f'horovod.spark.run.{next(_count)}'
         self.results: List[Any] = []
@@ -72,7 +72,10 @@ class _Stage(threading.Thread):
         # Barrier stages start all tasks or none. Spark has none with dynamic allocation.
         self._barrier = not _is_on(context, 'spark.dynamicAllocation.enabled')
 
-    def run(self) -> None:
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
         try:
             self._context.setJobGroup(self.group, 'horovod.spark.run', interruptOnCancel=True)
             tasks = self._context.parallelize(range(self._size), self._size)
@@ -86,8 +89,10 @@ class _Stage(threading.Thread):
     def end(self) -> None:
         """Spark ends its tasks, if there are any left."""
         if not self.is_over:
-            self._context.cancelJobGroup(self.group)
-        self.join(_END_S)
+            with contextlib.suppress(Exception):  # Spark has ended: what run() raises says more
+                self._context.cancelJobGroup(self.group)
+        if self._thread.ident is not None:
+            self._thread.join(_END_S)
 
 
 class _Show:
@@ -102,7 +107,9 @@ class _Show:
         *lines, rest = (self._left.pop((rank, name), b'') + data).split(b'\n')
         for line in lines:
             self._print(rank, name, line)
-        if rest:
+        if len(rest) > _LINE_NBYTES_MAX:
+            self._print(rank, name, rest)
+        elif rest:
             self._left[rank, name] = rest
 
     def end(self) -> None:
@@ -137,28 +144,44 @@ class _Run:
             self._check(event)
         elif event.kind == 'out':
             self._show.take(rank, event.fields['stream'], event.data)
+        elif event.kind == 'failed':
+            self._fail(rank, event)
         elif event.kind == 'end':
             self._ended[event.index] = event.fields['well']
             if not event.fields['well']:
-                self._failed[rank] = _cells.name_cells(event.data.decode())
-                self._followed |= {rank} if event.fields['follows'] else set()
+                self._fail(rank, event)
         elif ((event.kind == 'lost' and event.index not in self._ended) or
               (event.kind == 'again' and event.index in self._ended)):
             # Started again, because its executor was lost before Spark had the result.
             self._ended[event.index] = False
             self._lost.append(event.index)
+        elif event.kind == 'deaf':
+            raise RuntimeError(f'{len(self._hub.here)} of {self._hub.size} tasks are connected, '
+                               'and this program can take no more: '
+                               f'{event.fields["why"]}. Each needs a descriptor '
+                               'and a thread here: see ulimit -n and ulimit -u')
+
+    def _fail(self, rank: Optional[int], event: _hub.Event) -> None:
+        if rank is not None and rank not in self._failed:
+            self._failed[rank] = _cells.name_cells(event.data.decode())
+            self._followed |= {rank} if event.fields['follows'] else set()
 
     def _check(self, event: _hub.Event) -> None:
         ours = reigen.version()
         if event.fields['version'] != ours:
             raise RuntimeError(f'Reigen is {event.fields["version"]} on {event.fields["host"]} and '
                                f'{ours} here: install the same on all executors')
+        python = '.'.join(map(str, sys.version_info[:2]))
+        if event.fields['python'] != python:
+            raise RuntimeError(f'Python is {event.fields["python"]} on {event.fields["host"]} and '
+                               f'{python} here: name one of the same version by '
+                               f'spark.pyspark.python ({_SPARK})')
 
     def _start(self) -> None:
         """Until all tasks are here."""
         end, remark = self._begun + self._timeout, self._begun + _REMARK_S
         while not self._hub.places:
-            self._wait()
+            self._wait(_LOOK_S)
             if self._lost or self._stage.is_over:
                 return
             if time.monotonic() > end:
@@ -175,26 +198,38 @@ class _Run:
                 f'{there} slots. Please check that you have enough resources to run all Horovod '
                 'processes: fewer by num_proc, more executors or cores, or a longer start_timeout.')
 
-    def _wait(self) -> None:
-        """Take an event, if one comes soon."""
-        with contextlib.suppress(queue.Empty):
-            self._take(self._hub.events.get(timeout=_LOOK_S))
+    def _wait(self, seconds: float) -> bool:
+        """Take an event, if one comes so soon."""
+        event = self._hub.events.get(seconds)
+        if event is not None:
+            self._take(event)
+        return event is not None
+
+    def _drain(self) -> None:
+        """Spark is through, maybe before the ranks' last words are: a rank ends after its lines."""
+        end = time.monotonic() + (_LAST_S if self._stage.error else _END_S)
+        while time.monotonic() < end and not set(self._hub.here) <= set(self._ended):
+            self._wait(_LOOK_S)
+        while self._wait(0):
+            pass
 
     def wait(self) -> List[Any]:
         """What the ranks returned; raises what went wrong."""
         self._start()
         end = float('inf')
         while not self._stage.is_over and time.monotonic() < end:
-            self._wait()
-            if not all(self._ended.values()):
+            self._wait(_LOOK_S)
+            if self._failed or not all(self._ended.values()):
                 if len(self._ended) == self._hub.size:
                     break
                 if end == float('inf'):
                     end = time.monotonic() + _END_S
                     self._hub.stop()
+        if self._stage.is_over:
+            self._drain()
         if self._failed or self._lost or self._stage.error:
             raise self._failure()
-        return [_travel.loads(data) for _, data in sorted(self._stage.results)]
+        return [_travel.result(rank, data) for rank, data in sorted(self._stage.results)]
 
     def _failure(self) -> BaseException:
         """The first that failed, by itself rather than by the end of another."""
@@ -227,6 +262,18 @@ def _refuse(use_mpi: Optional[bool], extra_mpi_args: Optional[str], nics: Any,
                          f'which spark.pyspark.python sets ({_SPARK})')
 
 
+def _timeout(start_timeout: Optional[float]) -> float:
+    """In seconds."""
+    if start_timeout is not None:
+        return float(start_timeout)
+    value = os.environ.get('HOROVOD_SPARK_START_TIMEOUT', '600')
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f'HOROVOD_SPARK_START_TIMEOUT is {value!r}: it is a number of '
+                         'seconds') from None
+
+
 def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] = None,
         num_proc: Optional[int] = None, start_timeout: Optional[float] = None,
         use_mpi: Optional[bool] = None, use_gloo: Optional[bool] = None,
@@ -251,7 +298,7 @@ def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] =
     size = context.defaultParallelism if num_proc is None else int(num_proc)
     if size < 1:
         raise ValueError(f'num_proc is {size}: it is a number of ranks, 1 or more')
-    timeout = start_timeout or float(os.environ.get('HOROVOD_SPARK_START_TIMEOUT', 600))
+    timeout = _timeout(start_timeout)
     variables = {name: str(value) for name, value in (env or {}).items()}
     if nics:
         variables['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
