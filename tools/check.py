@@ -484,12 +484,8 @@ def part_torch2(part):
     return pytest(part, ['tests/torch2'], '-m', 'not soak')
 
 
-def part_jax(part):
-    return pytest(part, ['tests/jax'])
-
-
-def part_schedulers(part):
-    return pytest(part, ['tests/schedulers'])
+def part_folder(part):
+    return pytest(part, [f'tests/{part.name}'])
 
 
 def part_tensorflow(part):
@@ -611,8 +607,8 @@ PARTS = {
                   Part('torch2', part_torch2, 1.0, 600),
                   Part('tensorflow', part_tensorflow, 1.1, 490),
                   Part('tsan', part_tsan, 1.0, 340), Part('demo', part_demo, 0.9, 300),
-                  Part('fresh', part_fresh, 0.6, 250), Part('jax', part_jax, 0.8, 145),
-                  Part('schedulers', part_schedulers, 1.0, 100),
+                  Part('fresh', part_fresh, 0.6, 250), Part('jax', part_folder, 0.8, 145),
+                  Part('schedulers', part_folder, 1.0, 100),
                   Part('install', part_install, 0.6, 140), Part('slow', part_slow, 1.2, 130),
                   Part('asan-ranks', part_asan_ranks, 1.6, 125)],
     'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_fuzz, 1.0, 2),
