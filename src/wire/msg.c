@@ -4,11 +4,8 @@
 
 #include <string.h>
 
-#define FIELD(type, kind, member)                                            \
-    {                                                                        \
-        #member, RG_FIELD_##kind, offsetof(struct rg_msg_##type, member)     \
-    }
-#define END { NULL, RG_FIELD_END, 0 }
+#define FIELD(type, kind, member) RG_FIELD(kind, struct rg_msg_##type, member)
+#define END RG_FIELD_LAST
 
 static const struct rg_field empty_fields[] = { END };
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIELD(type, kind, member) { #member, RG_FIELD_##kind, offsetof(struct type, member) }
-#define END { NULL, RG_FIELD_END, 0 }
+#define FIELD(type, kind, member) RG_FIELD(kind, struct type, member)
+#define END RG_FIELD_LAST
 
 const struct rg_field rg_rankmsg_hello_fields[] = {
     FIELD(rg_rankmsg_hello, U32, version),

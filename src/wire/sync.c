@@ -4,11 +4,8 @@
 
 #include <string.h>
 
-#define FIELD(type, kind, member)                                             \
-    {                                                                         \
-        #member, RG_FIELD_##kind, offsetof(struct rg_sync_##type, member)     \
-    }
-#define END { NULL, RG_FIELD_END, 0 }
+#define FIELD(type, kind, member) RG_FIELD(kind, struct rg_sync_##type, member)
+#define END RG_FIELD_LAST
 
 const struct rg_field rg_sync_head_fields[] = {
     FIELD(head, STR, dir), FIELD(head, STR, marker), FIELD(head, SPAN, token),

@@ -15,15 +15,15 @@ struct thing {
 };
 
 static const struct rg_field fields[] = {
-    { "u8", RG_FIELD_U8, offsetof(struct thing, u8) },
-    { "u32", RG_FIELD_U32, offsetof(struct thing, u32) },
-    { "i32", RG_FIELD_I32, offsetof(struct thing, i32) },
-    { "u64", RG_FIELD_U64, offsetof(struct thing, u64) },
-    { "str", RG_FIELD_STR, offsetof(struct thing, str) },
-    { "strv", RG_FIELD_STRV, offsetof(struct thing, strv) },
-    { "span", RG_FIELD_SPAN, offsetof(struct thing, span) },
-    { "last", RG_FIELD_STR, offsetof(struct thing, last) },
-    { NULL, RG_FIELD_END, 0 },
+    RG_FIELD(U8, struct thing, u8),
+    RG_FIELD(U32, struct thing, u32),
+    RG_FIELD(I32, struct thing, i32),
+    RG_FIELD(U64, struct thing, u64),
+    RG_FIELD(STR, struct thing, str),
+    RG_FIELD(STRV, struct thing, strv),
+    RG_FIELD(SPAN, struct thing, span),
+    RG_FIELD(STR, struct thing, last),
+    RG_FIELD_LAST,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)

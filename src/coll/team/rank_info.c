@@ -7,13 +7,13 @@
 #include "base/fd.h"
 #include "coll/team/team_parts.h"
 
-#define FIELD(kind, member) { #member, RG_FIELD_##kind, offsetof(struct rg_rank_info, member) }
+#define FIELD(kind, member) RG_FIELD(kind, struct rg_rank_info, member)
 
 static const struct rg_field fields[] = {
     FIELD(STR, boot_id), FIELD(STR, host), FIELD(U64, netns), FIELD(U64, pidns), FIELD(U32, uid),
     FIELD(U32, pid), FIELD(U8, shm), FIELD(STR, socket_name), FIELD(I32, local_rank),
     FIELD(I32, local_size), FIELD(I32, cross_rank), FIELD(I32, cross_size), FIELD(U32, tree_degree),
-    FIELD(SPAN, cpus), FIELD(STRV, addresses), FIELD(SPAN, offer), { NULL, RG_FIELD_END, 0 },
+    FIELD(SPAN, cpus), FIELD(STRV, addresses), FIELD(SPAN, offer), RG_FIELD_LAST,
 };
 
 /* Where /proc is hidden nobody can be shown to be on this host: a name of our own. */
