@@ -22,73 +22,73 @@ enum force { MUST, MAY };
 
 struct setting {
     const char *name;
-    enum from from;
-    enum force force;
+    enum from from : 8;
+    enum force force : 8;
+    unsigned matter : 16; /* RG_USER_*: left out where the user speaks of it; 0: none */
     const char *text;
-    unsigned matter; /* RG_USER_*: left out where the user speaks of it; 0: none */
 };
 
 static const struct setting settings[] = {
     /* Open MPI 4. Inside an allocation it would take the scheduler's own launcher, silently. */
-    { "OMPI_MCA_plm", TEXT, MUST, "rsh", 0 },
+    { "OMPI_MCA_plm", TEXT, MUST, 0, "rsh" },
     /* Its daemons want the same one, to start further daemons by above 64 hosts, and our directory
      * has another name on each host. plm_rsh_no_tree_spawn would make them leave their sessions,
      * and us blind to their deaths. */
-    { "OMPI_MCA_plm_rsh_agent", FILE_OR_PATH, MUST, "rsh", 0 },
+    { "OMPI_MCA_plm_rsh_agent", FILE_OR_PATH, MUST, 0, "rsh" },
     /* The hosts and slots are ours, not the allocation's. */
-    { "OMPI_MCA_ras", TEXT, MUST, "^slurm,tm,lsf,gridengine,alps,loadleveler", 0 },
-    { "OMPI_MCA_orte_default_hostfile", FILE_OF, MUST, "hosts", 0 },
+    { "OMPI_MCA_ras", TEXT, MUST, 0, "^slurm,tm,lsf,gridengine,alps,loadleveler" },
+    { "OMPI_MCA_orte_default_hostfile", FILE_OF, MUST, 0, "hosts" },
     /* Root in a container is nobody special. */
-    { "OMPI_ALLOW_RUN_AS_ROOT", TEXT, MUST, "1", 0 },
-    { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", TEXT, MUST, "1", 0 },
+    { "OMPI_ALLOW_RUN_AS_ROOT", TEXT, MUST, 0, "1" },
+    { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", TEXT, MUST, 0, "1" },
     /* Training uses threads: bound to one core, they all share it. */
-    { "OMPI_MCA_hwloc_base_binding_policy", TEXT, MAY, "none", RG_USER_BINDING },
+    { "OMPI_MCA_hwloc_base_binding_policy", TEXT, MAY, RG_USER_BINDING, "none" },
     /* Docker gives every host the same docker0 and 172.17.0.1: ranks would call themselves. */
-    { "OMPI_MCA_btl_tcp_if_include", NETWORK, MAY, NULL, RG_USER_BTL },
-    { "OMPI_MCA_oob_tcp_if_include", NETWORK, MAY, NULL, RG_USER_OOB },
-    { "OMPI_MCA_btl_tcp_port_min_v4", PORT_FIRST, MAY, NULL, 0 },
-    { "OMPI_MCA_btl_tcp_port_range_v4", PORT_COUNT_OF_RANKS, MAY, NULL, 0 },
-    { "OMPI_MCA_btl_tcp_port_min_v6", PORT_FIRST, MAY, NULL, 0 },
-    { "OMPI_MCA_btl_tcp_port_range_v6", PORT_COUNT_OF_RANKS, MAY, NULL, 0 },
-    { "OMPI_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE_OF_DAEMONS, MAY, "-", 0 },
+    { "OMPI_MCA_btl_tcp_if_include", NETWORK, MAY, RG_USER_BTL, NULL },
+    { "OMPI_MCA_oob_tcp_if_include", NETWORK, MAY, RG_USER_OOB, NULL },
+    { "OMPI_MCA_btl_tcp_port_min_v4", PORT_FIRST, MAY, 0, NULL },
+    { "OMPI_MCA_btl_tcp_port_range_v4", PORT_COUNT_OF_RANKS, MAY, 0, NULL },
+    { "OMPI_MCA_btl_tcp_port_min_v6", PORT_FIRST, MAY, 0, NULL },
+    { "OMPI_MCA_btl_tcp_port_range_v6", PORT_COUNT_OF_RANKS, MAY, 0, NULL },
+    { "OMPI_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE_OF_DAEMONS, MAY, 0, "-" },
     /* Open MPI 5, whose launcher reads names of its own. */
-    { "PRTE_MCA_plm", TEXT, MUST, "ssh", 0 },
-    { "PRTE_MCA_plm_ssh_agent", FILE_OR_PATH, MUST, "rsh", 0 },
-    { "PRTE_MCA_ras", TEXT, MUST, "^slurm,pbs,lsf,gridengine,flux", 0 },
-    { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, "hosts", 0 },
-    { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, "none", RG_USER_BINDING },
-    { "PRTE_MCA_prte_if_include", NETWORK, MAY, NULL, RG_USER_OOB },
-    { "PRTE_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE_OF_DAEMONS, MAY, "-", 0 },
+    { "PRTE_MCA_plm", TEXT, MUST, 0, "ssh" },
+    { "PRTE_MCA_plm_ssh_agent", FILE_OR_PATH, MUST, 0, "rsh" },
+    { "PRTE_MCA_ras", TEXT, MUST, 0, "^slurm,pbs,lsf,gridengine,flux" },
+    { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, 0, "hosts" },
+    { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, RG_USER_BINDING, "none" },
+    { "PRTE_MCA_prte_if_include", NETWORK, MAY, RG_USER_OOB, NULL },
+    { "PRTE_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE_OF_DAEMONS, MAY, 0, "-" },
     /* MPICH. The resource manager "user" is none: in an allocation it would call rsh with srun's
      * options. The interface is the first host's: its bare name may mean nothing elsewhere. */
-    { "HYDRA_LAUNCHER", TEXT, MUST, "ssh", 0 },
-    { "HYDRA_LAUNCHER_EXEC", FILE_OF, MUST, "rsh", 0 },
-    { "HYDRA_RMK", TEXT, MUST, "user", 0 },
-    { "HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich", 0 },
-    { "HYDRA_IFACE", INTERFACE, MAY, NULL, 0 },
-    { "MPIR_CVAR_CH3_PORT_RANGE", PORT_RANGE, MAY, ":", 0 },
+    { "HYDRA_LAUNCHER", TEXT, MUST, 0, "ssh" },
+    { "HYDRA_LAUNCHER_EXEC", FILE_OF, MUST, 0, "rsh" },
+    { "HYDRA_RMK", TEXT, MUST, 0, "user" },
+    { "HYDRA_HOST_FILE", FILE_OF, MUST, 0, "hosts.mpich" },
+    { "HYDRA_IFACE", INTERFACE, MAY, 0, NULL },
+    { "MPIR_CVAR_CH3_PORT_RANGE", PORT_RANGE, MAY, 0, ":" },
     /* Intel MPI: Hydra as well, with names of its own. */
-    { "I_MPI_HYDRA_BOOTSTRAP", TEXT, MUST, "ssh", 0 },
-    { "I_MPI_HYDRA_BOOTSTRAP_EXEC", FILE_OF, MUST, "rsh", 0 },
-    { "I_MPI_HYDRA_RMK", TEXT, MUST, "user", 0 },
-    { "I_MPI_HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich", 0 },
-    { "I_MPI_HYDRA_IFACE", INTERFACE, MAY, NULL, 0 },
-    { "FI_TCP_IFACE", INTERFACE, MAY, NULL, 0 },
-    { "I_MPI_PORT_RANGE", PORT_RANGE, MAY, ":", 0 },
+    { "I_MPI_HYDRA_BOOTSTRAP", TEXT, MUST, 0, "ssh" },
+    { "I_MPI_HYDRA_BOOTSTRAP_EXEC", FILE_OF, MUST, 0, "rsh" },
+    { "I_MPI_HYDRA_RMK", TEXT, MUST, 0, "user" },
+    { "I_MPI_HYDRA_HOST_FILE", FILE_OF, MUST, 0, "hosts.mpich" },
+    { "I_MPI_HYDRA_IFACE", INTERFACE, MAY, 0, NULL },
+    { "FI_TCP_IFACE", INTERFACE, MAY, 0, NULL },
+    { "I_MPI_PORT_RANGE", PORT_RANGE, MAY, 0, ":" },
     /* What carries MPICH's and others' data. */
-    { "FI_TCP_PORT_LOW_RANGE", PORT_FIRST, MAY, NULL, 0 },
-    { "FI_TCP_PORT_HIGH_RANGE", PORT_LAST, MAY, NULL, 0 },
-    { "UCX_TCP_PORT_RANGE", PORT_RANGE, MAY, "-", 0 },
+    { "FI_TCP_PORT_LOW_RANGE", PORT_FIRST, MAY, 0, NULL },
+    { "FI_TCP_PORT_HIGH_RANGE", PORT_LAST, MAY, 0, NULL },
+    { "UCX_TCP_PORT_RANGE", PORT_RANGE, MAY, 0, "-" },
     /* UCX, under MPICH and often Open MPI, also falls for docker0. It knows one list for all kinds
      * of devices, so it is left alone where there are faster ones. */
-    { "UCX_NET_DEVICES", INTERFACE_IF_ALONE, MAY, NULL, RG_USER_UCX },
+    { "UCX_NET_DEVICES", INTERFACE_IF_ALONE, MAY, RG_USER_UCX, NULL },
     /* Ranks without an MPI. An inherited network may be that of a job that we are part of. */
-    { "REIGEN_NETWORK", NETWORK, MUST, NULL, 0 },
-    { "NCCL_SOCKET_IFNAME", INTERFACE_EXACTLY, MAY, NULL, RG_USER_NCCL },
-    { "GLOO_SOCKET_IFNAME", INTERFACE, MAY, NULL, 0 },
-    { "TP_SOCKET_IFNAME", INTERFACE, MAY, NULL, 0 },
+    { "REIGEN_NETWORK", NETWORK, MUST, 0, NULL },
+    { "NCCL_SOCKET_IFNAME", INTERFACE_EXACTLY, MAY, RG_USER_NCCL, NULL },
+    { "GLOO_SOCKET_IFNAME", INTERFACE, MAY, 0, NULL },
+    { "TP_SOCKET_IFNAME", INTERFACE, MAY, 0, NULL },
     /* pdsh runs the ssh of PATH, which is ours. */
-    { "PDSH_RCMD_TYPE", TEXT, MAY, "ssh", 0 },
+    { "PDSH_RCMD_TYPE", TEXT, MAY, 0, "ssh" },
 };
 
 bool rg_engine_used(const struct rg_msg_setup *setup)
