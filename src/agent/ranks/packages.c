@@ -30,10 +30,7 @@
 /* What stands in for both packages. It must be read by any Python 3, and by none from another
  * directory than its own; what a name in sys.meta_path finds elsewhere goes before the bundle. One
  * space is a level: the agent has little room. */
-/* It lies where constants with addresses do, and is as little changed there: between the pages of
- * the program and those there is room in the agent's file, and none in its other constants' last
- * page. */
-static const char __attribute__((section(".data.rel.ro.stand_in"))) stand_in[] =
+static const char stand_in[] =
     "# Written by Reigen's agent for one job: this Python's own package of this name, else the\n"
     "# launcher's, which came with the job.\n"
     "import os\n"
