@@ -591,7 +591,9 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
         .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,
 #ifndef RG_AGENT
-        .chaos = run->chaos, .sync = run->sync,
+        .chaos = run->chaos, .sync = run->sync, .numbers = true,
+#else
+        .numbers = run->metrics,
 #endif
     };
 

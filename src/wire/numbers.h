@@ -2,7 +2,7 @@
 /*
  * The numbers of a rank, as NUMBERS carries them from its host to the launcher (rankmsg.h, msg.h).
  * All but the rank are sums since its runtime began, in an elastic job since its epoch began, or
- * the last value. The agent passes them on and looks into none.
+ * the last value. The agent of a host passes them on and looks into none.
  *
  * Thread rule: pure functions. Nothing blocks.
  */

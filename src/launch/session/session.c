@@ -16,6 +16,7 @@
 #include "launch/session/chaos/chaos.h"
 #include "launch/session/remote/remote.h"
 #include "launch/session/elastic/elastic.h"
+#include "launch/session/elastic/session_numbers.h"
 #include "launch/session/meet/meet.h"
 #include "launch/session/session_internal.h"
 #include "launch/session/start/start.h"
@@ -262,6 +263,8 @@ int rg_session_create(const struct rg_session_options *options, struct rg_sessio
     int r = check_elastic(options, err);
     if (r == 0)
         r = prepare(session, err);
+    if (r == 0 && options->numbers && session_numbers_open(session) < 0)
+        r = rg_error_memory(err);
     if (r == 0 && !options->job->elastic.on)
         r = session_elastic_begin(session, err);
     if (r == 0) {
@@ -294,6 +297,7 @@ void rg_session_destroy(struct rg_session *session)
         session_host_fini(&session->hosts[i]);
     if (session->driver_state)
         session->o.driver->destroy(session->driver_state);
+    session_numbers_close(session);
     for (size_t i = rg_array_len(parts); i-- > 0;)
         session_part_destroy(session, parts[i]);
     free(session->hosts);

@@ -60,7 +60,6 @@ void rg_session_pause_output(struct rg_session *session, bool pause);
  * well. */
 void rg_session_output_lost(struct rg_session *session, const char *cause);
 
-#ifndef RG_AGENT /* an agent that is a head keeps no numbers */
 /* Waiting: it has not started. Spare: of an elastic job, its process waits for a number. */
 enum rg_ranks_state {
     RG_RANKS_WAITING, RG_RANKS_RUNNING, RG_RANKS_SUCCEEDED, RG_RANKS_FAILED, RG_RANKS_SPARE,
@@ -95,6 +94,5 @@ size_t rg_session_last_lines(const struct rg_session *session, int place,
 bool rg_session_diagnose(const struct rg_session *session, struct rg_lateness *ret_diagnosis);
 /* And for most of the time since the job, or its epoch, began. */
 bool rg_session_slowed(const struct rg_session *session, struct rg_lateness *ret_diagnosis);
-#endif
 
 #endif

@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "base/time.h"
 #include "launch/session/chaos/chaos.h"
 #include "launch/session/core/session_end.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
 #include "launch/session/remote/remote.h"
 #include "launch/session/elastic/elastic.h"
+#include "launch/session/elastic/session_lateness.h"
 #include "launch/session/elastic/session_numbers.h"
 #include "launch/session/elastic/waits.h"
 #include "launch/session/meet/meet.h"
@@ -424,7 +426,10 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
             return -EBADMSG;
         session_on_note(host, &msg->note);
         return 0;
-    case RG_MSG_NUMBERS: session_on_numbers(host, &msg->numbers); return 0;
+    case RG_MSG_NUMBERS:
+        session_on_numbers(host, &msg->numbers);
+        session_lateness_count(host->session, rg_now_ns());
+        return 0;
     case RG_MSG_STOPPING: on_stopping(host, &msg->signal); return 0;
     case RG_MSG_BYE: on_bye(host, &msg->bye); return 0;
     case RG_MSG_REMOTE_OPEN:

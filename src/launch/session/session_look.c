@@ -3,6 +3,7 @@
 #include "base/time.h"
 #include "launch/session/core/session_facts.h"
 #include "launch/session/core/session_stream.h"
+#include "launch/session/elastic/session_lateness.h"
 #include "launch/session/elastic/session_numbers.h"
 #include "launch/session/meet/meet.h"
 #include "launch/session/session.h"

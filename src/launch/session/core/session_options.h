@@ -63,6 +63,7 @@ struct rg_session_options {
     const uint8_t *key;                /* RG_KEY_NBYTES that the agents have already; NULL: a fresh
                                         * one is made. Borrowed for rg_session_create */
     bool doctor;                       /* look at the hosts, start nothing */
+    bool numbers;                      /* keep the ranks' numbers: somebody may ask for them */
 #ifndef RG_AGENT
     struct rg_sync *sync;              /* what hosts are to have of the user's directory; NULL:
                                         * nothing. Borrowed */

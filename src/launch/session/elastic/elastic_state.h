@@ -34,16 +34,22 @@ typedef void session_drain(struct rg_session *session, int name, uint64_t until_
 
 struct rg_numbers_store; /* launch/numbers/numbers.h */
 
+struct session_numbers {
+    struct rg_numbers_store *store; /* NULL: none are kept */
+    /* session_lateness.c's: who was waited for, and why, until then (0: nothing was told yet), in
+     * this epoch. */
+    struct rg_tally tally;
+    uint64_t tallied_ns;
+    uint32_t tallied_epoch;
+};
+
 struct session_elastic {
     struct rg_membership *membership;
     struct rg_epoch_seats seats;
     struct rg_discovery *discovery; /* NULL: the hosts are those of the job */
     struct rg_control *control;     /* NULL: there is none */
     session_drain *drain;           /* what it calls */
-    struct rg_numbers_store *numbers; /* of the ranks; NULL: there is no memory for them */
-    struct rg_tally tally;    /* of who was waited for, and why ... */
-    uint64_t tallied_ns;      /* ... until then; 0: nothing was told yet */
-    uint32_t tallied_epoch;   /* whose ranks those are */
+    struct session_numbers numbers; /* of the ranks */
     struct rg_timer timer;
     struct machine *machines; /* by the number that the membership has for them */
     size_t nmachines;

@@ -8,9 +8,9 @@
 
 #include "base/json.h"
 #include "base/time.h"
-#include "launch/numbers/numbers.h"
 #include "launch/session/elastic/notice.h"
 #include "launch/session/elastic/report.h"
+#include "launch/session/elastic/session_lateness.h"
 #include "launch/session/elastic/session_numbers.h"
 #include "launch/session/meet/meet.h"
 
@@ -98,12 +98,21 @@ static void drain(struct rg_session *session, const struct rg_control_request *r
 
 /* --- questions -------------------------------------------------------------------------------- */
 
+static void put_numbers(const struct rg_session *session, uint32_t from, struct rg_buf *text)
+{
+    rg_autobuf struct rg_buf diagnosis = RG_BUF_INIT;
+
+    if (from == 0)
+        session_lateness_put(session, &diagnosis);
+    session_numbers_put(session, from, &diagnosis, text);
+}
+
 static void answer(void *arg, const struct rg_control_request *request, struct rg_buf *text)
 {
     const struct rg_session *session = arg;
 
     if (request->question == RG_CONTROL_NUMBERS) {
-        session_numbers_put(session, request->from, text);
+        put_numbers(session, request->from, text);
     } else if (!session->o.job->elastic.on) {
         rg_buf_printf(text, "{\"error\":\"fixed\"}");
     } else if (request->question == RG_CONTROL_STATUS) {
@@ -122,7 +131,6 @@ void session_control_open(struct rg_session *session, session_drain *drain_machi
     char text[128];
 
     session->elastic->drain = drain_machine;
-    rg_numbers_store_create((uint32_t) session->o.plan->room_ranks, &session->elastic->numbers);
     int r = rg_control_listen(session->o.loop, session->o.plan->job_id, answer, session,
                               &session->elastic->control);
 
@@ -137,7 +145,6 @@ void session_control_close(struct rg_session *session)
     struct session_elastic *elastic = session->elastic;
 
     rg_control_close(elastic->control);
-    rg_numbers_store_destroy(elastic->numbers);
     for (size_t i = 0; i < elastic->nmachines; i++)
         free(elastic->machines[i].reason);
 }
