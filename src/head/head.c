@@ -482,17 +482,15 @@ static int get_plan(struct run *run, const struct rg_driver_ops *driver, struct 
 /* What of the job others may see, and where, before anything of it is there. */
 static int open_for_others(struct run *run, struct rg_error *err)
 {
-#ifndef RG_AGENT
     const struct rg_job *job = &run->planned.job;
 
     if (run->as->instead)
         return 0;
-    int r = rg_metrics_open(job->metrics, &run->metrics, err);
-    return r < 0 ? r : rg_record_open(job->record, &run->record, err);
-#else
-    (void) run, (void) err;
-    return 0;
+    int r = rg_metrics_open(job, &run->metrics, err);
+#ifndef RG_AGENT
+    r = r < 0 ? r : rg_record_open(job->record, &run->record, err);
 #endif
+    return r;
 }
 
 static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
@@ -620,7 +618,8 @@ static void look_at(void *arg, struct rg_metrics_state *ret_state)
     *ret_state = (struct rg_metrics_state){
         .plan = &run->planned.plan, .session = run->session,
         .platform = rg_driver_choose(&run->planned.job)->platform.name,
-        .restarts = run->restart.count, .elastic = run->planned.job.elastic.on,
+        .restarts = run->restart.before + run->restart.count,
+        .elastic = run->planned.job.elastic.on,
     };
 }
 

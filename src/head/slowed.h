@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a job that is over has waited for most of its time, where that was much. An agent that is a
- * head keeps no numbers, and has nothing to tell.
+ * head does not look for it (session_lateness.h), and has nothing to tell.
  *
  * This header is internal to src/head. Thread rule: the loop's thread.
  */

@@ -155,6 +155,8 @@ struct rg_job {
     int stdin_rank;
     bool pty;                /* stdin_rank gets a terminal */
     /* how reigen itself behaves */
+    int metrics_port;        /* where the head of a job that runs elsewhere tells its numbers, of
+                              * all addresses of its host; 0: nowhere */
     bool dry_run;
     int verbose;
 #ifndef RG_AGENT             /* no plan's file has them */

@@ -14,6 +14,7 @@ from built import PROGRAMS, ROOT, environment
 from processes import children, wait_for
 
 LIMIT = 60
+SSH_PORT = 51966  # of no use but to find its place in a plan
 IS_ROOT = os.geteuid() == 0
 APART = ['unshare', *([] if IS_ROOT else ['--user', '--map-root-user']), '--mount', '--pid',
          '--ipc', '--uts', '--fork', '--kill-child']
@@ -132,17 +133,22 @@ class PodJob:
         (folder / 'reigen-agent').chmod(0o755)
         (folder / 'key').write_text('0123456789abcdef' * 4 + '\n')
 
-    def plan(self, npods, *words):
-        """A plan whose hosts are job-0, job-1, ..., with one rank each."""
+    def plan(self, npods, *words, metrics=0):
+        """A plan whose hosts are job-0, job-1, ..., with one rank each. metrics: the port at which
+        the head tells what they do."""
         plan = self.folder / 'plan'
         hosts = ','.join(f'job-{i}:1' for i in range(npods))
         done = subprocess.run([PROGRAMS.reigen, 'run', '--write-plan', plan, '--on', 'ssh', '-H',
-                               hosts, '--start-timeout', '60', *map(str, words)], env=environment(),
+                               hosts, '--start-timeout', '60', '--ssh-port', str(SSH_PORT),
+                               *map(str, words)], env=environment(),
                               capture_output=True, text=True, timeout=LIMIT, check=False)
         assert done.returncode == 0, done.stderr
         data = plan.read_bytes()
         before, _, after = data[16:].rpartition(b'\4\0\0\0ssh')  # a port may be called so, too
         said = before + b'\x0b\0\0\0kubernetes' + after
+        neither = struct.pack('<II', 0, SSH_PORT)  # the two stand side by side
+        assert said.count(neither) == 1
+        said = said.replace(neither, struct.pack('<II', metrics, 0))
         plan.write_bytes(data[:12] + struct.pack('<I', len(said)) + said)
         plan.chmod(0o644)
 

@@ -198,8 +198,8 @@ def test_without_a_proxy_kubectl_makes_a_job_step_by_step(played, curl):
 @pytest.fixture
 def served(played):
     """The same with a kubectl whose `proxy` serves, as far as a job's making needs it."""
-    def run(says='None', **plays):
-        return played.run(get_pods=[RUNS + ENDS % 0 + 'time.sleep(100)'], logs=['pass'],
+    def run(says='None', words=(), **plays):
+        return played.run(*words, get_pods=[RUNS + ENDS % 0 + 'time.sleep(100)'], logs=['pass'],
                           proxy=[PROXY.format(says=says)], **plays)
     played.served = run
     yield played
@@ -523,7 +523,9 @@ def test_where_there_is_no_kubectl_it_is_asked_for(played):
     (('--queue', 'Q'), 'no such names'), (('--gang', 'all'), 'kubernetes, volcano or'),
     (('--ttl', 'soon'), 'soon'), (('--ttl', '-1'), '-1'), (('--port-range', '9-1'), '9-1'),
     (('--port-range', '1-99999'), '99999'), (('--port-range', '7000'), 'give more'),
-    (('--shm-size', 'big'), 'big'),
+    (('--shm-size', 'big'), 'big'), (('--metrics', 'numbers.prom'), 'write :PORT'),
+    (('--metrics', 'here:9100'), 'write :PORT'), (('--metrics', ':0'), 'write :PORT'),
+    (('--metrics', ':7461'), 'the pods call the head'),
     (('--volume', 'claim'), 'claim'), (('--volume', 'Data_Set:/data'), "no claim's name"),
     (('--volume', 'claim:/reigen/x'), 'not in /reigen'),
     (('--user', 'alice'), 'UID[:GID]'), (('--name', 'Night'), 'a letter'),

@@ -368,7 +368,7 @@ def test_a_port_that_is_named_is_taken_at_this_computer_alone(another, reigen, t
 
 @pytest.mark.parametrize('options, words', [
     (['--write-plan', 'plan'], 'of --write-plan'), (['--submit', '--on', 'slurm'], 'of --submit'),
-    (['--on', 'kubernetes', '--image', 'x'], 'on Kubernetes')])
+    (['--write-plan', 'plan', '--on', 'kubernetes', '--image', 'x'], 'on Kubernetes')])
 def test_a_job_whose_numbers_are_elsewhere_is_refused(reigen, tmp_path, options, words):
     done = reigen('run', '-np', 1, '--metrics', 'f', *options, 'true', cwd=tmp_path)
     assert done.returncode == 2 and f'--metrics: the numbers of a job {words}' in done.stderr

@@ -8,10 +8,13 @@ import re
 import signal
 import socket
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
 from built import PROGRAMS, ROOT
+from openmetrics import by_rank, only, read
 from pods import AGENT
 from processes import peak_kib, wait_for
 from ranks import free_port, program
@@ -112,6 +115,61 @@ def test_a_call_that_nobody_answers_is_made_anew_before_the_kernel_repeats_it(jo
         wait_for(is_given_up, 'a call in the place of one that was never repeated')
         pod.signal(signal.SIGTERM)
         assert pod.wait() == LEFT, pod.out
+
+
+def told(port, accept='*/*'):
+    """What the head in a pod tells Prometheus."""
+    request = urllib.request.Request(f'http://127.0.0.1:{port}/metrics',
+                                     headers={'Accept': accept})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return read(answer.read().decode(), 'openmetrics' in accept)
+
+
+def told_after_steps(pods, port, nranks):
+    """All ranks have taken some, and enough to know how long one takes."""
+    def there():
+        assert pods[0].child.poll() is None, pods[0].out
+        try:
+            now = told(port)
+        except urllib.error.URLError:
+            return None
+        steps = by_rank(now, 'reigen_steps_total')
+        return len(by_rank(now, 'reigen_step_seconds')) == nranks and \
+            min(steps.values()) >= 10 and now
+    return until(there, 'numbers of all ranks', 60)
+
+
+@pytest.mark.sanitize
+def test_the_head_tells_prometheus_what_the_ranks_of_all_pods_do(job):
+    """Rank 1 is late, and the others wait for it, but not on its host: there it is alone."""
+    port = free_port()
+    job.plan(3, '--no-inject-runtime', '--', *program('uneven'), '30', '5', metrics=port)
+    pods = [job.pod(i) for i in range(3)]
+    now = told_after_steps(pods, port, 3)
+    blocked = by_rank(now, 'reigen_blocked_seconds_total')
+    assert min(blocked[0], blocked[2]) > blocked[1], blocked
+    assert {dict(k)['state']: n for k, n in now['reigen_ranks'].samples.items()}['running'] == 3
+    labels, = map(dict, now['reigen_job_info'].samples)
+    assert labels['platform'] == 'kubernetes', labels
+    hosts = {dict(k)['host'] for k in now['reigen_steps_total'].samples}
+    assert hosts == {'job-0', 'job-1', 'job-2'} and only(now, 'reigen_job_restarts_total') == 0
+    assert set(told(port, 'application/openmetrics-text; version=1.0.0')) == set(now)
+    for pod in pods:
+        pod.signal(signal.SIGTERM)
+    assert [pod.wait() for pod in pods] == [LEFT] * 3, [pod.out for pod in pods]
+    assert not is_open(port)
+
+
+def test_a_head_that_cannot_tell_them_ends_the_job_and_says_why(job):
+    with socket.socket() as taken:
+        taken.bind(('0.0.0.0', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        job.plan(1, '--no-inject-runtime', '--', 'true', metrics=port)
+        pod = job.pod(0)
+        assert pod.wait() == 69, pod.out
+    assert f"--metrics: cannot listen at port {port} of the head's host: " in pod.out, pod.out
+    assert 'name another port' in pod.out
 
 
 def saw_start(pods, n, head=0):

@@ -13,6 +13,7 @@ import pytest
 import everywhere
 from bed.node import wait_until
 from built import PROGRAMS
+from openmetrics import by_rank, read
 
 LIMIT = 120
 SILENCE_S = 600  # until what a job shows next, on the slowest machine
@@ -287,6 +288,44 @@ def test_too_much_memory_and_a_lost_head_are_told_in_kubernetes_words(reigen):
     out, err = child.communicate(timeout=LIMIT)
     assert child.returncode == 0 and out.count('] end\n') == 2, (out, err)
     assert f'takes the place of {pod}, which it has ended: EvictionByEvictionAPI' in err, err
+
+
+STEPS = """
+import os, time
+import torch, horovod.torch as hvd
+hvd.init()
+while True:
+    hvd.allreduce(torch.ones(8), name='step')
+    if hvd.rank() == 0 and not os.path.exists('/tmp/said'):
+        open('/tmp/said', 'w').close()
+        print('stepping', flush=True)
+    time.sleep(0.02)
+"""
+
+
+def test_prometheus_is_told_by_the_service_where_the_numbers_are(reigen):
+    """Asked from the pod that has no head, by the Service, as Prometheus does in a cluster."""
+    kube = reigen.kube
+    child, line = reigen.start('--metrics', ':9100', '--name', 'told', '-np', 2, '--', 'python3',
+                               '-c', STEPS, image='localhost/trainer:1')
+    assert 'stepping' in line, line
+    service = kube.get('service', 'told')
+    said = service['metadata']['annotations']
+    assert said['prometheus.io/scrape'] == 'true', said
+    url = f'http://{service["spec"]["clusterIP"]}:{said["prometheus.io/port"]}' \
+        f'{said["prometheus.io/path"]}'
+    other, = kube.names('pods', '--selector=batch.kubernetes.io/job-name=told,'
+                        'batch.kubernetes.io/job-completion-index=1')
+    ask = f'import urllib.request as u; print(u.urlopen({url!r}).read().decode(), end="")'
+
+    def steps():
+        text = kube.kubectl('exec', other, '--', 'python3', '-c', ask)
+        found = by_rank(read(text, False), 'reigen_steps_total') if '_steps_total' in text else {}
+        return len(found) == 2 and min(found.values()) >= 5
+    wait_until(steps, LIMIT, 'steps of both ranks')
+    assert reigen('stop', 'told').returncode == 0
+    child.communicate(timeout=LIMIT)
+    reigen.wait_gone()
 
 
 def test_ctrl_c_ends_the_job_and_waits_for_that(reigen):

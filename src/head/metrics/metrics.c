@@ -151,9 +151,10 @@ static int open_either(struct rg_metrics *metrics, const char *where, struct rg_
     return metrics->path ? write_file(metrics, err) : rg_error_memory(err);
 }
 
-int rg_metrics_open(const char *where, struct rg_metrics **ret_metrics, struct rg_error *err)
+int rg_metrics_open(const struct rg_job *job, struct rg_metrics **ret_metrics,
+                    struct rg_error *err)
 {
-    if (!where) {
+    if (!job->metrics) {
         *ret_metrics = NULL;
         return 0;
     }
@@ -161,7 +162,7 @@ int rg_metrics_open(const char *where, struct rg_metrics **ret_metrics, struct r
     if (!metrics)
         return rg_error_memory(err);
     metrics->since_ns = rg_wall_ns();
-    int r = open_either(metrics, where, err);
+    int r = open_either(metrics, job->metrics, err);
     if (r == 0) {
         *ret_metrics = metrics;
         return 0;

@@ -366,6 +366,20 @@ static int find_url(struct rg_server *server)
     return 0;
 }
 
+struct rg_server *rg_server_create(int take_fd)
+{
+    struct rg_server *server = calloc(1, sizeof(*server));
+
+    if (!server) {
+        close(take_fd);
+        return NULL;
+    }
+    for (int i = 0; i < RG_SERVER_CLIENTS_MAX; i++)
+        server->clients[i] = (struct client){ .server = server, .fd = -1 };
+    server->fd = take_fd;
+    return server;
+}
+
 int rg_server_open(const char *host, int port, struct rg_server **ret_server,
                    struct rg_error *err)
 {
@@ -374,16 +388,14 @@ int rg_server_open(const char *host, int port, struct rg_server **ret_server,
 
     if (r < 0)
         return r;
-    struct rg_server *server = calloc(1, sizeof(*server));
-    if (server) {
-        for (int i = 0; i < RG_SERVER_CLIENTS_MAX; i++)
-            server->clients[i] = (struct client){ .server = server, .fd = -1 };
-        server->fd = r = listen_among(all);
-    }
+    int fd = listen_among(all);
     freeaddrinfo(all);
+    if (fd < 0)
+        return refuse_address(host, port, fd, err);
+    struct rg_server *server = rg_server_create(fd);
     if (!server)
         return rg_error_memory(err);
-    r = r < 0 ? r : find_url(server);
+    r = find_url(server);
     if (r < 0) {
         rg_server_close(server);
         return refuse_address(host, port, r, err);
@@ -414,8 +426,7 @@ void rg_server_close(struct rg_server *server)
         drop(&server->clients[i]);
     rg_timer_stop(&server->pause);
     rg_io_stop(&server->io);
-    if (server->fd >= 0)
-        close(server->fd);
+    close(server->fd);
     for (int i = 0; i < RG_METRICS_FORMATS; i++)
         release(server->latest[i]);
     free(server);

@@ -31,6 +31,9 @@ typedef void rg_server_page(void *arg, enum rg_metrics_format format, struct rg_
  * permission. */
 int rg_server_open(const char *host, int port, struct rg_server **ret_server,
                    struct rg_error *err);
+/* The same at a socket that listens and does not block, which is taken in any case; it has no URL.
+ * NULL: no memory. */
+struct rg_server *rg_server_create(int take_fd);
 void rg_server_start(struct rg_server *server, struct rg_loop *loop, rg_server_page *page,
                      void *arg);
 const char *rg_server_url(const struct rg_server *server); /* borrowed */

@@ -146,35 +146,34 @@ static void put_job(const struct out *out, const struct rg_metrics_state *state,
 /* --- of its ranks ----------------------------------------------------------------------------- */
 
 struct family {
-    const char *name;
-    enum kind kind;
-    const char *unit, *help;
-    size_t at; /* of an uint64_t in struct rank; nanoseconds where the unit is seconds */
+    const char *name, *unit, *help;
+    uint16_t at; /* of an uint64_t in struct rank; nanoseconds where the unit is seconds */
+    enum kind kind : 8;
     bool unknown_0;
 };
 
 #define OF(field) offsetof(struct rank, field)
 
 static const struct family families[] = {
-    {"reigen_operations", COUNTER, "", "Collective operations that have ended well; each tensor of "
-     "a group counts.", OF(told.numbers.operations), false},
-    {"reigen_payload_bytes", COUNTER, "bytes", "Bytes that the rank gave to these operations.",
-     OF(told.numbers.nbytes), false},
-    {"reigen_steps", COUNTER, "", "Steps of training.", OF(told.numbers.steps), false},
-    {"reigen_step_seconds", GAUGE, "seconds", "What the last steps took on average.",
-     OF(told.numbers.step_ns), true},
-    {"reigen_blocked_seconds", COUNTER, "seconds", "How long threads of the rank waited for "
-     "operations to end, all together.", OF(told.numbers.blocked_ns), false},
-    {"reigen_waited_seconds", COUNTER, "seconds", "Of that, for other ranks of its host to begin.",
-     OF(told.numbers.waited_ns), false},
-    {"reigen_caused_wait_seconds", COUNTER, "seconds", "How long other ranks of its host waited "
-     "for this one to begin, all together.", OF(told.numbers.caused_ns), false},
-    {"reigen_process_cpu_seconds", COUNTER, "seconds", "Processor time that the rank's process has "
-     "used since it called init.", OF(told.numbers.cpu_ns), false},
-    {"reigen_process_resident_memory_bytes", GAUGE, "bytes", "Resident memory of the rank's "
-     "process.", OF(told.numbers.resident_nbytes), true},
-    {"reigen_report_age_seconds", GAUGE, "seconds", "How old the numbers of this rank are.",
-     OF(told.age_ns), false},
+    {"reigen_operations", "", "Collective operations that have ended well; each tensor of a group "
+     "counts.", OF(told.numbers.operations), COUNTER, false},
+    {"reigen_payload_bytes", "bytes", "Bytes that the rank gave to these operations.",
+     OF(told.numbers.nbytes), COUNTER, false},
+    {"reigen_steps", "", "Steps of training.", OF(told.numbers.steps), COUNTER, false},
+    {"reigen_step_seconds", "seconds", "What the last steps took on average.",
+     OF(told.numbers.step_ns), GAUGE, true},
+    {"reigen_blocked_seconds", "seconds", "How long threads of the rank waited for operations to "
+     "end, all together.", OF(told.numbers.blocked_ns), COUNTER, false},
+    {"reigen_waited_seconds", "seconds", "Of that, for other ranks of its host to begin.",
+     OF(told.numbers.waited_ns), COUNTER, false},
+    {"reigen_caused_wait_seconds", "seconds", "How long other ranks of its host waited for this "
+     "one to begin, all together.", OF(told.numbers.caused_ns), COUNTER, false},
+    {"reigen_process_cpu_seconds", "seconds", "Processor time that the rank's process has used "
+     "since it called init.", OF(told.numbers.cpu_ns), COUNTER, false},
+    {"reigen_process_resident_memory_bytes", "bytes", "Resident memory of the rank's process.",
+     OF(told.numbers.resident_nbytes), GAUGE, true},
+    {"reigen_report_age_seconds", "seconds", "How old the numbers of this rank are.",
+     OF(told.age_ns), GAUGE, false},
 };
 
 static uint64_t value_of(const struct rank *rank, const struct family *family)

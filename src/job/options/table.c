@@ -217,7 +217,8 @@ static const struct rg_option options[] = {
      "input is the verdict, as --json writes it. It may take 10 s.", TEXT(job.notify)},
     {"metrics", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "ADDRESS|FILE", NULL, "@file",
      "Tell Prometheus what each rank does: at http://HOST:PORT/metrics where ADDRESS is HOST:PORT, "
-     "or :PORT for this computer alone; or in FILE, which is replaced every 5 s.", BY(metrics)},
+     "or :PORT for this computer alone; or in FILE, which is replaced every 5 s. On Kubernetes at "
+     ":PORT of the job's Service.", BY(metrics)},
     {"record", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "DIR", NULL, "@dir",
      "Record in DIR, a new folder or one with an older record, what becomes of the job; reigen "
      "report DIR makes a page of it.", TEXT(job.record)},

@@ -10,6 +10,7 @@
 #include "job/config/config.h"
 #include "job/engine.h"
 #include "job/options/apply.h"
+#include "job/options/metrics.h"
 #include "job/request/programs.h"
 #include "job/platform.h"
 
@@ -249,6 +250,28 @@ static int check_here(const struct rg_request *request, const struct rg_platform
                         job->notify ? "is not seen" : "are not known");
 }
 
+/* Where the job's head is in a place of its own, it opens the port there: for all who reach that
+ * place, as nobody reads numbers in it. */
+static int settle_metrics(struct rg_request *request, const struct rg_platform *own,
+                          struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+    rg_autofree char *host = NULL;
+    int port = 0;
+
+    if (!job->metrics || !own->serves || request->write_plan)
+        return 0;
+    int r = rg_metrics_split("--metrics", job->metrics, &host, &port, err);
+    if (r < 0)
+        return r;
+    if (r == 0 || *job->metrics != ':' || !port)
+        return rg_error_set(err, EINVAL, "--metrics %s: on %s the job's head tells its numbers, at "
+                            "a port there: write :PORT, of 1 to 65535", job->metrics, own->title);
+    job->metrics_port = port;
+    free(rg_steal_ptr(&job->metrics));
+    return 0;
+}
+
 /* It is sent from where the user is, by the agents' links, and lies elsewhere on each host. */
 static int check_sync(const struct rg_request *request, const struct rg_platform *own,
                       struct rg_error *err)
@@ -278,7 +301,7 @@ static int check_sync(const struct rg_request *request, const struct rg_platform
     return 0;
 }
 
-int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
+int rg_request_settle_platform(struct rg_request *request, struct rg_error *err)
 {
     const struct rg_platform *own = rg_platform_of(&request->job);
     int r = 0;
@@ -291,6 +314,7 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
         r = refuse_submit(err);
     r = r == 0 ? check_chaos(request, own, err) : r;
     r = r == 0 ? check_sync(request, own, err) : r;
+    r = r == 0 ? settle_metrics(request, own, err) : r;
     return r == 0 ? check_here(request, own, err) : r;
 }
 

@@ -18,7 +18,7 @@ int rg_request_configure(struct rg_request *request, struct rg_error *err);
 void rg_request_settle_usual(struct rg_request *request);
 
 /* Whether the platform takes the options of platforms that were given. 0 or -EINVAL. */
-int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err);
+int rg_request_settle_platform(struct rg_request *request, struct rg_error *err);
 
 /* Whether the caller has the variables that are handed on by name: one that is not set is noted
  * and dropped, as mpirun does; a shared one is an error. 0 or -errno. */

@@ -275,17 +275,20 @@ static int listen_among(int family, const struct rg_ports *ports, int *ret_port)
     return fd;
 }
 
+int rg_listener_socket(const struct rg_ports *ports, int *ret_port)
+{
+    int fd = listen_among(AF_INET6, ports, ret_port);
+
+    return fd < 0 ? listen_among(AF_INET, ports, ret_port) : fd;
+}
+
 static int find_port(const struct rg_listener_options *o, int *ret_port)
 {
     static const struct rg_ports any = { 0, 0 };
-    int fd = listen_among(AF_INET6, &o->ports, ret_port);
+    int fd = rg_listener_socket(&o->ports, ret_port);
 
-    if (fd < 0)
-        fd = listen_among(AF_INET, &o->ports, ret_port);
     /* Where none of them is free, another may do: not everywhere is a firewall. */
-    if (fd < 0 && !o->only)
-        fd = listen_among(AF_INET6, &any, ret_port);
-    return fd < 0 && !o->only ? listen_among(AF_INET, &any, ret_port) : fd;
+    return fd < 0 && !o->only ? rg_listener_socket(&any, ret_port) : fd;
 }
 
 int rg_listener_open(const struct rg_listener_options *options, struct rg_listener **ret_listener,

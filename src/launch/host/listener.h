@@ -36,6 +36,10 @@ struct rg_listener_options {
     void *arg;
 };
 
+/* A socket that listens at one of these ports of all addresses of this host, of IPv6 and of IPv4.
+ * It is close-on-exec, does not block, and is the caller's. *ret_port is which; or -errno. */
+int rg_listener_socket(const struct rg_ports *ports, int *ret_port);
+
 /* 0; -errno with exit code 69. */
 int rg_listener_open(const struct rg_listener_options *options, struct rg_listener **ret_listener,
                      struct rg_error *err);

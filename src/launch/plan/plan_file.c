@@ -129,6 +129,7 @@ static const struct entry planned_entries[] = {
     NAMED("place.bundle_digest", TEXT, job.container.place.bundle_digest, char *, TEXT_MAX),
     NAMED("place.bundle_nbytes", U64, job.container.place.bundle_nbytes, uint64_t, 0),
     NAMED("place.bundle_error", TEXT, job.container.place.bundle_error, char *, TEXT_MAX),
+    INT(job.metrics_port, 0, PORT_MAX),
     INT(job.ssh_port, 0, PORT_MAX),
     STRING(job.ssh_identity),
     WORDS(job.ssh_options),

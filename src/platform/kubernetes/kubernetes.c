@@ -48,6 +48,7 @@ const struct rg_driver_ops rg_driver_kubernetes = {
         .queues = true,
         .own_containers = true,
         .away = true,
+        .serves = true,
         .elastic = true,
     },
     .discover = kube_discover,

@@ -51,6 +51,12 @@ static inline const char *kube_option(const struct rg_job *job, const char *name
     return rg_env_get(&job->settings, name);
 }
 
+/* At which the pods call the head. */
+static inline int kube_head_port(const struct rg_job *job)
+{
+    return job->ports.first ? job->ports.first : RG_POD_PORT_DEFAULT;
+}
+
 struct kube_place kube_place_of(const struct rg_job *job);
 /* Whether objects other than namespaces and Services can have this name. */
 bool kube_is_object_name(const char *name);

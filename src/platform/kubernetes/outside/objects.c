@@ -111,18 +111,38 @@ json_t *kube_job_object(const struct kube_parts *parts, bool suspended, struct r
 
 /* --- what it owns ----------------------------------------------------------------------------- */
 
+static json_t *service_port(const char *name, int port)
+{
+    return json_pack("{s:s, s:i, s:i}", "name", name, "port", port, "targetPort", port);
+}
+
+/* It is the Service that Prometheus looks at, and not the pods: only one of them has the head, and
+ * their annotations are the same. */
+static void add_metrics(json_t *service, int port)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", port);
+    json_array_append_new(json_object_get(json_object_get(service, "spec"), "ports"),
+                          service_port("metrics", port));
+    json_object_set_new(json_object_get(service, "metadata"), "annotations",
+                        json_pack("{s:s, s:s, s:s}", "prometheus.io/scrape", "true",
+                                  "prometheus.io/port", number, "prometheus.io/path", "/metrics"));
+}
+
 /* Pods find the head by its address, which the kubelet tells them: no DNS is needed. */
 static json_t *service(const struct kube_parts *parts)
 {
-    int port = parts->job->ports.first ? parts->job->ports.first : RG_POD_PORT_DEFAULT;
     json_t *value = object(parts, "v1", "Service");
 
     json_object_set_new(value, "spec",
-                        json_pack("{s:s, s:b, s:{s:s, s:s}, s:[{s:s, s:i, s:i}]}", "type",
-                                  "ClusterIP", "publishNotReadyAddresses", 1, "selector",
+                        json_pack("{s:s, s:b, s:{s:s, s:s}, s:[o]}", "type", "ClusterIP",
+                                  "publishNotReadyAddresses", 1, "selector",
                                   "batch.kubernetes.io/job-name", name_of(parts),
-                                  "batch.kubernetes.io/job-completion-index", "0", "ports", "name",
-                                  "head", "port", port, "targetPort", port));
+                                  "batch.kubernetes.io/job-completion-index", "0", "ports",
+                                  service_port("head", kube_head_port(parts->job))));
+    if (parts->job->metrics_port)
+        add_metrics(value, parts->job->metrics_port);
     return value;
 }
 

@@ -257,6 +257,10 @@ static int check_wishes(const struct rg_job *job, struct rg_error *err)
     if (job->ports.first && job->ports.first == job->ports.last)
         return refuse("--port-range of a single port", "the head takes the first one, and the "
                       "ranks the others: give more", err);
+    if (job->metrics_port == kube_head_port(job))
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "--metrics :%d: at this port the pods call the head; name another",
+                                 job->metrics_port);
     if (job->output_dir && !container->mounts.count && !kube_option(job, "pod-template"))
         return refuse("--output-dir", "without a --volume its files would be lost with the pods: "
                       "give it a directory of a --volume; reigen logs shows the output", err);

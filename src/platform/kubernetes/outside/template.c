@@ -172,8 +172,7 @@ static void add_env(json_t *env, const struct rg_job *job)
     char number[32];
 
     json_array_append_new(env, variable("REIGEN_POD_SERVICE", name));
-    snprintf(number, sizeof(number), "%d",
-             job->ports.first ? job->ports.first : RG_POD_PORT_DEFAULT);
+    snprintf(number, sizeof(number), "%d", kube_head_port(job));
     json_array_append_new(env, variable("REIGEN_POD_PORT", number));
     snprintf(number, sizeof(number), "%llu",
              (unsigned long long) (job->start_timeout_ms + 999) / 1000);
@@ -319,6 +318,20 @@ static int fill_wishes(json_t *container, const struct rg_job *job, struct rg_er
     return r < 0 ? r : add_security(container, job, err);
 }
 
+/* For who looks at the pod. The head's pod alone listens there. */
+static int add_metrics_port(json_t *container, const struct rg_job *job, struct rg_error *err)
+{
+    json_t *ports = job->metrics_port ? list(container, "ports") : NULL;
+
+    if (!job->metrics_port)
+        return 0;
+    return ports && json_array_append_new(ports, json_pack("{s:s, s:i}", "name", "metrics",
+                                                           "containerPort",
+                                                           job->metrics_port)) == 0
+               ? 0
+               : fail_template(err, "ports: a list is expected");
+}
+
 static int fill_container(json_t *container, const struct rg_job *job, struct rg_error *err)
 {
     int r = check_container(container, err);
@@ -334,7 +347,8 @@ static int fill_container(json_t *container, const struct rg_job *job, struct rg
     json_object_set_new(container, "terminationMessagePolicy",
                         json_string("FallbackToLogsOnError"));
     add_env(env, job);
-    return fill_wishes(container, job, err);
+    r = add_metrics_port(container, job, err);
+    return r < 0 ? r : fill_wishes(container, job, err);
 }
 
 /* --- volumes ---------------------------------------------------------------------------------- */
