@@ -165,6 +165,126 @@ static int find_steps(const struct item *items, size_t n, struct steps *ret_step
     return r < 0 ? find_alike(items, n, count_mixed, ret_steps) : r;
 }
 
+/* --- what comes in several forms -------------------------------------------------------------- */
+
+/* A part from one item that begins a step to the next one. */
+struct part {
+    size_t from, length;
+    uint64_t sum;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
+
+    return (x > y) - (x < y);
+}
+
+/* The key that comes most often, of those before which the program has waited if it waits at all;
+ * keys has room for all. */
+static uint64_t commonest_key(const struct item *items, size_t n, uint64_t *keys)
+{
+    bool waits = any_waits(items, 0, n);
+    size_t nkeys = 0, most = 0, same = 0;
+    uint64_t found = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (items[i].waits == waits)
+            keys[nkeys++] = items[i].key;
+    }
+    if (nkeys)
+        qsort(keys, nkeys, sizeof(*keys), by_key);
+    for (size_t i = 0; i < nkeys; i++) {
+        same = i && keys[i] == keys[i - 1] ? same + 1 : 1;
+        if (same > most) {
+            most = same;
+            found = keys[i];
+        }
+    }
+    return found;
+}
+
+static size_t cut(const struct item *items, size_t n, uint64_t key, struct part *parts)
+{
+    size_t nparts = 0, from = n;
+
+    for (size_t i = 0; i < n; i++) {
+        if (items[i].key != key)
+            continue;
+        if (from < n)
+            parts[nparts++] = (struct part){ from, i - from, sum_of(items, from, i) };
+        from = i;
+    }
+    return nparts;
+}
+
+static int by_sum(const void *a, const void *b)
+{
+    const struct part *x = a, *y = b;
+
+    if (x->sum != y->sum)
+        return x->sum < y->sum ? -1 : 1;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+/* Those alike that are the most: *ret_first is the first one of parts, which are sorted. */
+static size_t commonest_part(struct part *parts, size_t nparts, size_t *ret_first)
+{
+    size_t most = 0, same = 0;
+
+    if (nparts)
+        qsort(parts, nparts, sizeof(*parts), by_sum);
+    for (size_t i = 0; i < nparts; i++) {
+        same = i && parts[i].sum == parts[i - 1].sum && parts[i].length == parts[i - 1].length
+                   ? same + 1 : 1;
+        if (same > most) {
+            most = same;
+            *ret_first = i + 1 - same;
+        }
+    }
+    return most;
+}
+
+/* The parts one after the other, as if nothing had been between them. */
+static size_t join(struct item *items, const struct part *parts, size_t count, struct item *room)
+{
+    size_t n = 0;
+    double now = 0;
+
+    for (size_t k = 0; k < count; k++) {
+        const struct part *part = &parts[k];
+        double begin = items[part->from].at_s;
+        for (size_t i = 0; i < part->length; i++) {
+            room[n] = items[part->from + i];
+            room[n++].at_s += now - begin;
+        }
+        now += items[part->from + part->length].at_s - begin;
+    }
+    memcpy(items, room, n * sizeof(*items));
+    return n;
+}
+
+/* What is ready by chance goes together, so that a step may come in several forms: the commonest
+ * one, of which items has nothing else then. */
+static int find_form(struct item *items, size_t n, struct steps *ret_steps)
+{
+    rg_autofree uint64_t *keys = calloc(n + 1, sizeof(*keys));
+    rg_autofree struct part *parts = calloc(n + 1, sizeof(*parts));
+    rg_autofree struct item *room = calloc(n + 1, sizeof(*room));
+    size_t first = 0;
+
+    if (!keys || !parts || !room)
+        return -ENOMEM;
+    size_t nparts = cut(items, n, commonest_key(items, n, keys), parts);
+    size_t count = commonest_part(parts, nparts, &first);
+    if (count < RG_PROFILE_STEPS_MIN || parts[first].length > RG_PROFILE_OPS_MAX ||
+        4 * count * parts[first].length < n)
+        return -EAGAIN;
+    *ret_steps = (struct steps){ parts[first].length, join(items, &parts[first], count, room),
+                                 (int) count };
+    return 0;
+}
+
 /* --- medians ---------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
@@ -298,6 +418,8 @@ int rg_profile_make(const struct rg_traced *traced, int rank, int nsteps_max,
         items[i + 1].keys = items[i].keys + items[i].key;
     }
     r = find_steps(items, n, &steps);
+    if (r == -EAGAIN)
+        r = find_form(items, n, &steps);
     if (r < 0)
         return r;
     /* The first steps warm up, and what came before the first one is not known. */

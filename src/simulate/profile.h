@@ -47,7 +47,9 @@ struct rg_profile {
 
 /* From what that rank has submitted: the medians of the last steps, at most so many. A step is the
  * shortest part that has come RG_PROFILE_STEPS_MIN times without a break, up to the end, and makes
- * up half of all. 0; -EAGAIN: there are no such steps; -ENOMEM. */
+ * up half of all; else the commonest part from one item that the program has waited before to the
+ * next that is alike, which makes up a quarter: gradients that are ready by chance are fused in one
+ * step and not in another. 0; -EAGAIN: there are no such steps; -ENOMEM. */
 int rg_profile_make(const struct rg_traced *traced, int rank, int nsteps_max,
                     struct rg_profile *ret_profile);
 void rg_profile_fini(struct rg_profile *profile); /* of a zeroed one, too */

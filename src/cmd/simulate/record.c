@@ -296,7 +296,7 @@ static int complain_of_nothing(const struct run *run)
                         "Does it call init, and wrap its optimizer, as a script for reigen run "
                         "does?");
     snprintf(what, sizeof(what), "it has ended after %zu operations, and no part of them is a step "
-             "that came %d times, and makes up half of them; let it train for longer", run->nops,
+             "that came %d times; let it train for longer", run->nops,
              RG_PROFILE_STEPS_MIN);
     return complain(run, NOTHING_ALIKE, what);
 }

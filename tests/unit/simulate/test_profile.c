@@ -105,6 +105,36 @@ static void a_step_is_what_comes_again(void **state)
     }
 }
 
+/* Gradients that are ready by chance are fused: of several forms the commonest one is the step. */
+static void a_step_may_come_in_several_forms(void **state)
+{
+    static const char forms[] = "FSTFFSFSTTFFSF"; /* which never comes three times in a row */
+    struct made made = { .now = 1 };
+    struct rg_profile profile;
+
+    (void) state;
+    for (const char *form = forms; *form; form++) {
+        if (*form == 'F')
+            submit(&made, "allreduce.c+2", 0.070, 8400, 0);
+        if (*form == 'S')
+            submit(&made, "allreduce.c+1", 0.060, 8000, 0);
+        if (*form == 'T')
+            submit(&made, "allreduce.c", 0.040, 4000, 0), submit(&made, "b+1", 0.030, 4400, 0);
+        if (*form == 'S')
+            submit(&made, "allreduce.a", 0.010, 400, 0);
+        await(&made);
+        submit(&made, "allreduce.loss", 0.002, 4, 0);
+        await(&made);
+    }
+    assert_int_equal(rg_profile_make(&made.traced, 0, 10, &profile), 0);
+    assert_int_equal(profile.nops, 2);
+    assert_int_equal(profile.nsteps, 6 - 1); /* one of seven has no end; one warms up */
+    assert_string_equal(profile.ops[0].name, "allreduce.c+2");
+    assert_true(near(profile.compute_s, 0.072) && near(profile.step_s, 0.072));
+    rg_profile_fini(&profile);
+    rg_traced_fini(&made.traced);
+}
+
 /* Names that were made count on; and layers that are alike are no steps. */
 static void names_that_count_on_are_alike(void **state)
 {
@@ -236,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_what_comes_again),
+        cmocka_unit_test(a_step_may_come_in_several_forms),
         cmocka_unit_test(names_that_count_on_are_alike),
         cmocka_unit_test(computing_before_a_wait_counts),
         cmocka_unit_test(a_step_may_come_in_any_order),
