@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 import horovod.spark
 
 FOLDER = Path(sys.argv[1])
+TESTS = str(Path(__file__).resolve().parents[1])
 
 
 def work(base):
@@ -91,8 +92,15 @@ def loses_result():
     if os.environ['RANK'] == '1' and not (FOLDER / 'lost').exists():
         (FOLDER / 'lost').touch()
         parent = Path(f'/proc/{os.getppid()}/stat').read_text().rsplit(')', 1)[1].split()[1]
-        code = f'import os, time; time.sleep(0.3); os.kill({parent}, 9)'
-        subprocess.Popen([sys.executable, '-c', code], start_new_session=True)
+        # When descriptor 1 is Spark's again the function is over, and its result is on the way.
+        code = (f'import os, sys; sys.path.insert(0, {TESTS!r}); from wait import until\n'
+                f'out = lambda: os.readlink("/proc/{os.getpid()}/fd/1")\n'
+                'print("looks", flush=True); first = sys.argv[1]\n'
+                'until(lambda: out() != first, "the end of the function", 60)\n'
+                f'os.kill({parent}, 9)')
+        watcher = subprocess.Popen([sys.executable, '-c', code, os.readlink('/proc/self/fd/1')],
+                                   stdout=subprocess.PIPE, start_new_session=True)
+        watcher.stdout.readline()
         return 'x' * (200 << 20)
     return ''
 

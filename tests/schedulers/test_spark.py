@@ -96,7 +96,10 @@ def test_what_cannot_be(told, name, error, text):
 def test_an_executor_that_dies_is_named_also_with_a_result(on_executors):
     assert re.match(r'rank 1 on \S+ was lost: ', on_executors['executor']['text']), on_executors
     assert on_executors['plain']['result'] == [0, 1]
-    assert re.match(r'rank 1 on \S+ was lost: ', on_executors['result']['text']), on_executors
+    # Spark may give up before it starts the task again, and then it has the word.
+    assert on_executors['result']['error'] == 'JobFailed', on_executors
+    assert re.match(r'rank 1 on \S+ was lost: |Spark has given the stage up: ',
+                    on_executors['result']['text']), on_executors
     assert [rank[:3] for rank in on_executors['work']['result']] == [[0, 2, 0], [1, 2, 1]]
 
 
