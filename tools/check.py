@@ -485,7 +485,7 @@ def part_torch2(part):
 
 
 def part_folder(part):
-    return pytest(part, [f'tests/{part.name}'])
+    return pytest(part, [f'tests/{part}'])
 
 
 def part_tensorflow(part):

@@ -61,3 +61,21 @@ def test_what_a_test_took_of_the_processors_is_listed(tmp_path, monkeypatch):
     check.count_junit(tmp_path / 'hosts.xml', result)
     assert check.TEST_CORES == [(1.5, 'hosts hosts.test_a.test_b[c]')]
     assert result.passed == 1 and result.runs[0].notes == {'jobs': 3}
+
+
+def test_every_part_finds_its_tests(monkeypatch):
+    """A part whose function fails before a test begins is seen here, and not after an hour."""
+    asked = []
+    monkeypatch.setattr(check, 'LOGS', repo.ROOT / 'build')
+
+    def run(part, *words, **_):
+        assert isinstance(part, str)
+        asked.extend(word for words_ in words if isinstance(words_, list) for word in words_)
+        return check.Result()
+
+    for name in ('pytest', 'pytest_once', 'prepared', 'sanitized_units', 'sanitized_ranks'):
+        monkeypatch.setattr(check, name, run)
+    for one in check.PARTS['check-all'] + check.ALONE['check-all']:
+        one.run(one.name)
+    assert {'tests/jax', 'tests/schedulers', 'tests/torch2', 'tests/tensorflow'} <= set(asked)
+    assert not [path for path in asked if not (repo.ROOT / path.partition('::')[0]).exists()]
