@@ -107,7 +107,8 @@ def imbalance(job):
 
 
 def throttled(job):
-    quota = job.rng.randint(15, 40) * 1000
+    """By less than other work leaves to the culprit anyway: else the limit would limit nothing."""
+    quota = job.rng.randint(8, 16) * 1000
     job.group('cpu', cpu__cfs_period_us=100000, cpu__cfs_quota_us=quota,
               cpu__max=f'{quota} 100000')
 
@@ -125,14 +126,25 @@ def swapping(job):
     job.cause, job.extra, job.more = 'pages', job.rng.randint(500, 2000), [pages]
 
 
+def others():
+    """How many processes compute now, each of a usual priority: one of nice 10 is a tenth."""
+    weight = 0
+    for entry in Path('/proc').glob('[0-9]*'):
+        with contextlib.suppress(OSError, IndexError):
+            state, *fields = (entry / 'stat').read_text().rpartition(')')[2].split()
+            weight += 1.25 ** -int(fields[15]) if state == 'R' else 0
+    return weight
+
+
 def neighbour(job):
-    """Several processes have the culprit's core, and no other one."""
+    """Several processes have the culprit's core, and no other one. The kernel moves all others to
+    the other cores: there have to be more than these, or all ranks are hindered alike."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         raise Left('there is one core')
     job.ranks, job.culprit = 2, job.rng.randrange(2)
     job.wrap = f'taskset -cp {cpus[job.culprit]} $$ >/dev/null'
-    for _ in range(job.rng.randint(2, 3)):
+    for _ in range(job.rng.randint(2, 3) + min(round(others()), 10)):
         hog = subprocess.Popen(['taskset', '-c', str(cpus[job.culprit]), sys.executable, '-c',
                                 'while True: pass'])
         job.stack.callback(hog.wait)

@@ -7,10 +7,14 @@
 
 #define MOST 0.6          /* share of the lateness that one part explains, where it is the cause */
 #define BY_TURNS 0.6      /* share of all waits: whoever causes less is not the one that is late */
+#define TURNS_MOST 0.75   /* the same, where few steps leave more to chance */
+#define MOST_BESIDES 0.75 /* share of waits that something else than steps' lengths may make */
+#define DELAY_S 0.01      /* a processor's others have it for less at a time */
 #define WAITS_MIN 3.0     /* fewer waits are no habit ... */
 #define WAITS_LEAST 1.5   /* ... but where steps are long, more than one */
 #define STEPS_FEW 20.0
 #define MORE_WORK 1.25    /* times what others compute */
+#define MORE_CROWDED 0.3  /* and more by this, where others have the processors as often */
 #define BYTES_MORE 1.25   /* times what others give to operations */
 #define FAULTS_MIN 20.0   /* pages in a second; fewer are the begin of something */
 #define FAULTS_MORE 3.0   /* times those of others */
@@ -27,6 +31,8 @@
 #define OTHER_WORK 1.25   /* times the operations of others: these are not the same ones ... */
 #define OPERATIONS_FEW 2.0 /* ... unless that is only when the seconds begin and end */
 #define SLOWER 3.0        /* times as long for a byte as on links that are not busy */
+#define AS_SLOW 1.5       /* times the slowest one's speed: faster is not slow by itself */
+#define SLOWER_ALONE 1.75 /* times as long, where all others may look slower than they are */
 
 /* Means of some ranks. */
 struct sum {
@@ -163,10 +169,20 @@ static void explain_computing(const struct sum *one, const struct sum *others,
         say(diagnosis, RG_CAUSE_SLOW_RANK, one->computing, others->computing);
 }
 
-/* More than what a processor that others warm and cool makes of the same work. */
+/* For how long it is kept from its processor, for what it computes. */
+static double crowding_of(const struct sum *ranks)
+{
+    return ranks->wanted / fmax(ranks->computing, COMPUTING_LEAST);
+}
+
+/* More than what a processor makes of the same work, for which others fill the caches: the more
+ * often they have it, the more. */
 static bool has_more(const struct sum *one, const struct sum *others)
 {
-    return one->computing > MORE_WORK * others->computing + COMPUTING_MIN;
+    double crowded = sqrt(fmax(crowding_of(one), crowding_of(others)));
+
+    return one->computing >
+           (MORE_WORK + MORE_CROWDED * crowded) * others->computing + COMPUTING_MIN;
 }
 
 /* Who has more to compute is kept from its processor for longer as well, where others are: that
@@ -177,12 +193,6 @@ static double delay_of_more(const struct sum *one, const struct sum *others)
     double each = others->delayed / fmax(others->computing, COMPUTING_MIN);
 
     return has_more(one, others) ? fmax(fmin(more * each, one->delayed - others->delayed), 0) : 0;
-}
-
-/* For how long it is kept from its processor, for what it computes. */
-static double crowding_of(const struct sum *ranks)
-{
-    return ranks->wanted / fmax(ranks->computing, COMPUTING_LEAST);
 }
 
 /* Others have its processor more often than those of other ranks, also while these wait, and not
@@ -252,8 +262,19 @@ static bool takes_turns(const struct rg_load *loads, size_t n, const struct sum 
         second = fmax(second, fmin(first, loads[i].causing));
         first = fmax(first, loads[i].causing);
     }
-    return first > 0 && first <= BY_TURNS * causing && second >= first / 3 &&
+    double alone = fmin(BY_TURNS + 0.5 / sqrt(fmax(all->steps, 1)), TURNS_MOST);
+    return first > 0 && first <= alone * causing && second >= first / 3 &&
            most - least <= all->waiting / 2;
+}
+
+/* A rank is kept from its processor for a few milliseconds at a time. Where that happens many times
+ * between two operations, it is for nearly as long on all ranks: a sum of chances differs by its
+ * root. 1: it may be for all of it on one rank, and not at all on others. */
+static double part_by_chance(const struct sum *all)
+{
+    double each_s = all->operations > 0 ? all->wanted / all->operations : 0;
+
+    return each_s > DELAY_S ? sqrt(DELAY_S / each_s) : 1;
 }
 
 /* The longest that ranks may have waited for each other without a difference in computing: all
@@ -261,7 +282,9 @@ static bool takes_turns(const struct rg_load *loads, size_t n, const struct sum 
  * operation as well, as who wakes late begins the next step late. */
 static double waits_besides(const struct sum *all)
 {
-    return (all->idle + all->wanted + all->throttled) * (double) (all->n - 1);
+    double wanted = all->wanted * part_by_chance(all);
+
+    return (all->idle + wanted + all->throttled) * (double) (all->n - 1);
 }
 
 /* All compute as much on the whole, and yet they wait for each other. */
@@ -270,7 +293,7 @@ static bool is_uneven(const struct rg_load *loads, size_t n, const struct sum *a
     double waiting = all->waiting;
 
     return all->timed && waiting >= RG_CAUSE_NOTABLE && all->computing >= waiting / 4 &&
-           waits_besides(all) <= MOST * waiting && is_habit(all, waiting) &&
+           waits_besides(all) <= MOST_BESIDES * waiting && is_habit(all, waiting) &&
            takes_turns(loads, n, all);
 }
 
@@ -288,9 +311,30 @@ static bool is_busy(const struct rg_load_host *host, double apart)
     return host->sent > 0 && host->longest >= fmax(SENDING_MIN, apart * BUSY);
 }
 
+/* The busy one that is slowest; -1: there is none. */
+static int find_slowest(const struct rg_load_host *hosts, size_t nhosts, double apart)
+{
+    int from = -1;
+
+    for (size_t h = 0; h < nhosts; h++) {
+        if (is_busy(&hosts[h], apart) &&
+            (from < 0 || speed_of(&hosts[h]) < speed_of(&hosts[from])))
+            from = (int) h;
+    }
+    return from;
+}
+
+/* What comes to the host of the slowest link is acknowledged behind the data that wait there, so it
+ * looks slower than it is. Two hosts have no other link to compare with. */
+static bool is_behind(const struct rg_load_host *hosts, size_t nhosts, int from, size_t h)
+{
+    return nhosts > 2 && hosts[h].to == from &&
+           speed_of(&hosts[h]) > AS_SLOW * speed_of(&hosts[from]);
+}
+
 /* The fastest of those that are busy, and the slowest of those that are not; 0 and INFINITY: there
  * are none. How many are busy. */
-static size_t part_links(const struct rg_load_host *hosts, size_t nhosts, double apart,
+static size_t part_links(const struct rg_load_host *hosts, size_t nhosts, double apart, int from,
                          double *ret_busy, double *ret_idle)
 {
     size_t nbusy = 0;
@@ -298,6 +342,8 @@ static size_t part_links(const struct rg_load_host *hosts, size_t nhosts, double
     *ret_busy = 0;
     *ret_idle = INFINITY;
     for (size_t h = 0; h < nhosts; h++) {
+        if (is_behind(hosts, nhosts, from, h))
+            continue;
         if (is_busy(&hosts[h], apart)) {
             nbusy++;
             *ret_busy = fmax(*ret_busy, speed_of(&hosts[h]));
@@ -308,11 +354,25 @@ static size_t part_links(const struct rg_load_host *hosts, size_t nhosts, double
     return nbusy;
 }
 
+/* The slowest of these; INFINITY: there is none. */
+static double least_behind(const struct rg_load_host *hosts, size_t nhosts, int from)
+{
+    double least = INFINITY;
+
+    for (size_t h = 0; h < nhosts; h++) {
+        if (is_behind(hosts, nhosts, from, h))
+            least = fmin(least, speed_of(&hosts[h]));
+    }
+    return least;
+}
+
 /* The busy links all begin or end at this host. */
-static bool is_common(const struct rg_load_host *hosts, size_t nhosts, double apart, int host)
+static bool is_common(const struct rg_load_host *hosts, size_t nhosts, double apart, int from,
+                      int host)
 {
     for (size_t h = 0; h < nhosts; h++) {
-        if (is_busy(&hosts[h], apart) && (int) h != host && hosts[h].to != host)
+        if (is_busy(&hosts[h], apart) && !is_behind(hosts, nhosts, from, h) && (int) h != host &&
+            hosts[h].to != host)
             return false;
     }
     return true;
@@ -321,17 +381,21 @@ static bool is_common(const struct rg_load_host *hosts, size_t nhosts, double ap
 static void explain_links(const struct rg_load_host *hosts, size_t nhosts, double apart,
                           struct rg_lateness *diagnosis)
 {
-    double busy, idle;
-    size_t nbusy = part_links(hosts, nhosts, apart, &busy, &idle);
-    int from = -1;
+    double busy, idle, slower = SLOWER;
+    int from = find_slowest(hosts, nhosts, apart);
 
-    if (apart < APART_MIN || nbusy == 0 || idle == INFINITY || busy * SLOWER > idle ||
-        (nbusy > 1 && nhosts < 3))
+    if (apart < APART_MIN || from < 0)
         return;
-    for (size_t h = 0; h < nhosts && from < 0; h++)
-        from = is_busy(&hosts[h], apart) ? (int) h : -1;
-    int to = hosts[from].to, host = is_common(hosts, nhosts, apart, from) ? from : to;
-    if (to < 0 || to == from || !is_common(hosts, nhosts, apart, host))
+    size_t nbusy = part_links(hosts, nhosts, apart, from, &busy, &idle);
+    if (idle == INFINITY) {
+        idle = least_behind(hosts, nhosts, from);
+        slower = SLOWER_ALONE;
+    }
+    if (idle == INFINITY || busy * slower > idle || (nbusy > 1 && nhosts < 3))
+        return;
+    int to = hosts[from].to;
+    int host = is_common(hosts, nhosts, apart, from, from) ? from : to;
+    if (to < 0 || to == from || !is_common(hosts, nhosts, apart, from, host))
         return;
     diagnosis->late = (struct rg_late){ .rank = -1, .host = nbusy > 1 ? host : from };
     diagnosis->to = nbusy > 1 ? -1 : to;

@@ -175,7 +175,11 @@ static void send_around(struct world *world, double share)
         bool slow = world->cause == RG_CAUSE_SLOW_LINK && load->host == world->culprit;
         load->sent = 50e6;
         load->sent_to = (load->host + 1) % world->nhosts;
-        load->sending = share * (slow ? between(world, 0.7, 1) : between(world, 0.02, 0.15));
+        bool behind = world->cause == RG_CAUSE_SLOW_LINK && world->nhosts > 2 &&
+                      load->sent_to == world->culprit;
+        load->sending = share * (slow     ? between(world, 0.9, 1)
+                                 : behind ? between(world, 0.1, 0.5) /* its acknowledgements */
+                                          : between(world, 0.02, 0.15));
         if (world->cause != RG_CAUSE_SLOW_LINK)
             load->sending = share * between(world, 0.5, 0.9);
     }
@@ -416,6 +420,73 @@ static void a_busy_computer_is_no_imbalance(void **state)
         world.loads[r].delayed = 0.2; /* three wait meanwhile: 0.6 of 0.5 */
     late_and_cause(&world);
     assert_int_equal(world.found.cause, RG_CAUSE_UNKNOWN);
+    for (int r = 0; r < 4; r++)
+        world.loads[r].operations = 2; /* many delays between two: all have nearly as many */
+    late_and_cause(&world);
+    assert_int_equal(world.found.cause, RG_CAUSE_IMBALANCE);
+    for (int r = 0; r < 4; r++) { /* as measured of equal ranks, beside builds and tests */
+        world.loads[r].delayed = 0.73;
+        world.loads[r].computing = 0.18;
+        world.loads[r].operations = 6.3;
+        world.loads[r].blocked = world.loads[r].waiting = world.loads[r].causing = 0.1;
+    }
+    late_and_cause(&world);
+    assert_int_equal(world.found.cause, RG_CAUSE_UNKNOWN);
+}
+
+/* The processor's caches are the others' as well: the same work took 1.46 times as long. */
+static void crowded_processors_make_no_slow_rank(void **state)
+{
+    struct world world = late_by_half();
+
+    (void) state;
+    for (int r = 0; r < 4; r++) {
+        struct rg_load *load = &world.loads[r];
+        load->computing = r == 2 ? 0.203 : 0.137;
+        load->delayed = r == 2 ? 0.758 : 0.533;
+        load->blocked = load->waiting = r == 2 ? 0.052 : 0.355;
+        load->causing = r == 2 ? 3 * 0.355 : 0.017;
+        load->squares = 0.346;
+    }
+    assert_int_equal(cause_of(&world), RG_CAUSE_UNKNOWN);
+    world.loads[2].computing = 0.29;
+    assert_int_equal(cause_of(&world), RG_CAUSE_SLOW_RANK);
+}
+
+/* Three hosts in a ring; each number is the share of the time that bytes are on their way. */
+static enum rg_cause cause_of_ring(double first, double second, double third, int to,
+                                   struct rg_lateness *ret_found)
+{
+    const double sending[] = { first, second, third };
+    struct world world = { .nranks = 3, .nhosts = 3 };
+
+    for (int r = 0; r < 3; r++)
+        world.loads[r] = (struct rg_load){
+            .host = r, .rated = true, .timed = true, .blocked = 0.95, .computing = 0.02,
+            .cpus = 2, .seconds = 7, .steps = 50, .squares = 1, .operations = 7,
+            .sent = 20e6, .sending = sending[r], .sent_to = r == 1 ? to : (r + 1) % 3,
+        };
+    late_and_cause(&world);
+    *ret_found = world.found;
+    return world.found.cause;
+}
+
+/* What goes to the slow link's host is acknowledged late. These were measured. */
+static void acknowledgements_that_wait_hide_no_slow_link(void **state)
+{
+    struct rg_lateness found;
+
+    (void) state;
+    assert_int_equal(cause_of_ring(0.99, 0.14, 0.38, 2, &found), RG_CAUSE_SLOW_LINK);
+    assert_true(found.late.host == 0 && found.to == 1);
+    assert_int_equal(cause_of_ring(0.41, 0.97, 0.16, 2, &found), RG_CAUSE_SLOW_LINK);
+    assert_true(found.late.host == 1 && found.to == 2);
+    assert_int_equal(cause_of_ring(1.00, 0.47, 0.46, 0, &found), RG_CAUSE_SLOW_LINK);
+    assert_true(found.late.host == 0 && found.to == 1);
+    assert_int_equal(cause_of_ring(0.95, 0.90, 0.10, 2, &found), RG_CAUSE_SLOW_LINK);
+    assert_true(found.late.host == 1 && found.to == -1); /* its cable, both ways */
+    assert_int_equal(cause_of_ring(0.84, 0.79, 0.78, 2, &found), RG_CAUSE_UNKNOWN);
+    assert_int_equal(cause_of_ring(0.74, 0.60, 0.50, 0, &found), RG_CAUSE_UNKNOWN);
 }
 
 static void what_is_not_known_has_no_cause(void **state)
@@ -568,6 +639,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_that_fit_two_causes_have_none),
         cmocka_unit_test(a_busy_computer_is_no_imbalance),
+        cmocka_unit_test(crowded_processors_make_no_slow_rank),
+        cmocka_unit_test(acknowledgements_that_wait_hide_no_slow_link),
         cmocka_unit_test(what_is_not_known_has_no_cause),
         cmocka_unit_test(hosts_cause_what_others_spend_more),
         cmocka_unit_test(healthy_jobs_have_no_cause),
