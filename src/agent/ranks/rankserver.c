@@ -71,14 +71,21 @@ static void conn_destroy(struct rg_rankconn *conn)
     free(conn);
 }
 
+/* Whether to tell of it: once, of those that nobody knows. */
+static bool end_unknown(struct rg_rankconn *conn)
+{
+    bool told = conn->task || conn->is_client || conn->server->refusal_told;
+
+    conn->doomed = true;
+    conn->server->refusal_told |= !told;
+    return !told;
+}
+
 static void refuse(struct rg_rankconn *conn, const char *why)
 {
-    conn->doomed = true;
-    if (conn->task || conn->is_client || conn->server->refusal_told)
-        return;
-    conn->server->refusal_told = true;
-    rg_agent_note(conn->server->agent,
-                  "refused an unauthenticated connection to the ranks' socket: %s", why);
+    if (end_unknown(conn))
+        rg_agent_note(conn->server->agent,
+                      "refused an unauthenticated connection to the ranks' socket: %s", why);
 }
 
 static void watch(struct rg_rankconn *conn)
@@ -144,7 +151,10 @@ static bool admit(struct rg_rankconn *conn, uint32_t version, const struct rg_sp
                   const uint8_t *token)
 {
     if (version != RG_PROTOCOL_VERSION) {
-        refuse(conn, "another version of the protocol");
+        if (end_unknown(conn))
+            rg_agent_note(conn->server->agent, "refused a rank: its Reigen has version %u of the "
+                          "protocol, this job's %d; install the launcher's Reigen for it", version,
+                          RG_PROTOCOL_VERSION);
         return false;
     }
     if (!token || shown->nbytes != RG_RANK_TOKEN_NBYTES ||

@@ -81,11 +81,11 @@ static void expect(int fd, int type, const struct rg_field *fields, void *object
     must(!fields || rg_codec_decode(fields, payload, nbytes, object) == 0, "a frame's payload");
 }
 
-static void send_hello(int fd, int rank, const char *hex)
+static void send_hello_of(int fd, int rank, const char *hex, uint32_t version)
 {
     uint8_t token[RG_RANK_TOKEN_NBYTES];
     struct rg_rankmsg_hello hello = {
-        .version = RG_PROTOCOL_VERSION,
+        .version = version,
         .rank = (uint32_t) rank,
         .pid = (uint32_t) getpid(),
         .token = { token, sizeof(token) },
@@ -97,6 +97,11 @@ static void send_hello(int fd, int rank, const char *hex)
         token[i] = (uint8_t) byte;
     }
     send_frame(fd, RG_RANKMSG_HELLO, rg_rankmsg_hello_fields, &hello);
+}
+
+static void send_hello(int fd, int rank, const char *hex)
+{
+    send_hello_of(fd, rank, hex, RG_PROTOCOL_VERSION);
 }
 
 static int join_job(void)
@@ -333,6 +338,17 @@ static int play_notes(void)
     return my_rank == 0 ? 3 : 0;
 }
 
+/* Its Python has a Reigen of another day. */
+static int play_other_version(void)
+{
+    int fd = dial();
+    char byte;
+
+    send_hello_of(fd, my_rank, getenv("REIGEN_RANK_TOKEN"), RG_PROTOCOL_VERSION + 1);
+    must(read(fd, &byte, 1) == 0, "no answer");
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*play)(void);
@@ -340,6 +356,7 @@ static const struct {
     { "fences", play_fences }, { "missing", play_missing },     { "late", play_late },
     { "death", play_death },   { "silent", play_silent_leave }, { "strangers", play_strangers },
     { "again", play_again },   { "notes", play_notes },         { "deaf", play_deaf },
+    { "other", play_other_version },
 };
 
 static int play(const char *name)
@@ -409,6 +426,19 @@ static void strangers_are_refused_and_the_honest_served(void **state)
     (void) state;
     assert_true(h->verdict.ok);
     assert_contains(h->notes, "-1:refused an unauthenticated connection");
+    harness_free(h);
+}
+
+static void rank_of_another_version_is_told_both_and_what_to_do(void **state)
+{
+    char says[200];
+    struct harness *h = run_part(1, "other");
+
+    (void) state;
+    snprintf(says, sizeof(says), "-1:refused a rank: its Reigen has version %d of the protocol, "
+             "this job's %d; install the launcher's Reigen for it", RG_PROTOCOL_VERSION + 1,
+             RG_PROTOCOL_VERSION);
+    assert_contains(h->notes, says);
     harness_free(h);
 }
 
@@ -487,6 +517,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(fence_has_a_deadline),
         cmocka_unit_test(leaving_without_goodbye_is_told_to_the_others),
         cmocka_unit_test(strangers_are_refused_and_the_honest_served),
+        cmocka_unit_test(rank_of_another_version_is_told_both_and_what_to_do),
         cmocka_unit_test(fresh_connection_replaces_the_old_one),
         cmocka_unit_test(death_is_told_to_peers_and_theirs_is_a_consequence),
         cmocka_unit_test(rank_that_takes_no_notice_is_stopped_after_a_while),
