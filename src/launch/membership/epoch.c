@@ -230,9 +230,11 @@ static void wait_for_more(struct rg_membership *m, int has, int needs)
     if (!hopeless &&
         !membership_passed(m, membership_after(m->change.wait_ns, m->rules.timeout_ns)))
         return;
+    /* Without hope it does not wait for places to come up: what counts is what could be. */
     membership_end(m, m->nalive == 0 && m->change.lost ? RG_MEMBERSHIP_ALL_FAILED :
                    none ? RG_MEMBERSHIP_ALL_ASIDE :
-                   m->no_room ? RG_MEMBERSHIP_NO_ROOM : RG_MEMBERSHIP_TOO_FEW, has, needs)
+                   m->no_room ? RG_MEMBERSHIP_NO_ROOM : RG_MEMBERSHIP_TOO_FEW,
+                   hopeless && most > has ? most : has, needs)
         ->waited = !hopeless;
 }
 
