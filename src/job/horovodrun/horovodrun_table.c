@@ -471,8 +471,9 @@ static const struct rg_hvd_option options[] = {
      "CORE", NULL, "HOROVOD_THREAD_AFFINITY", NONE, NULL,
      "Handed on to the ranks as HOROVOD_THREAD_AFFINITY."},
     {"gloo-timeout-seconds", NULL, "library_options.gloo_timeout_seconds", RG_HVD_LIBRARY,
-     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_GLOO_TIMEOUT_SECONDS", NONE,
-     "a rank that is gone is noticed at once; this does nothing", "Accepted; gloo is not used."},
+     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_GLOO_TIMEOUT_SECONDS", NONE, NULL,
+     "How long ranks wait for each other at their start, where neither REIGEN_START_TIMEOUT nor "
+     "HOROVOD_START_TIMEOUT is set for them; 300 s by default."},
 
     {"log-level", NULL, "logging.level", RG_HVD_LOG, RG_HVD_TEXT, "LEVEL",
      "TRACE DEBUG INFO WARNING ERROR FATAL", NULL, BY(log_level), NULL,

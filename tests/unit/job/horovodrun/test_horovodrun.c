@@ -148,6 +148,10 @@ static void what_has_no_meaning_here_is_accepted_with_a_note(void **state)
         assert_contains(run.request.notes.v[0], "this does nothing");
         rg_horovodrun_fini(&run);
     }
+    struct rg_horovodrun run;
+    must_parse("-np 1 --gloo-timeout-seconds 3 x", &run); /* ranks read it */
+    assert_int_equal(run.request.notes.count, 0);
+    rg_horovodrun_fini(&run);
 }
 
 static int take_mpi_args(struct rg_horovodrun *run, const char *text, struct rg_error *err)
