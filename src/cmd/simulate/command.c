@@ -252,9 +252,11 @@ static int find_compute(struct simulate *s, struct rg_error *err)
     const struct rg_workload *w = &s->workload;
 
     if (s->options.step_ms == 0 && w->rate == 0 && !w->profile)
-        return rg_error_set(err, EINVAL, "simulate%s %s: no published rate is known for it "
-                            "here; give the time that one rank's step takes, as --step-ms MS",
-                            s->options.workload ? " --model" : ":", w->name);
+        return rg_error_set(err, EINVAL, "simulate %s: how long a rank computes for a step does "
+                            "not follow from its size; give it as --step-ms MS, as measured on one "
+                            "GPU, or about 6000 x parameters x tokens of its batch / FLOP/s that "
+                            "it reaches; --from SCRIPT measures it here",
+                            s->options.workload ? w->name : "--params");
     s->compute_s = s->options.step_ms > 0 ? s->options.step_ms / MS
                    : w->profile ? w->profile->compute_s : w->batch / w->rate;
     return 0;
