@@ -21,7 +21,7 @@
 #define PAUSE_MS 500
 #define PERIOD "REIGEN_DISCOVERY_MS" /* from one call to the next, of an elastic job */
 #define PERIOD_MAX_MS 3600000
-#define ELASTIC_ASK_MS 30000 /* for one call of an elastic job, as while it runs */
+#define ASK_MS 30000 /* for one call, as while an elastic job runs */
 
 /* What the program has said. */
 struct answer {
@@ -149,7 +149,8 @@ static void tell(const struct rg_request *request, const char *words, char **sai
     *said = strdup(words);
 }
 
-/* As in Horovod: a script that cannot be asked at the start of an elastic job is broken. */
+/* As in Horovod: a script that cannot be asked at the start of an elastic job is broken. In a job
+ * of fixed size one that fails may not be ready, but one that hangs is broken there as well. */
 static int refuse_first(const struct rg_request *request, const struct answer *answer,
                         struct rg_error *err)
 {
@@ -159,14 +160,11 @@ static int refuse_first(const struct rg_request *request, const struct answer *a
                              "hosts that it prints", words ? words : request->discovery);
 }
 
-/* How long one call may take. A job that waits for few hosts or none is told soon of a program that
- * hangs; in one of fixed size it may wait for all of them itself. */
+/* How long one call may take: who waits for hosts is told soon of a program that hangs. */
 static unsigned ask_ms(const struct rg_job *job, uint64_t left_ms)
 {
-    uint64_t ms = left_ms < INT32_MAX ? left_ms : INT32_MAX;
+    uint64_t ms = left_ms < ASK_MS ? left_ms : ASK_MS;
 
-    if (job->elastic.on && ms > ELASTIC_ASK_MS)
-        ms = ELASTIC_ASK_MS;
     if (job->elastic.on && job->elastic.timeout_ms && ms > job->elastic.timeout_ms)
         ms = job->elastic.timeout_ms;
     return (unsigned) ms;
@@ -185,7 +183,8 @@ static int wait_for(struct rg_request *request, int nslots, struct answer *ret_a
         int r = ask(request, nslots, ask_ms(job, left_ms), &answer, err);
         if (r < 0)
             return r;
-        if (job->elastic.on && answer.code)
+        bool hangs = answer.code < 0 && left_ms > ASK_MS; /* else the time to start is over */
+        if (hangs || (job->elastic.on && answer.code))
             return refuse_first(request, &answer, err);
         if (answer.room >= (job->oversubscribe || job->elastic.on ? 1 : job->np)) {
             *ret_answer = answer;
