@@ -144,6 +144,14 @@ def _flush() -> None:
             stream.flush()
 
 
+def _log(pipe: Any, file: Any) -> None:
+    """A process that the function has left behind holds the pipe, and may print."""
+    with pipe, file:
+        while data := pipe.read(1 << 16):
+            with contextlib.suppress(OSError):
+                file.write(data)
+
+
 class _Output:
     """Descriptors 1 and 2 go to that program meanwhile, also what C libraries print."""
 
@@ -159,21 +167,20 @@ class _Output:
                 fcntl.fcntl(writing, 1031, _PIPE_NBYTES)  # F_SETPIPE_SZ
             os.dup2(writing, fd)
             os.close(writing)
-            through = threading.Event()
-            threading.Thread(target=self._pump, daemon=True, name='reigen-output', args=(
-                reading, name, os.dup(self._before[fd - 1]), through)).start()
-            self._through.append(through)
+            self._through.append(threading.Thread(
+                target=self._pump, daemon=True, name='reigen-output',
+                args=(reading, name, os.dup(self._before[fd - 1]))))
+            self._through[-1].start()
 
-    def _pump(self, reading: int, name: str, log: int, through: threading.Event) -> None:
+    def _pump(self, reading: int, name: str, log: int) -> None:
         """log: the worker's own, for what nobody takes any more."""
-        with open(reading, 'rb', buffering=0) as pipe, open(log, 'wb', buffering=0) as file:
-            left = self._send(pipe, name, file)
-            through.set()
-            # A process that the function has left behind may hold the pipe, and print.
-            while left:
-                left = pipe.read(1 << 16)
-                with contextlib.suppress(OSError):
-                    file.write(left)
+        pipe, file = open(reading, 'rb', buffering=0), open(log, 'wb', buffering=0)
+        if self._send(pipe, name, file):
+            threading.Thread(target=_log, args=(pipe, file), daemon=True,
+                             name='reigen-output').start()
+            return
+        pipe.close()
+        file.close()
 
     def _send(self, pipe: Any, name: str, file: Any) -> bool:
         """Until all is through that had been printed by restore(). Whether others hold the pipe."""
@@ -187,7 +194,7 @@ class _Output:
                 left = int.from_bytes(count, sys.byteorder)
                 poll.unregister(self._ending)
             if left == 0:
-                return True
+                break
             data = pipe.read(1 << 16)
             if not data:
                 return False
@@ -197,17 +204,19 @@ class _Output:
             except OSError:  # nobody is there
                 with contextlib.suppress(OSError):
                     file.write(data)
-        return True
+        # Nothing is in it, and nobody can write any more.
+        return (pipe.fileno(), select.POLLHUP) not in poll.poll(0)
 
     def restore(self) -> None:
-        """Returns when all that was printed has been sent."""
+        """Returns when all that was printed has been sent; then nothing of this is left but what
+        another process holds."""
         _flush()
         for fd, before in zip((1, 2), self._before):
             os.dup2(before, fd)
             os.close(before)
         os.close(self._end)
         for through in self._through:
-            through.wait()
+            through.join()
         os.close(self._ending)
 
 
