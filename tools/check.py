@@ -494,7 +494,9 @@ def part_tensorflow(part):
 
 def part_variants(part):
     """Other versions, launchers and numbers of ranks of what CI tries (tests/variants.py)."""
-    return in_a_long_soak(part, ['tests/python', 'tests/torch2', 'tests/tensorflow'])
+    result = in_a_long_soak(part, ['tests/python', 'tests/torch2', 'tests/tensorflow'])
+    merge(result, in_a_long_soak(f'{part}-slurm', ['tests/slurm']))  # it has its own module `jobs`
+    return result
 
 
 def part_fuzz(part):
@@ -516,7 +518,7 @@ def part_hosts(part):
 
 
 def part_slurm(part):
-    return simulated(part, 'loadfile')
+    return simulated(part, 'loadfile', '-m', 'not soak')
 
 
 def begin_fetching(names):

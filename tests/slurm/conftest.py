@@ -21,8 +21,8 @@ TIME_LIMIT = 180
 def pytest_addoption(parser):
     parser.addoption('--times', type=int, default=10,
                      help='how many times a test that ends jobs at random moments does so')
-    parser.addoption('--proctracks', default='linuxproc,pgid,cgroup',
-                     help='ways in which Slurm knows processes: linuxproc, pgid, cgroup')
+    parser.addoption('--proctracks', default='pgid,cgroup,linuxproc',
+                     help='ways in which Slurm knows processes: pgid, cgroup, linuxproc')
     parser.addoption('--seed', type=int, default=6, help='of those random moments')
 
 
