@@ -6,6 +6,7 @@ import pytest
 from elastic_job import ElasticJob
 from test_distributed import environment, free_port
 from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
+from wait import until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -52,6 +53,7 @@ def test_a_killed_rank_costs_a_restart_from_the_checkpoint(training, undisturbed
                   '--rdzv-backend=c10d')
     it.wait('begins at 0, restart 0', count=4)
     it.wait('place 3 on b')
+    until((it.folder / 'checkpoint').exists, 'a checkpoint')
     it.lose('b')
     it.wait('rank . of 4 begins at [1-6], restart 1', count=4)
     text = it.end()
