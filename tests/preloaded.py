@@ -5,10 +5,14 @@ imports, and each process is a fork of it. From there it is as if it had been st
 has its own arguments, variables, folder, standard output, and a whole process's end. What differs:
 its parent is the server, and Python's hashes are the same in all of them.
 
-usage: preloaded.py FD MODULE...    the server: it ends, with all its processes, as FD is closed
+A launcher starts its ranks by itself: command() is what makes each of them such a fork as well.
+
+usage: preloaded.py FD LISTENER MODULE...    the server: it ends, with all its processes, as FD is
+                                             closed; who follows a process calls at LISTENER
 """
 import atexit
 import gc
+import itertools
 import json
 import os
 import selectors
@@ -30,6 +34,8 @@ LONGEST_S = 1
 #: another server.
 AT_START = ('LD_', 'PYTHON', 'OMP_', 'MALLOC_', 'GLIBC_', 'ASAN_', 'TSAN_')
 SERVERS = {}
+FOLLOWER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'forked.py')
+_numbers = itertools.count()
 
 
 # ---------------------------------------------------------------------------- for tests
@@ -73,10 +79,14 @@ class Server:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.errors = tempfile.TemporaryFile()
         self.processes, self.answers, self.lock = {}, [], threading.RLock()
-        with theirs:
+        self.name = f'reigen-preloaded-{os.getpid()}-{next(_numbers)}'
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind('\0' + self.name)
+            listener.listen(64)
+            fds = [theirs.fileno(), listener.fileno()]
             self.child = subprocess.Popen(
-                [python, __file__, str(theirs.fileno()), *modules], env=env, stderr=self.errors,
-                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                [python, __file__, *map(str, fds), *modules], env=env, stderr=self.errors,
+                pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 start_new_session=True)
         atexit.register(self.close)
 
@@ -118,12 +128,23 @@ class Server:
 
 def start(python, modules, argv, env, cwd, output):
     """A process that runs the program argv[0] with standard output and error to a file."""
+    return server(python, modules, env).start(argv, env, cwd, output)
+
+
+def command(python, modules, env):
+    """What stands in the place of `python` before a program and its arguments, where somebody else
+    starts the process: with variables that agree with `env` in what is read at the start."""
+    return [sys.executable, '-S', FOLLOWER, server(python, modules, env).name]
+
+
+def server(python, modules, env):
+    """The one that has imported these modules, with such variables."""
     early = {name: value for name, value in env.items()
              if name.startswith(AT_START) and name != 'PYTHONUNBUFFERED'}
     key = json.dumps([str(python), modules, sorted(early.items())])
     if key not in SERVERS:
         SERVERS[key] = Server(python, modules, {**env, 'PYTHONUNBUFFERED': '1'})
-    return SERVERS[key].start(argv, env, cwd, output)
+    return SERVERS[key]
 
 
 def text(file):
@@ -153,43 +174,85 @@ def ranks(python, modules, count, argv, env, cwd, seconds=60):
 
 # ---------------------------------------------------------------------------- the server
 
-def serve(ours):
-    """In a process that is to run something: what that is."""
-    found = selectors.DefaultSelector()
-    found.register(ours, selectors.EVENT_READ)
-    children = {}
-    while True:
-        for key, _ in found.select():
-            if key.fileobj is not ours:
-                pid, status = os.waitpid(children.pop(key.fd), 0)
-                found.unregister(key.fd)
-                os.close(key.fd)
-                ours.send(json.dumps([pid, status]).encode())
-                continue
-            data, fds, _, _ = socket.recv_fds(ours, MESSAGE_MAX, 1)
-            if not data:
-                for fd in children:
-                    signal.pidfd_send_signal(fd, signal.SIGKILL)
-                return None
-            job = json.loads(data)
-            if 'signal' in job:
-                for fd in [fd for fd, pid in children.items() if pid == job['pid']]:
-                    signal.pidfd_send_signal(fd, job['signal'])
-                continue
-            pid = os.fork()
-            if pid == 0:
-                os.dup2(fds[0], 1)
-                os.dup2(fds[0], 2)
-                found.close()
-                ours.close()
-                for fd in (*children, *fds):
-                    os.close(fd)
-                return job
-            os.close(fds[0])
-            fd = os.pidfd_open(pid)
-            children[fd] = pid
-            found.register(fd, selectors.EVENT_READ)
-            ours.send(json.dumps([pid, None]).encode())
+class Serving:
+    """A socket has who asks for processes: the test, or one who follows a single one and has it
+    killed by its own end."""
+
+    def __init__(self, ours, listener):
+        self.ours, self.listener = ours, listener
+        self.children = {}  # by descriptor: the process, and who has asked for it
+        self.found = selectors.DefaultSelector()
+        for where in (ours, listener):
+            self.found.register(where, selectors.EVENT_READ)
+
+    def run(self):
+        """In a process that is to run something: what that is. None: the test has ended."""
+        while True:
+            for key, _ in self.found.select():
+                if key.fileobj is self.listener:
+                    self.found.register(self.listener.accept()[0], selectors.EVENT_READ)
+                elif isinstance(key.fileobj, int):
+                    self.reap(key.fd)
+                elif key.fileobj.fileno() >= 0:  # not closed by a look before
+                    data, fds, _, _ = socket.recv_fds(key.fileobj, MESSAGE_MAX, 3)
+                    if not data:
+                        self.kill(key.fileobj)
+                        if key.fileobj is self.ours:
+                            return None
+                    elif (job := self.hear(key.fileobj, json.loads(data), fds)):
+                        return job
+
+    def tell(self, whom, what):
+        try:
+            whom.send(json.dumps(what).encode())
+        except OSError:
+            if whom is self.ours:
+                raise
+
+    def drop(self, whom):
+        if whom is not self.ours and whom.fileno() >= 0:
+            self.found.unregister(whom)
+            whom.close()
+
+    def reap(self, fd):
+        pid, whom = self.children.pop(fd)
+        status = os.waitpid(pid, 0)[1]
+        self.found.unregister(fd)
+        os.close(fd)
+        if whom.fileno() >= 0:
+            self.tell(whom, [pid, status])
+            self.drop(whom)
+
+    def kill(self, whom):
+        """It has ended, with what it has asked for; the test with all."""
+        for fd, (_, other) in self.children.items():
+            if whom in (other, self.ours):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        self.drop(whom)
+
+    def hear(self, whom, job, fds):
+        if 'signal' in job:
+            for fd in [fd for fd, (pid, _) in self.children.items() if pid == job['pid']]:
+                signal.pidfd_send_signal(fd, job['signal'])
+            return None
+        pid = os.fork()
+        if pid == 0:
+            for i, here in enumerate((0, 1, 2) if len(fds) == 3 else (1, 2)):
+                os.dup2(fds[i % len(fds)], here)
+            for fd in (*self.children, *fds):
+                os.close(fd)
+            for key in self.found.get_map().values():
+                if key.fd not in self.children:
+                    key.fileobj.close()
+            self.found.close()
+            return job
+        for fd in fds:
+            os.close(fd)
+        fd = os.pidfd_open(pid)
+        self.children[fd] = pid, whom
+        self.found.register(fd, selectors.EVENT_READ)
+        self.tell(whom, [pid, None])
+        return None
 
 
 def become(argv, env, cwd):
@@ -206,9 +269,10 @@ def become(argv, env, cwd):
 
 
 if __name__ == '__main__':
-    for name in sys.argv[2:]:
+    serving = Serving(*(socket.socket(fileno=int(fd)) for fd in sys.argv[1:3]))
+    for name in sys.argv[3:]:
         __import__(name)
     gc.freeze()
-    job = serve(socket.socket(fileno=int(sys.argv[1])))
+    job = serving.run()
     if job:
         become(**job)

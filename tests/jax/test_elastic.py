@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.jax in jobs whose hosts come and go."""
+import os
 import re
 import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / 'tests'))
 from elastic_job import ElasticJob, Script  # noqa: E402
+
+#: Of each rank; they share an import of JAX.
+ENV = {'PYTHONPATH': str(ROOT / 'bindings/python'), 'JAX_PLATFORMS': 'cpu', 'OMP_NUM_THREADS': '1',
+       'PYTHONDONTWRITEBYTECODE': '1'}
 
 pytestmark = pytest.mark.timeout(300, func_only=True)
 
@@ -20,9 +26,8 @@ def job(python, tmp_path):
     def start(how, *options):
         started.append(ElasticJob(
             tmp_path, ['-np', '2', '--min-np', '2', *options],
-            [python, ROOT / 'tests/jax/ranks/elastic.py', tmp_path / 'go', how],
-            PYTHONPATH=str(ROOT / 'bindings/python'), JAX_PLATFORMS='cpu',
-            PYTHONDONTWRITEBYTECODE='1'))
+            [*preloaded.command(python, ['jax'], {**os.environ, **ENV}),
+             ROOT / 'tests/jax/ranks/elastic.py', tmp_path / 'go', how], **ENV))
         return started[-1]
     yield start
     for one in started:

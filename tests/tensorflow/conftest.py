@@ -14,6 +14,10 @@ HERE = Path(__file__).parent
 #: Names of tools/frameworks.sh: the current TensorFlow with Keras 3, 2.15 with Keras 2.
 ENVS = ('tf', 'tf215')
 LIMIT_S = 400
+#: Of each rank.
+ENV = {'PYTHONPATH': str(ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
+       'TF_CPP_MIN_LOG_LEVEL': '3', 'TF_ENABLE_ONEDNN_OPTS': '0', 'PYTHONDONTWRITEBYTECODE': '1',
+       'CUDA_VISIBLE_DEVICES': ''}
 
 _pythons = {}
 
@@ -46,9 +50,7 @@ LAUNCHERS = {'reigen': [ROOT / '.venv/bin/reigen', 'run'],
 def run_ranks(name, np, script, *argv, env=None, expect=0, launcher='reigen'):
     """Run a script as np ranks in an environment; its output. The build tree's library is used."""
     script = HERE / 'ranks' / script if not os.path.isabs(script) else script
-    env = {**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
-           'TF_CPP_MIN_LOG_LEVEL': '3', 'TF_ENABLE_ONEDNN_OPTS': '0',
-           'PYTHONDONTWRITEBYTECODE': '1', 'CUDA_VISIBLE_DEVICES': '', **(env or {})}
+    env = {**os.environ, **ENV, **(env or {})}
     if launcher == 'forked':
         statuses, output = preloaded.ranks(python_of(name), ['tensorflow'], np, [script, *argv],
                                            env, HERE, LIMIT_S / LEAST)

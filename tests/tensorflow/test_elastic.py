@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow and Keras in jobs whose hosts come and go."""
+"""TensorFlow and Keras in jobs whose hosts come and go. The ranks share an import of it."""
+import os
 import re
 
+import preloaded
 import pytest
-from conftest import ROOT, python_of
+from conftest import ENV, ROOT, python_of
 from elastic_job import ElasticJob, Script
 from variants import rest
 
@@ -18,9 +20,8 @@ def job(request, tmp_path):
     def start(options, script, *argv):
         started.append(ElasticJob(
             tmp_path, ['-np', '2', '--min-np', '2', *options],
-            [python_of(request.param), ROOT / 'tests/tensorflow/ranks' / script, tmp_path / 'go',
-             *argv], PYTHONPATH=str(ROOT / 'bindings/python'), TF_CPP_MIN_LOG_LEVEL='3',
-            TF_ENABLE_ONEDNN_OPTS='0', PYTHONDONTWRITEBYTECODE='1', CUDA_VISIBLE_DEVICES=''))
+            [*preloaded.command(python_of(request.param), ['tensorflow'], {**os.environ, **ENV}),
+             ROOT / 'tests/tensorflow/ranks' / script, tmp_path / 'go', *argv], **ENV))
         return started[-1]
     yield start
     for one in started:
