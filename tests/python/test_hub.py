@@ -324,6 +324,23 @@ def test_an_exchange_that_was_given_up_is_not_taken_for_the_next(modules, hub):
         way.close()
 
 
+def test_what_an_exchange_sends_a_member_grows_by_what_is_new_in_it(modules, hub, monkeypatch):
+    """Each gets what all have handed over, once; of many that say nearly the same, little."""
+    one, size, sent = hub(64), 64, []
+    tell = one._tell
+    monkeypatch.setattr(one, '_tell', lambda index, kind, data=b'', **fields: (
+        sent.append(len(data)), tell(index, kind, data, **fields)))
+    made = ways(modules, one, size)
+    blobs = [b'{"address": "10.0.0.%d", "port": 40000, "kernel": "6.1", "version": "0.1.0"}' % i
+             for i in range(size)]
+    del sent[:]
+    found = at_once(*(functools.partial(way.gather, blob, 60) for way, blob in zip(made, blobs)))
+    assert all(one == blobs for one in found)
+    assert len(sent) == size and max(sent) < sum(map(len, blobs)) / 5
+    for way in made:
+        way.close()
+
+
 class Workers:
     """Processes that take part in one job after the other."""
 

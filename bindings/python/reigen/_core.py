@@ -102,6 +102,8 @@ def lost(error: BaseException) -> bool:
 
 #: reigen.boot.lent(): what init() calls in place of the launcher's way, with its timeout.
 lent_join: Optional[Callable[[Optional[float]], None]] = None
+#: Where what is lent is an elastic job: its own epoch() and go_on().
+lent_elastic: Optional[Any] = None
 
 
 def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
@@ -137,6 +139,8 @@ def epoch() -> Epoch:
     """The present one of an elastic job: its number, from 1 on; whether all ranks begin with the
     state of rank 0; and what the launcher has said of hosts and of the job's end, which it may do
     in other jobs, too. All else is zero there, and before init."""
+    if lent_elastic:
+        return lent_elastic.epoch()
     now = Epoch()
     quick.reigen_epoch(ctypes.byref(now))
     return now
@@ -146,7 +150,10 @@ def go_on(failed: bool, lacks: bool = False) -> None:
     """Tell the launcher of an elastic job that this program goes on with other ranks in the same
     process, by shutdown() and init(). failed: from an older state than the present one; lacks:
     which has nothing of the others' state."""
-    lib.reigen_elastic(2 if failed and lacks else int(failed))
+    if lent_elastic:
+        lent_elastic.go_on(failed, lacks)
+    else:
+        lib.reigen_elastic(2 if failed and lacks else int(failed))
 
 
 def preemptible() -> bool:

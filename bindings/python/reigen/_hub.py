@@ -6,9 +6,9 @@ import errno
 import os
 import socket
 import threading
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from reigen._frames import KEY_NBYTES, Line
+from reigen._frames import KEY_NBYTES, Line, seal_all, unseal
 
 #: Events that wait for the thread that takes them. Who sends more, waits: a rank that prints faster
 #: than this program shows it fills no memory here.
@@ -68,12 +68,12 @@ class Hub:
         self.size, self.key = size, os.urandom(KEY_NBYTES)
         self.events = _Events()
         self.places: List[Dict[str, Any]] = []  # by rank, as soon as all are here
-        self._ranks: Dict[int, int] = {}        # by index
+        self._ranks: Dict[int, int] = {}        # by index, in their order
         self._lock = threading.Lock()           # of all below
         self._lines: Dict[int, Line] = {}
         self._all: Set[Line] = set()            # those too that came for an index that is here
         self._facts: Dict[int, Dict[str, Any]] = {}
-        self._turns: Dict[int, Dict[int, bytes]] = {}
+        self._turns: Dict[Tuple[int, int], Dict[int, bytes]] = {}  # by epoch and turn
         self._closed = False
         self._greeting = threading.Semaphore(size + _GREETING)
         host, bind = host.strip('[]'), bind.strip('[]')  # as Spark writes addresses of IPv6
@@ -128,21 +128,24 @@ class Hub:
         index = None
         try:
             fields, _ = line.receive()
-            if self._welcome(fields['index'], fields, line):
-                index = fields['index']
+            index = self._welcome(fields['index'], fields, line)
             while True:  # one that the cluster has started twice waits here for the end
                 fields, data = line.receive()
                 if index is not None:
                     self._take(index, fields, data)
         except (OSError, EOFError, ValueError, KeyError):
             if index is not None:
-                self._put('lost', index, {})
+                self._lose(index)
         finally:
             with self._lock:
                 self._all.discard(line)
             line.drop()
 
-    def _welcome(self, index: int, fields: Dict[str, Any], line: Line) -> bool:
+    def _lose(self, index: int) -> None:
+        self._put('lost', index, {})
+
+    def _welcome(self, index: int, fields: Dict[str, Any], line: Line) -> Optional[int]:
+        """By which number its events go; None: it has none, and waits."""
         if index not in range(self.size):
             raise ValueError(f'index {index} is not one of {self.size}')
         with self._lock:
@@ -153,7 +156,7 @@ class Hub:
         self._put('again' if again else 'here', index, fields)
         if full and not again:
             self._number()
-        return not again
+        return None if again else index
 
     def _number(self) -> None:
         """All are here. A machine's processes follow each other; that of index 0 is first."""
@@ -186,18 +189,24 @@ class Hub:
         if fields['kind'] != 'gather':
             self._put(fields['kind'], index, fields, data)
             return
-        turn = fields['turn']
+        epoch, turn = fields['epoch'], fields['turn']
+        blob = unseal(self.key, data)
         with self._lock:
-            blobs = self._turns.setdefault(turn, {})
-            blobs[index] = data
-            if len(blobs) < self.size:
+            ranks = self._meeting(epoch)
+            if index not in ranks:
                 return
-            del self._turns[turn]
-        order = [place['index'] for place in self.places]
-        sizes = [len(blobs[i]) for i in order]
-        whole = b''.join(blobs[i] for i in order)
-        for i in order:
-            self._tell(i, 'gathered', whole, turn=turn, sizes=sizes)
+            blobs = self._turns.setdefault((epoch, turn), {})
+            blobs[index] = blob
+            if len(blobs) < len(ranks):
+                return
+            del self._turns[epoch, turn]
+        whole = seal_all(self.key, [blobs[i] for i in ranks])
+        for i in ranks:
+            self._tell(i, 'gathered', whole, epoch=epoch, turn=turn)
+
+    def _meeting(self, epoch: int) -> Mapping[int, int]:
+        """The ranks of those that exchange bytes then, in their order; under the lock."""
+        return self._ranks
 
     def rank_of(self, index: int) -> Optional[int]:
         """None: not all have come, and there are no ranks."""

@@ -3,6 +3,7 @@
 function, and sends on what is printed meanwhile. It may be called again in the same process."""
 import contextlib
 import fcntl
+import functools
 import itertools
 import os
 import queue
@@ -13,13 +14,16 @@ import termios
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import (Any, Callable, ContextManager, Dict, Iterator, List, Mapping, NamedTuple,
+                    Optional, Tuple, Type, TypeVar)
 
 from reigen import _core, _traceback, _travel, boot
-from reigen._frames import Line, seal, unseal
+from reigen._frames import Line, seal, unseal_all
 
 #: Seconds to reach the program that has asked for this process.
 _CONNECT_S = 30
+#: Seconds for all to call init(), unless it was told another limit.
+_MEET_S = 60.0
 #: What a pipe may hold while the thread that reads it waits for Python's lock.
 _PIPE_NBYTES = 1 << 20
 _RESULT = 'Return what can be sent: numbers, arrays, a state_dict().'
@@ -36,6 +40,9 @@ class Call(NamedTuple):
         return f'Call(address={self.address}, {len(self.parcel)} bytes)'
 
 
+_W = TypeVar('_W', bound='_Way')
+
+
 class Gone(RuntimeError):
     """The program that has asked for this process has ended, or the job has."""
 
@@ -48,7 +55,7 @@ class _Way:
         self.line = Line(sock, call.key, called=False, greet_s=_CONNECT_S)
         self.started: 'queue.Queue[Optional[Dict[str, Any]]]' = queue.Queue()
         self._gathered: 'queue.Queue[Optional[Tuple[Dict[str, Any], bytes]]]' = queue.Queue()
-        self._key, self._turns = call.key, itertools.count()
+        self._key, self._turns, self._epoch = call.key, itertools.count(), 0
         self.stopped = self._closing = False
         self._leaving: List[threading.Thread] = []
         self.reader = threading.Thread(target=self._read, daemon=True, name='reigen-member')
@@ -62,20 +69,23 @@ class _Way:
     def _read(self) -> None:
         try:
             while True:
-                fields, data = self.line.receive()
-                if fields['kind'] == 'start':
-                    self.started.put(fields['place'])
-                elif fields['kind'] == 'gathered':
-                    self._gathered.put((fields, data))
-                elif fields['kind'] == 'stop':
-                    self._leave()
+                self._hear(*self.line.receive())
         except (OSError, EOFError):
+            self.started.put(None)
+            self._leave()
+
+    def _hear(self, fields: Dict[str, Any], data: bytes) -> None:
+        if fields['kind'] == 'start':
+            self.started.put(fields['place'])
+        elif fields['kind'] == 'gathered':
+            self._gathered.put((fields, data))
+        elif fields['kind'] == 'stop':
+            self.started.put(None)
             self._leave()
 
     def _leave(self) -> None:
         """Operations in flight end, and so does a function that waits for one, or for others."""
         self.stopped = True
-        self.started.put(None)
         self._gathered.put(None)
         if self._closing:
             return
@@ -86,7 +96,7 @@ class _Way:
     def gather(self, blob: bytes, timeout: float) -> List[bytes]:
         """boot's allgather. The blobs hold the key of the job, and so they are sealed."""
         turn, end = next(self._turns), time.monotonic() + timeout
-        self.line.send('gather', seal(self._key, blob), turn=turn)
+        self.line.send('gather', seal(self._key, blob), epoch=self._epoch, turn=turn)
         while not self.stopped:
             try:
                 found = self._gathered.get(timeout=max(end - time.monotonic(), 0))
@@ -96,11 +106,15 @@ class _Way:
             if found is None:
                 break
             fields, data = found
-            if fields['turn'] == turn:  # else of one that had been given up
-                ends = list(itertools.accumulate(fields['sizes']))
-                return [unseal(self._key, data[start:end])
-                        for start, end in zip([0, *ends], ends)]
+            if (fields['epoch'], fields['turn']) == (self._epoch, turn):
+                return unseal_all(self._key, data)  # else of one that had been given up
         raise Gone('the job has ended, or the program that started it has')
+
+    def meet(self, rank: int, size: int, limit: Optional[float]) -> None:
+        """What init() does, with the limit that it was given."""
+        timeout = limit or _MEET_S
+        boot.meet(rank, size, lambda blob: self.gather(blob, timeout) if size > 1 else [blob],
+                  timeout, lambda: self._gathered.put(None))
 
     def close(self) -> None:
         """Nothing of it is left in this process, which may be called for another job at once: a
@@ -220,19 +234,20 @@ class _Output:
         os.close(self._ending)
 
 
-class _Outcome(NamedTuple):
+class Outcome(NamedTuple):
+    """What became of the function."""
     well: bool
     follows: bool  # it failed because another rank had
     data: bytes    # the pickled result, or the traceback as text
 
 
-def _call(function: Callable[[], _Outcome]) -> _Outcome:
+def _call(function: Callable[[], Outcome]) -> Outcome:
     try:
         return function()
     except BaseException as error:  # sys.exit(), too: it brings no result
         with _traceback.shortened(error):
             text = ''.join(traceback.format_exception(type(error), error, error.__traceback__))
-        return _Outcome(False, _core.lost(error), text.encode(errors='backslashreplace'))
+        return Outcome(False, _core.lost(error), text.encode(errors='backslashreplace'))
 
 
 def take_part(index: int, call: Call, facts: Mapping[str, Any],
@@ -240,26 +255,15 @@ def take_part(index: int, call: Call, facts: Mapping[str, Any],
     """Be a rank: (its number, what the function returned, pickled); None when it failed, which the
     caller's program has been told. facts: what the cluster says of this process. begin: is called
     when the rank is known, and before the function."""
-    try:
-        way = _Way(call, index, {**_facts(), **facts})
-    except (OSError, EOFError) as error:
-        raise Gone(f'the program that started the job does not answer at {call.address[0]} port '
-                   f'{call.address[1]}: {error}. Has the job ended, and does a firewall let '
-                   'connections from here through?') from error
+    way = connect(_Way, call, index, facts)
     try:
         place = way.started.get()
         if place is None:
             way.line.send('end', well=False, follows=True)
             return None
         begin()
-        with _variables(call.env, place):
-            output = _Output(way.line)
-            try:
-                end = _call(lambda: _lent(way, place, call.parcel))
-            finally:
-                output.restore()
-        way.line.send('end', b'' if end.well else end.data, well=end.well,
-                      follows=end.follows or way.stopped)
+        end = work(way, place, call, boot.lending(
+            functools.partial(way.meet, place['rank'], place['size'])))
         return (place['rank'], end.data) if end.well else None
     except OSError:  # nobody is there who would be told
         return None
@@ -267,13 +271,35 @@ def take_part(index: int, call: Call, facts: Mapping[str, Any],
         way.close()
 
 
-def _lent(way: _Way, place: Mapping[str, Any], parcel: bytes) -> _Outcome:
-    def work() -> _Outcome:
-        function = _travel.unpack(_travel.Parcel(*_travel.loads(parcel)))
-        return _Outcome(True, False, _travel.dumps(function(), 'The result', _RESULT))
+def connect(kind: Type[_W], call: Call, index: int, facts: Mapping[str, Any]) -> _W:
+    """A way to the program that has asked for this process; Gone."""
+    try:
+        return kind(call, index, {**_facts(), **facts})
+    except (OSError, EOFError) as error:
+        raise Gone(f'the program that started the job does not answer at {call.address[0]} port '
+                   f'{call.address[1]}: {error}. Has the job ended, and does a firewall let '
+                   'connections from here through?') from error
 
-    with boot.lent(way.gather, place['rank'], place['size'], by_machine=False):
-        end = _call(work)
-        if not end.well:  # the others fail when this one leaves the job: it is to be the first
-            way.line.send('failed', end.data, follows=end.follows or way.stopped)
-        return end
+
+def work(way: _Way, place: Mapping[str, Any], call: Call, lent: ContextManager[Any]) -> Outcome:
+    """Call the function once, with init() as it is lent; that program is told how it ends."""
+    def function() -> Outcome:
+        unpacked = _travel.unpack(_travel.Parcel(*_travel.loads(call.parcel)))
+        return Outcome(True, False, _travel.dumps(unpacked(), 'The result', _RESULT))
+
+    def in_job() -> Outcome:
+        with lent:
+            end = _call(function)
+            if not end.well:  # the others fail when this one leaves the job: it is to be the first
+                way.line.send('failed', end.data, follows=end.follows or way.stopped)
+            return end
+
+    with _variables(call.env, place):
+        output = _Output(way.line)
+        try:
+            end = _call(in_job)
+        finally:
+            output.restore()
+    way.line.send('end', b'' if end.well else end.data, well=end.well,
+                  follows=end.follows or way.stopped)
+    return end

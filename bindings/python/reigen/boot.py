@@ -142,12 +142,19 @@ class _Meeting:
             blobs = exchanges.exchange(blob)
             return [blobs[i] for i in self._order]
 
-        gathering = Gathering(self.rank, self._size, exchange)
-        try:
-            _core.init_meeting(gathering.meeting, timeout, exchanges.stop)
-        except _core.HorovodInternalError as error:
-            failed: Optional[BaseException] = gathering.failed
-            raise (failed or error) from (error if failed else None)
+        meet(self.rank, self._size, exchange, timeout, exchanges.stop)
+
+
+def meet(rank: int, size: int, exchange: Callable[[bytes], List[bytes]], timeout: float,
+         stop: Callable[[], None]) -> None:
+    """Join those that exchange bytes so, in the order of the ranks. stop: has exchange() fail soon.
+    Raises what exchange() raises, or HorovodInternalError."""
+    gathering = Gathering(rank, size, exchange)
+    try:
+        _core.init_meeting(gathering.meeting, timeout, stop)
+    except _core.HorovodInternalError as error:
+        failed: Optional[BaseException] = gathering.failed
+        raise (failed or error) from (error if failed else None)
 
 
 def join(allgather: Allgather, index: int, size: int, *, timeout: float = 60.0,
@@ -178,15 +185,20 @@ def lent(allgather: Allgather, index: int, size: int, *, timeout: float = 60.0,
     that this process will have. The job is left at the end."""
     meeting = _Meeting(allgather, index, size, timeout, by_machine)
 
-    def joins(limit: Optional[float]) -> None:
-        meeting.join(limit or timeout)
+    with lending(lambda limit: meeting.join(limit or timeout)):
+        yield meeting.rank
 
+
+@contextlib.contextmanager
+def lending(joins: Callable[[Optional[float]], None], elastic: Any = None) -> Iterator[None]:
+    """Inside, init() calls joins() with its timeout, or None; the job is left at the end. elastic:
+    epoch() and go_on() of one whose ranks may change, as reigen._core has them."""
     if _core.lent_join is not None:
         raise ValueError('another function in this process has been lent init(), and has not '
                          'ended yet: one process is one rank at a time')
-    _core.lent_join = joins
+    _core.lent_join, _core.lent_elastic = joins, elastic
     try:
-        yield meeting.rank
+        yield
     finally:
-        _core.lent_join = None
+        _core.lent_join = _core.lent_elastic = None
         _core.shutdown()
