@@ -12,6 +12,7 @@ BESIDE = {'libreigen_jax.so': {'libreigen.so'},
           'libreigen_tensorflow.so': {'libreigen.so', 'libtensorflow_framework.so.2',
                                       'libstdc++.so.6'}}
 LIBRARIES = {'libreigen.so', 'libreigen_jax.so', 'libreigen_tensorflow.so',
+             'libreigen_membership.so',
              *(f'libreigen_mpi_{abi}.so' for abi in ('ompi', 'mpich', 'abi'))}
 
 

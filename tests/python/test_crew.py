@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes are the ranks of an elastic job in a cluster (reigen._elastic), on real sockets,
+with the launcher's own membership; the processes are threads here, and nothing computes."""
+import ctypes
+import re
+import subprocess
+import sys
+import threading
+import types
+
+import pytest
+from wait import until
+
+import jobs
+
+sys.path.insert(0, str(jobs.ROOT / 'bindings/python'))
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    monkeypatch.setenv('REIGEN_LIBRARY', jobs.library())
+    from reigen import _elastic, _elastic_member, _frames, _member, _membership
+    monkeypatch.setattr(_member._core, 'shutdown', lambda: None)
+    # Who has come to the meeting is a rank: what would follow needs a process each.
+    monkeypatch.setattr(_elastic_member._Way, 'meet', lambda *_: None)
+    return types.SimpleNamespace(elastic=_elastic, member=_elastic_member, frames=_frames,
+                                 call=_member.Call, m=_membership)
+
+
+class Job:
+    """What happens is taken by a thread, as run_elastic() does."""
+
+    def __init__(self, modules, np, min_np, max_np, timeout=60, reset_limit=None):
+        self.modules, self.said, self.ways = modules, [], []
+        self.hub = modules.elastic.ElasticHub(max_np, '127.0.0.1')
+        self.crew = modules.elastic.Crew(self.hub, modules.elastic.Asked(
+            np, min_np, max_np, timeout, reset_limit), self.said.append)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        while not self._closed:
+            event = self.hub.events.get(min(0.02, self.crew.wait_s()))
+            if event is not None and event.kind != 'over':
+                self.crew.take(event)
+            self.crew.tick()
+
+    def come(self, index, machine='a'):
+        call = self.modules.call(self.hub.address, self.hub.key, b'', {})
+        self.ways.append(self.modules.member._Way(call, index, {'machine': machine,
+                                                                'host': machine}))
+        return self.ways[-1]
+
+    def begin(self, *machines):
+        """Ways that have been started, in the order of the machines given."""
+        ways = [self.come(index, machine) for index, machine in enumerate(machines)]
+        for way in ways:
+            start(way)
+        return ways
+
+    def close(self):
+        self._closed = True
+        self._thread.join()
+        self.hub.close()
+        for way in self.ways:
+            way.close()
+        self.crew.close()
+
+
+@pytest.fixture
+def job(modules):
+    made = []
+
+    def make(*words, **options):
+        made.append(Job(modules, *words, **options))
+        return made[-1]
+    yield make
+    for one in made:
+        one.close()
+
+
+def start(way):
+    place = way.started.get(timeout=60)
+    assert place is not None
+    way.begin(place)
+    return place
+
+
+def join(*ways):
+    """All into the next epoch: [(rank, number of the epoch, sync)]"""
+    threads = [threading.Thread(target=way.join, args=(None,)) for way in ways]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return [(way.rank, way.epoch().number, way.epoch().sync) for way in ways]
+
+
+def fail(way, data=b'Traceback\nKeyError: 1', follows=False):
+    way.line.send('end', data, well=False, follows=follows)
+
+
+def test_python_and_c_mean_the_same_structs(modules, tmp_path):
+    m = modules.m
+    kinds = {'rules': m.Rules, 'machine': m.Machine, 'event': m.Event, 'action': m.Action,
+             'epoch': m._Epoch, 'seat': m._Seat}
+    lines = [f'printf("%zu\\n", sizeof(struct rg_membership_{name}));' +
+             ''.join(f'printf("%zu\\n", offsetof(struct rg_membership_{name}, {field}));'
+                     for field, _ in kind._fields_) for name, kind in kinds.items()]
+    (tmp_path / 'a.c').write_text('#include <stdio.h>\n#include '
+                                  '"launch/membership/membership.h"\nint main(void) {' +
+                                  ''.join(lines) + '}')
+    subprocess.run(['cc', '-I', jobs.ROOT / 'src', '-o', tmp_path / 'a', tmp_path / 'a.c'],
+                   check=True, timeout=60)
+    said = subprocess.run([tmp_path / 'a'], capture_output=True, text=True, check=True, timeout=60)
+    here = [number for kind in kinds.values() for number in (
+        ctypes.sizeof(kind), *(getattr(kind, name).offset for name, _ in kind._fields_))]
+    assert [int(word) for word in said.stdout.split()] == here
+    header = (jobs.ROOT / 'src/launch/membership/membership.h').read_text()
+    for kind in ('way', 'event_type', 'action_type', 'cause'):
+        names = re.findall(r'^    RG_MEMBERSHIP_(\w+),', re.search(
+            rf'enum rg_membership_{kind} \{{(.*?)^\}};', header, re.M | re.S)[1], re.M)
+        assert names and [getattr(m, name) for name in names] == list(range(len(names))), names
+
+
+def test_ranks_that_are_lost_are_made_up_for_and_others_keep_their_place(job):
+    one = job(3, 1, 3)
+    first, far, second = one.begin('a', 'b', 'a')
+    assert join(first, second, far) == [(0, 1, 1), (1, 1, 1), (2, 1, 1)]
+    for way in (first, second, far):
+        way.go_on(False, False)
+    far.close()
+    first.go_on(True, False)
+    second.go_on(True, False)
+    assert join(first, second) == [(0, 2, 1), (1, 2, 1)]
+    assert one.said == ['b is set aside for the rest of the job: rank 2: it was lost: its process '
+                        'has ended, or its computer has', 'epoch 2: 2 ranks']
+    # On that machine none begins, on another one does.
+    one.come(7, 'b')
+    new = one.come(1, 'c')
+    assert start(new)['rank'] == 2
+    joining = threading.Thread(target=join, args=(new,))
+    joining.start()
+    until(lambda: first.epoch().update and second.epoch().update, 'the word that a host has come')
+    assert first.epoch().update == 2 and first.epoch().stamp > 0
+    assert join(first, second) == [(0, 3, 1), (1, 3, 1)]
+    joining.join(60)
+    assert (new.rank, new.epoch().number) == (2, 3) and one.said[-1] == 'epoch 3: 3 ranks'
+
+
+def test_who_dies_as_all_meet_holds_nobody(job):
+    one = job(3, 2, 3)
+    ways = one.begin('a', 'a', 'a')
+    threads = [threading.Thread(target=join, args=(way,)) for way in ways[:2]]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(one.hub._turns.get((1, 0), ())) == 2, 'two of three')
+    for way in ways:
+        way.line.send('elastic')
+    ways[2].close()
+    for thread in threads:
+        thread.join(60)
+    assert [(way.rank, way.epoch().number) for way in ways[:2]] == [(0, 2), (1, 2)]
+
+
+def test_a_program_that_cannot_go_on_begins_anew_on_all(job):
+    one = job(2, 2, 2)
+    ways = one.begin('a', 'a')
+    assert [rank for rank, _, _ in join(*ways)] == [0, 1]
+    fail(ways[0], follows=True)  # whose end it is comes a little later
+    fail(ways[1])
+    assert [start(way)['attempt'] for way in ways] == [2, 2]
+    assert [number for _, number, _ in join(*ways)] == [2, 2]
+    for way in ways:
+        way.line.send('end', well=True, follows=False)
+    until(lambda: one.crew.end, 'the end')
+    assert one.crew.end['cause'] == one.modules.m.ALL_DONE
+
+
+def test_three_failures_are_the_end_where_there_is_no_other_machine(job):
+    one = job(1, 1, 1)
+    way, = one.begin('a')
+    for attempt in range(3):
+        fail(way, b'Traceback\nKeyError: %d' % attempt)
+        if attempt < 2:
+            start(way)
+    until(lambda: one.crew.end, 'the end')
+    assert one.crew.end['cause'] == one.modules.m.ALL_FAILED
+    assert one.crew.blamed().last == 'KeyError: 2'
+
+
+@pytest.mark.parametrize('options, cause', [({'timeout': 0.2}, 'TOO_FEW'),
+                                            ({'reset_limit': 0}, 'RESET_LIMIT')])
+def test_limits_end_it(job, options, cause):
+    one = job(2, 2, 2, **options)
+    ways = one.begin('a', 'b')
+    join(*ways)
+    for way in ways:
+        way.go_on(False, False)
+    ways[1].close()
+    ways[0].go_on(True, False)
+    ways[0].line.send('meets', epoch=1, failed=True, lacks=False)
+    until(lambda: one.crew.end, 'the end')
+    assert one.crew.end['cause'] == getattr(one.modules.m, cause)
+    assert one.crew.blamed().rank == 1
+    one.crew.stop()
+    assert ways[0].started.get(timeout=60) is None
+
+
+def test_of_two_attempts_at_a_task_the_later_one_waits(job):
+    one = job(1, 1, 2)
+    way, = one.begin('a')
+    assert join(way) == [(0, 1, 1)]
+    twin = one.come(0)
+    until(lambda: one.crew.here == 2, 'the twin')
+    assert twin.started.empty()
+    way.line.send('elastic')
+    way.close()
+    start(twin)
+    assert join(twin)[0][1] == 2
