@@ -113,6 +113,49 @@ def plain():
     return int(os.environ['RANK'])
 
 
+def goes_on(steps, ill):
+    """Elastic: rank 1 does something ill in step 3, once; the others wait for another one."""
+    import numpy as np
+
+    import reigen
+    from horovod.common.elastic import ObjectState, run_fn
+    from reigen._objects import broadcast_object
+
+    def again():
+        reigen.shutdown()
+        reigen.init()
+
+    def train(state):
+        while state.step < steps or (ill and reigen.size() < 2):
+            reigen.allreduce(np.ones(1), op=reigen.Sum, name='step')
+            state.step, state.sizes = state.step + 1, state.sizes + [reigen.size()]
+            if state.step == 3 and reigen.rank() == 1 and not (FOLDER / ill).exists():
+                (FOLDER / ill).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            state.commit()
+        return [reigen.rank(), os.environ['HOROVOD_RANK'], os.getpid(),
+                sorted(set(state.sizes))]
+
+    reigen.init()
+    first = os.getpid() if reigen.rank() == 0 else 0
+    state = ObjectState(lambda value: broadcast_object(value, 0), reigen.rank, step=0, sizes=[],
+                        first=first)
+    return run_fn(train, again)(state) + [state.first]
+
+
+def begins_anew():
+    """It cannot go on: all are called again."""
+    import reigen
+    reigen.init()
+    first = not (FOLDER / 'anew').exists()
+    reigen.barrier()
+    if first and reigen.rank() == 1:
+        (FOLDER / 'anew').touch()
+        raise KeyError('a bad column')
+    reigen.barrier()
+    return [reigen.rank(), first]
+
+
 def stands():
     import reigen
     reigen.init()
@@ -138,6 +181,11 @@ def output(timestamp):
     return [out.getvalue(), err.getvalue()]
 
 
+def elastic(function, *args, **options):
+    return lambda: horovod.spark.run_elastic(function, args, num_proc=options.pop('num_proc', 2),
+                                             **options)
+
+
 def of(function, *args, **options):
     return lambda: horovod.spark.run(function, args, num_proc=options.pop('num_proc', 2),
                                      **options)
@@ -152,7 +200,10 @@ JOBS = {
     'stands': of(stands),
     'few': of(plain, num_proc=5, start_timeout=1), 'zero': of(plain, num_proc=0),
     'mpi': of(plain, use_mpi=True), 'executable': of(plain, executable='/bin/true'),
-    'elastic': lambda: horovod.spark.run_elastic(plain),
+    'goes on': elastic(goes_on, 5, 'killed', min_np=1), 'anew': elastic(begins_anew),
+    'elastic fails': elastic(fails, reset_limit=0),
+    'elastic few': elastic(plain, num_proc=5, start_timeout=1),
+    'elastic sizes': elastic(plain, min_num_proc=3),
 }
 
 

@@ -16,7 +16,8 @@ from processes import assert_gone  # noqa: E402
 
 pytestmark = pytest.mark.timeout(300)
 LOCAL = ['work', 'again', 'one', 'usual', 'twice', 'output', 'timestamp', 'fails', 'leaves', 'dies',
-         'unsendable', 'interrupted', 'plain', 'few', 'zero', 'mpi', 'executable', 'elastic']
+         'unsendable', 'interrupted', 'plain', 'few', 'zero', 'mpi', 'executable',
+         'anew', 'elastic fails', 'elastic few', 'elastic sizes']
 
 
 def by_name(text):
@@ -34,7 +35,7 @@ def told(program, tmp_path_factory):
 def on_executors(program, tmp_path_factory):
     return by_name(program('spark', 'spark_job.py', tmp_path_factory.mktemp('executors'),
                            'local-cluster[2,1,700]', 'spark.executor.memory=500m', 'executor',
-                           'plain', 'result', 'work'))
+                           'plain', 'result', 'work', 'goes on'))
 
 
 def test_tasks_are_ranks_by_every_variable(told):
@@ -87,7 +88,10 @@ def test_ctrl_c_ends_the_tasks_and_the_next_job_runs(told):
     ('few', 'TimeoutError', '0 of 5 have within 1 s, and the cluster has some 2 slots'),
     ('zero', 'ValueError', 'num_proc is 0'), ('mpi', 'ValueError', 'there is no MPI in it'),
     ('executable', 'ValueError', 'spark.pyspark.python sets'),
-    ('elastic', 'NotImplementedError', 'comes in a later version of Reigen'),
+    ('elastic few', 'TimeoutError', ' of 5 have within 1 s'),
+    ('elastic sizes', 'ValueError', 'min_num_proc=3, num_proc=2, max_num_proc=2: '),
+    ('elastic fails', 'JobFailed', 'the ranks have changed as often as reset_limit=0 permits\n'
+     'rank 1 on '),
 ])
 def test_what_cannot_be(told, name, error, text):
     assert told[name]['error'] == error and text in told[name]['text'], told[name]
@@ -101,6 +105,18 @@ def test_an_executor_that_dies_is_named_also_with_a_result(on_executors):
     assert re.match(r'rank 1 on \S+ was lost: |Spark has given the stage up: ',
                     on_executors['result']['text']), on_executors
     assert [rank[:3] for rank in on_executors['work']['result']] == [[0, 2, 0], [1, 2, 1]]
+
+
+def test_a_task_that_is_killed_is_made_up_for_and_the_other_goes_on(on_executors):
+    """Spark starts it again; the survivor keeps its process and its state."""
+    told = on_executors['goes on']['result']
+    assert [rank[:2] for rank in told] == [[0, '0'], [1, '1']]
+    assert told[0][3] == told[1][3] == [1, 2]
+    assert told[0][2] == told[0][4] == told[1][4] != told[1][2]
+
+
+def test_a_function_that_cannot_go_on_is_called_again_on_all(told):
+    assert told['anew']['result'] == [[0, False], [1, False]]
 
 
 def test_without_barrier_mode_tasks_wait_for_each_other(program, tmp_path):

@@ -4,23 +4,24 @@
     import horovod.spark
     results = horovod.spark.run(train, args=(3,), num_proc=4)
 """
+import importlib
 from typing import TYPE_CHECKING, Any, List
 
 from horovod.spark import conf
 
 if TYPE_CHECKING:
-    from horovod.spark.runner import run, run_elastic
+    from horovod.spark.elastic import run_elastic
+    from horovod.spark.runner import run
 
-_RUNNER = ['run', 'run_elastic']
-__all__ = ['conf', *_RUNNER]
+_RUNNER = {'run': 'horovod.spark.runner', 'run_elastic': 'horovod.spark.elastic'}
+__all__ = ['conf', 'run', 'run_elastic']
 
 
 def __getattr__(name: str) -> Any:
     """Spark's package is loaded by who runs something."""
     if name not in _RUNNER:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    from horovod.spark import runner
-    return getattr(runner, name)
+    return getattr(importlib.import_module(_RUNNER[name]), name)
 
 
 def __dir__() -> List[str]:

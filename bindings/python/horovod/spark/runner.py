@@ -7,7 +7,8 @@ import itertools
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set,
+                    Tuple)
 
 try:
     import pyspark
@@ -29,7 +30,7 @@ _SPARK = 'https://spark.apache.org/docs/latest/configuration.html'
 _count = itertools.count(1)
 
 
-def _part(call: _member.Call, indices: Iterable[int]) -> Iterator[Any]:
+def _part(take_part: Callable, call: _member.Call, indices: Iterable[int]) -> Iterator[Any]:
     """In a task of Spark's."""
     gpus = pyspark.TaskContext.get().resources().get('gpu')
 
@@ -37,7 +38,7 @@ def _part(call: _member.Call, indices: Iterable[int]) -> Iterator[Any]:
         spark_task._gpus = list(gpus.addresses) if gpus else []
 
     try:
-        result = _member.take_part(next(iter(indices)), call, {}, begin)
+        result = take_part(next(iter(indices)), call, {}, begin)
     finally:
         spark_task._gpus = []
     if result is not None:
@@ -61,26 +62,28 @@ class _Stage:
     """The stage of Spark's whose tasks are the ranks, in a thread that has the caller's scheduler
     pool and tags. is_over: there are results, or an error."""
 
-    def __init__(self, context: Any, call: _member.Call, size: int, over: Callable[[], None]):
+    def __init__(self, context: Any, call: _member.Call, size: int, over: Callable[[], None],
+                 take_part: Callable = _member.take_part, barrier: bool = True):
         self._thread = pyspark.InheritableThread(target=self._run, daemon=True, name='reigen-spark')
         self._over = over
         self.group = f'horovod.spark.run.{next(_count)}'
         self.results: List[Any] = []
         self.error: Optional[BaseException] = None
         self.is_over = False
-        self._context, self._call, self._size = context, call, size
+        self.context, self._size = context, size
+        self._part = functools.partial(_part, take_part, call)
         # Barrier stages start all tasks or none. Spark has none with dynamic allocation.
-        self._barrier = not _is_on(context, 'spark.dynamicAllocation.enabled')
+        self._barrier = barrier and not _is_on(context, 'spark.dynamicAllocation.enabled')
 
     def start(self) -> None:
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._context.setJobGroup(self.group, 'horovod.spark.run', interruptOnCancel=True)
-            tasks = self._context.parallelize(range(self._size), self._size)
+            self.context.setJobGroup(self.group, 'horovod.spark.run', interruptOnCancel=True)
+            tasks = self.context.parallelize(range(self._size), self._size)
             tasks = tasks.barrier() if self._barrier else tasks
-            self.results = tasks.mapPartitions(functools.partial(_part, self._call)).collect()
+            self.results = tasks.mapPartitions(self._part).collect()
         except BaseException as error:  # run() tells it
             self.error = error
         self.is_over = True
@@ -90,7 +93,7 @@ class _Stage:
         """Spark ends its tasks, if there are any left."""
         if not self.is_over:
             with contextlib.suppress(Exception):  # Spark has ended: what run() raises says more
-                self._context.cancelJobGroup(self.group)
+                self.context.cancelJobGroup(self.group)
         if self._thread.ident is not None:
             self._thread.join(_END_S)
 
@@ -126,6 +129,39 @@ class _Show:
         stream.flush()
 
 
+def check_fits(event: _hub.Event) -> None:
+    """RuntimeError: that process cannot take part."""
+    ours = reigen.version()
+    if event.fields['version'] != ours:
+        raise RuntimeError(f'Reigen is {event.fields["version"]} on {event.fields["host"]} and '
+                           f'{ours} here: install the same on all executors')
+    python = '.'.join(map(str, sys.version_info[:2]))
+    if event.fields['python'] != python:
+        raise RuntimeError(f'Python is {event.fields["python"]} on {event.fields["host"]} and '
+                           f'{python} here: name one of the same version by '
+                           f'spark.pyspark.python ({_SPARK})')
+
+
+def given_up(error: BaseException) -> str:
+    """What Spark says of the stage's end, without its own calls."""
+    java = getattr(error, 'java_exception', None)
+    text = str(error) if java is None else str(java.getMessage())
+    return text.split('\nDriver stacktrace', 1)[0].split('\n\tat ', 1)[0]
+
+
+def deaf(event: _hub.Event, here: int, size: int) -> RuntimeError:
+    return RuntimeError(f'{here} of {size} tasks are connected, and this program can take no more: '
+                        f'{event.fields["why"]}. Each needs a descriptor and a thread here: see '
+                        'ulimit -n and ulimit -u')
+
+
+def too_few(context: Any, here: int, size: int, timeout: float) -> str:
+    return (f'Timed out waiting for Spark tasks to start: {here} of {size} have within '
+            f'{timeout:g} s, and the cluster has some {context.defaultParallelism} slots. Please '
+            'check that you have enough resources to run all Horovod processes: fewer by num_proc, '
+            'more executors or cores, or a longer start_timeout.')
+
+
 class _Run:
     """One call of run(), in the thread that waits for it."""
 
@@ -141,7 +177,7 @@ class _Run:
     def _take(self, event: _hub.Event) -> None:
         rank = self._hub.rank_of(event.index)
         if event.kind == 'here':
-            self._check(event)
+            check_fits(event)
         elif event.kind == 'out':
             self._show.take(rank, event.fields['stream'], event.data)
         elif event.kind == 'failed':
@@ -156,26 +192,12 @@ class _Run:
             self._ended[event.index] = False
             self._lost.append(event.index)
         elif event.kind == 'deaf':
-            raise RuntimeError(f'{len(self._hub.here)} of {self._hub.size} tasks are connected, '
-                               'and this program can take no more: '
-                               f'{event.fields["why"]}. Each needs a descriptor '
-                               'and a thread here: see ulimit -n and ulimit -u')
+            raise deaf(event, len(self._hub.here), self._hub.size)
 
     def _fail(self, rank: Optional[int], event: _hub.Event) -> None:
         if rank is not None and rank not in self._failed:
             self._failed[rank] = _cells.name_cells(event.data.decode())
             self._followed |= {rank} if event.fields['follows'] else set()
-
-    def _check(self, event: _hub.Event) -> None:
-        ours = reigen.version()
-        if event.fields['version'] != ours:
-            raise RuntimeError(f'Reigen is {event.fields["version"]} on {event.fields["host"]} and '
-                               f'{ours} here: install the same on all executors')
-        python = '.'.join(map(str, sys.version_info[:2]))
-        if event.fields['python'] != python:
-            raise RuntimeError(f'Python is {event.fields["python"]} on {event.fields["host"]} and '
-                               f'{python} here: name one of the same version by '
-                               f'spark.pyspark.python ({_SPARK})')
 
     def _start(self) -> None:
         """Until all tasks are here."""
@@ -192,11 +214,7 @@ class _Run:
                       f'started after {time.monotonic() - self._begun:.0f} s', file=sys.stderr)
 
     def _few(self) -> str:
-        there = self._stage._context.defaultParallelism
-        return (f'Timed out waiting for Spark tasks to start: {len(self._hub.here)} of '
-                f'{self._hub.size} have within {self._timeout:g} s, and the cluster has some '
-                f'{there} slots. Please check that you have enough resources to run all Horovod '
-                'processes: fewer by num_proc, more executors or cores, or a longer start_timeout.')
+        return too_few(self._stage.context, len(self._hub.here), self._hub.size, self._timeout)
 
     def _wait(self, seconds: float) -> bool:
         """Take an event, if one comes so soon."""
@@ -245,8 +263,8 @@ class _Run:
             where = f'rank {lost[0]} on {self._host(lost[0])}' if lost[0] is not None else 'a task'
             return JobFailed(1, f'{where} was lost: its executor or its Python process has ended',
                              lost[0], lost, self._failed, [], seconds)
-        return JobFailed(1, f'Spark has given the stage up: {self._stage.error}', None, [],
-                         {}, [], seconds)
+        return JobFailed(1, f'Spark has given the stage up: {given_up(self._stage.error)}', None,
+                         [], {}, [], seconds)
 
     def _host(self, rank: int) -> str:
         return self._hub.places[rank]['host']
@@ -274,6 +292,21 @@ def _timeout(start_timeout: Optional[float]) -> float:
                          'seconds') from None
 
 
+def addresses(context: Any) -> Tuple[str, str]:
+    """Of this computer, for the tasks; and to listen at, or ''."""
+    conf = context.getConf()
+    return conf.get('spark.driver.host'), conf.get('spark.driver.bindAddress', '')
+
+
+def call_of(hub: _hub.Hub, parcel: bytes, env: Optional[Mapping[str, str]],
+            nics: Any) -> _member.Call:
+    """What a task needs."""
+    variables = {name: str(value) for name, value in (env or {}).items()}
+    if nics:
+        variables['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
+    return _member.Call(hub.address, hub.key, parcel, variables)
+
+
 def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] = None,
         num_proc: Optional[int] = None, start_timeout: Optional[float] = None,
         use_mpi: Optional[bool] = None, use_gloo: Optional[bool] = None,
@@ -299,14 +332,11 @@ def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] =
     if size < 1:
         raise ValueError(f'num_proc is {size}: it is a number of ranks, 1 or more')
     timeout = _timeout(start_timeout)
-    variables = {name: str(value) for name, value in (env or {}).items()}
-    if nics:
-        variables['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
     _, parcel = _travel.pack(functools.partial(fn, *args, **(kwargs or {})))
-    conf = context.getConf()
-    hub = _hub.Hub(size, conf.get('spark.driver.host'), conf.get('spark.driver.bindAddress', ''))
+    hub = _hub.Hub(size, *addresses(context))
+    call = call_of(hub, parcel, env, nics)
     show = _Show(stdout, stderr, prefix_output_with_timestamp)
-    stage = _Stage(context, _member.Call(hub.address, hub.key, parcel, variables), size, hub.over)
+    stage = _Stage(context, call, size, hub.over)
     try:
         stage.start()
         return _Run(hub, stage, show, timeout, verbose).wait()
@@ -314,10 +344,3 @@ def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] =
         hub.close()
         stage.end()
         show.end()
-
-
-def run_elastic(*args: Any, **kwargs: Any) -> List[Any]:
-    """There is none yet."""
-    raise NotImplementedError('horovod.spark.run_elastic comes in a later version of Reigen. Until '
-                              'then horovod.spark.run() runs fixed jobs, and reigen run elastic '
-                              'ones, on the hosts that Spark runs on.')
