@@ -87,7 +87,7 @@ def test_records_are_right(wheels):
 
 
 def test_every_library_of_the_build_is_in_it(wheels):
-    built = {p.name for place in ('bindings/*', 'src/coll')
+    built = {p.name for place in ('bindings/*', 'src/coll', 'src/launch')
              for p in (ROOT / 'build').glob(f'{place}/libreigen_*.so')}
     assert {f'libreigen_mpi_{abi}.so' for abi in ('ompi', 'mpich', 'abi')} <= built
     with zipfile.ZipFile(wheels[0]) as archive:

@@ -542,6 +542,24 @@ def test_a_line_without_an_end_is_shown_in_parts(runner):
     assert out.getvalue().count('x') == 40 * 65536
 
 
+def test_a_bar_is_a_line_now_and_then_and_its_end_is_told(runner, monkeypatch):
+    import io
+    out = io.StringIO()
+    show = runner._Show(out, out, False)
+    clock = [1.0]
+    monkeypatch.setattr(runner.time, 'monotonic', lambda: clock[0])
+    for data in (b'10%', b'\r20%', b'\r30%', b'\x1b[', b'2K', b'\r40% \xc3', b'\xa4', b'\n', b'x\r\n'):
+        show.take(0, 'stderr', data)
+    for data in (b'1%', b'\r2%'):
+        show.take(1, 'stdout', data)
+    clock[0] += 1.5
+    show.take(1, 'stdout', b'\r3%')
+    show.end()
+    assert out.getvalue().splitlines() == [
+        '[0]<stderr>:20%', '[0]<stderr>:40% \u00e4', '[0]<stderr>:x', '[1]<stdout>:2%',
+        '[1]<stdout>:3%']
+
+
 def test_a_limit_that_is_no_number_is_named(runner, monkeypatch):
     monkeypatch.setenv('HOROVOD_SPARK_START_TIMEOUT', 'soon')
     with pytest.raises(ValueError, match="HOROVOD_SPARK_START_TIMEOUT is 'soon'"):

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """run(): a function on Spark's executors. Spark places the processes and carries the function and
 its results; a hub of this program (reigen/_hub.py) numbers them and shows what they print."""
+import codecs
 import contextlib
 import functools
 import itertools
 import os
+import re
 import sys
 import time
+import weakref
 from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set,
                     Tuple)
 
@@ -19,6 +22,7 @@ except ImportError as error:
 import reigen
 from horovod.spark import task as spark_task
 from reigen import _cells, _hub, _member, _travel
+from reigen._display import Rows
 from reigen._run import JobFailed
 
 #: Seconds: between two looks at whether Spark has given up; left to ranks when one has failed, and
@@ -26,6 +30,9 @@ from reigen._run import JobFailed
 _LOOK_S, _END_S, _LAST_S, _REMARK_S = 0.5, 10.0, 3.0, 10.0
 #: A line that is longer, as a progress bar's may be, is shown in parts.
 _LINE_NBYTES_MAX = 1 << 20
+#: Seconds between two states of a bar.
+_BAR_S = 1.0
+_ESCAPE = re.compile('(\x1b(\\[[?\\d;]{,16})?)?$')
 _SPARK = 'https://spark.apache.org/docs/latest/configuration.html'
 _count = itertools.count(1)
 
@@ -54,8 +61,20 @@ def _context() -> Any:
     return context
 
 
+#: By session: those that do not change in its life.
+_settings: 'weakref.WeakKeyDictionary[Any, Dict[str, str]]' = weakref.WeakKeyDictionary()
+
+
+def _setting(context: Any, name: str) -> str:
+    """Java is asked once, and for this one: getConf() would ask for each that there is."""
+    known = _settings.setdefault(context, {})
+    if name not in known:
+        known[name] = context._conf.get(name, '')
+    return known[name]
+
+
 def _is_on(context: Any, name: str) -> bool:
-    return context.getConf().get(name, 'false').lower() == 'true'
+    return _setting(context, name).lower() == 'true'
 
 
 class _Stage:
@@ -98,34 +117,75 @@ class _Stage:
             self._thread.join(_END_S)
 
 
+class _Stream:
+    """What a terminal would show of one stream of a rank's, as text."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.shown_at = -_BAR_S
+        self._decoder = codecs.getincrementaldecoder('utf-8')('backslashreplace')
+        self._escape = ''  # the beginning of a sequence
+        self._open = 0     # characters since the last newline
+
+    def feed(self, data: bytes) -> List[str]:
+        """The lines that have ended."""
+        text = self._escape + self._decoder.decode(data)
+        self._escape = _ESCAPE.search(text)[0]
+        text = text[:len(text) - len(self._escape)]
+        lines, told = self.rows.feed(text), self.rows.told
+        if lines:
+            self.rows.told = ''
+        last = text.rfind('\n') + 1
+        self._open = len(text) - last if last else self._open + len(text)
+        if self._open > _LINE_NBYTES_MAX and not self.rows.redrawn:
+            lines.append(self.rows.shown())
+            self.rows, self._open = Rows(), 0
+        # How the line ends may have been told already.
+        return lines[1:] if told and lines and lines[0].rstrip() == told else lines
+
+    def bar(self) -> str:
+        """What is being redrawn as it stands, if it is time to tell it; else ''."""
+        now = time.monotonic()
+        if not self.rows.redrawn or now < self.shown_at + _BAR_S or \
+                self.rows.shown() == self.rows.told:
+            return ''
+        self.shown_at, self.rows.told = now, self.rows.shown()
+        return self.rows.told
+
+    def end(self) -> str:
+        """What has not ended by a newline."""
+        left = self.rows.shown()
+        return '' if left == self.rows.told else left
+
+
 class _Show:
-    """What ranks print, by lines, as horovodrun tags them."""
+    """What ranks print, by lines, as horovodrun tags them; a bar is a line now and then."""
 
     def __init__(self, stdout: Any, stderr: Any, timestamp: bool):
         self._streams = {'stdout': stdout, 'stderr': stderr}
         self._timestamp = timestamp
-        self._left: Dict[Any, bytes] = {}
+        self._of: Dict[Any, _Stream] = {}
 
     def take(self, rank: Optional[int], name: str, data: bytes) -> None:
-        *lines, rest = (self._left.pop((rank, name), b'') + data).split(b'\n')
-        for line in lines:
+        stream = self._of.setdefault((rank, name), _Stream())
+        for line in stream.feed(data):
             self._print(rank, name, line)
-        if len(rest) > _LINE_NBYTES_MAX:
-            self._print(rank, name, rest)
-        elif rest:
-            self._left[rank, name] = rest
+        bar = stream.bar()
+        if bar:
+            self._print(rank, name, bar)
 
     def end(self) -> None:
-        for (rank, name), rest in sorted(self._left.items()):
-            self._print(rank, name, rest)
-        self._left.clear()
+        for (rank, name), stream in sorted(self._of.items()):
+            if stream.end():
+                self._print(rank, name, stream.end())
+        self._of.clear()
 
-    def _print(self, rank: Optional[int], name: str, line: bytes) -> None:
+    def _print(self, rank: Optional[int], name: str, line: str) -> None:
         stream = self._streams[name]
         if stream is None:
             stream = getattr(sys, name)
         when = time.strftime('%a %b %d %H:%M:%S %Y') if self._timestamp else ''
-        stream.write(f'{when}[{rank}]<{name}>:{line.decode(errors="backslashreplace")}\n')
+        stream.write(f'{when}[{rank}]<{name}>:{line}\n')
         stream.flush()
 
 
@@ -294,8 +354,7 @@ def _timeout(start_timeout: Optional[float]) -> float:
 
 def addresses(context: Any) -> Tuple[str, str]:
     """Of this computer, for the tasks; and to listen at, or ''."""
-    conf = context.getConf()
-    return conf.get('spark.driver.host'), conf.get('spark.driver.bindAddress', '')
+    return _setting(context, 'spark.driver.host'), _setting(context, 'spark.driver.bindAddress')
 
 
 def call_of(hub: _hub.Hub, parcel: bytes, env: Optional[Mapping[str, str]],
