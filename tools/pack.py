@@ -134,7 +134,7 @@ def needed_glibc(paths: List[Path]) -> Tuple[int, int]:
 def python_files() -> Files:
     """The packages, without what python left there."""
     files: Files = {}
-    for package in ('reigen', 'horovod'):
+    for package in ('reigen', 'horovod', 'sparkdl'):
         for path in sorted((PYTHON / package).rglob('*')):
             if path.is_file() and '__pycache__' not in path.parts and path.suffix != '.so':
                 files[str(path.relative_to(PYTHON))] = (path.read_bytes(), 0o644)

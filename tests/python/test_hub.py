@@ -548,7 +548,8 @@ def test_a_bar_is_a_line_now_and_then_and_its_end_is_told(runner, monkeypatch):
     show = runner._Show(out, out, False)
     clock = [1.0]
     monkeypatch.setattr(runner.time, 'monotonic', lambda: clock[0])
-    for data in (b'10%', b'\r20%', b'\r30%', b'\x1b[', b'2K', b'\r40% \xc3', b'\xa4', b'\n', b'x\r\n'):
+    for data in (b'10%', b'\r20%', b'\r30%', b'\x1b[', b'2K', b'\r40% \xc3', b'\xa4', b'\n',
+                 b'x\r\n'):
         show.take(0, 'stderr', data)
     for data in (b'1%', b'\r2%'):
         show.take(1, 'stdout', data)

@@ -21,7 +21,8 @@ def start(environment, name, folder, *arguments, **options):
     assert made.returncode == 0, made.stdout + made.stderr
     python = made.stdout.strip()
     env = {**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'HOME': str(folder),
-           'REIGEN_LIBRARY': jobs.library(), 'PYTHONDONTWRITEBYTECODE': '1',
+           'REIGEN_LIBRARY': jobs.library(),
+           'REIGEN_LAUNCHER': str(ROOT / '.venv/bin/reigen'), 'PYTHONDONTWRITEBYTECODE': '1',
            'PYSPARK_PYTHON': python, 'SPARK_LOCAL_IP': '127.0.0.1'}
     return subprocess.Popen([python, HERE / name, folder, *arguments], cwd=folder, env=env,
                             stdin=subprocess.DEVNULL, **options)

@@ -186,6 +186,25 @@ def elastic(function, *args, **options):
                                              **options)
 
 
+def talks(word):
+    import reigen
+    from sparkdl.horovod import log_to_driver
+    reigen.init()
+    print('printed')
+    log_to_driver(f'{word}\nof {reigen.size()}')
+    return [reigen.rank(), word]
+
+
+def runner(np, verbosity='log_callback_only'):
+    """What it returned, and what was shown."""
+    import contextlib
+
+    from sparkdl import HorovodRunner
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        result = HorovodRunner(np=np, driver_log_verbosity=verbosity).run(talks, word='said')
+    return [result, sorted(out.getvalue().splitlines())]
+
+
 def of(function, *args, **options):
     return lambda: horovod.spark.run(function, args, num_proc=options.pop('num_proc', 2),
                                      **options)
@@ -203,6 +222,8 @@ JOBS = {
     'goes on': elastic(goes_on, 5, 'killed', min_np=1), 'anew': elastic(begins_anew),
     'elastic fails': elastic(fails, reset_limit=0),
     'elastic few': elastic(plain, num_proc=5, start_timeout=1),
+    'runner': lambda: runner(2), 'runner all': lambda: runner(0, 'all'),
+    'runner here': lambda: runner(-2), 'runner wrong': lambda: runner(2, 'some'),
     'elastic sizes': elastic(plain, min_num_proc=3),
 }
 

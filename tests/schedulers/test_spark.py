@@ -17,7 +17,8 @@ from processes import assert_gone  # noqa: E402
 pytestmark = pytest.mark.timeout(300)
 LOCAL = ['work', 'again', 'one', 'usual', 'twice', 'output', 'timestamp', 'fails', 'leaves', 'dies',
          'unsendable', 'interrupted', 'plain', 'few', 'zero', 'mpi', 'executable',
-         'anew', 'elastic fails', 'elastic few', 'elastic sizes']
+         'anew', 'elastic fails', 'elastic few', 'elastic sizes', 'runner', 'runner all',
+         'runner here', 'runner wrong']
 
 
 def by_name(text):
@@ -90,6 +91,7 @@ def test_ctrl_c_ends_the_tasks_and_the_next_job_runs(told):
     ('executable', 'ValueError', 'spark.pyspark.python sets'),
     ('elastic few', 'TimeoutError', ' of 5 have within 1 s'),
     ('elastic sizes', 'ValueError', 'min_num_proc=3, num_proc=2, max_num_proc=2: '),
+    ('runner wrong', 'ValueError', "driver_log_verbosity is 'some': it is 'all' or "),
     ('elastic fails', 'JobFailed', 'the ranks have changed as often as reset_limit=0 permits\n'
      'rank 1 on '),
 ])
@@ -117,6 +119,15 @@ def test_a_task_that_is_killed_is_made_up_for_and_the_other_goes_on(on_executors
 
 def test_a_function_that_cannot_go_on_is_called_again_on_all(told):
     assert told['anew']['result'] == [[0, False], [1, False]]
+
+
+def test_a_horovod_runner_shows_what_it_is_asked_to(told):
+    said = ['of 2', 'said']
+    assert told['runner']['result'] == [[0, 'said'], sorted(said * 2)]
+    assert told['runner all']['result'] == [[0, 'said'], sorted([
+        *said * 2, '[0]<stdout>:printed', '[1]<stdout>:printed'])]
+    result, shown = told['runner here']['result']
+    assert result == [0, 'said'] and sum('printed' in line for line in shown) == 2
 
 
 def test_without_barrier_mode_tasks_wait_for_each_other(program, tmp_path):

@@ -16,7 +16,8 @@ import types
 from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_OURS = tuple(os.path.join(os.path.dirname(_HERE), name, '') for name in ('reigen', 'horovod'))
+_OURS = tuple(os.path.join(os.path.dirname(_HERE), name, '')
+              for name in ('reigen', 'horovod', 'sparkdl'))
 
 #: Raised in our own code, these are no refusal.
 _BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError)
