@@ -89,12 +89,20 @@ def start(way):
 
 def join(*ways):
     """All into the next epoch: [(rank, number of the epoch, sync)]"""
-    threads = [threading.Thread(target=way.join, args=(None,)) for way in ways]
+    failed = []
+
+    def call(way):
+        try:
+            way.join(None)
+        except Exception as error:
+            failed.append(error)
+    threads = [threading.Thread(target=call, args=(way,)) for way in ways]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
+    assert failed == []
     return [(way.rank, way.epoch().number, way.epoch().sync) for way in ways]
 
 
@@ -165,6 +173,27 @@ def test_who_dies_as_all_meet_holds_nobody(job):
     assert [(way.rank, way.epoch().number) for way in ways[:2]] == [(0, 2), (1, 2)]
 
 
+def hears_late(way):
+    """When it meets for the second epoch, that one has left the first."""
+    send = way.line.send
+
+    def late(kind, *words, **fields):
+        if kind == 'meets':
+            way._hear({'kind': 'broken', 'epoch': 1}, b'')
+        send(kind, *words, **fields)
+    way.line.send = late
+
+
+def test_the_news_of_an_epoch_that_is_over_breaks_none_that_follows(job):
+    one = job(2, 2, 2)
+    ways = one.begin('a', 'a')
+    join(*ways)
+    for way in ways:
+        way.go_on(True, False)
+        hears_late(way)
+    assert [number for _, number, _ in join(*ways)] == [2, 2]
+
+
 def test_a_program_that_cannot_go_on_begins_anew_on_all(job):
     one = job(2, 2, 2)
     ways = one.begin('a', 'a')
@@ -204,7 +233,7 @@ def test_limits_end_it(job, options, cause):
     ways[0].line.send('meets', epoch=1, failed=True, lacks=False)
     until(lambda: one.crew.end, 'the end')
     assert one.crew.end['cause'] == getattr(one.modules.m, cause)
-    assert one.crew.blamed().rank == 1
+    assert until(one.crew.blamed, 'who has failed').rank == 1
     one.crew.stop()
     assert ways[0].started.get(timeout=60) is None
 

@@ -310,7 +310,7 @@ class Crew:
             self._do(m.HOST_LOST, host=host)
 
     def _bad(self, one: _Process) -> None:
-        if not one.asked and not self.end:
+        if not one.asked:  # also after the end, of which it may have been the cause
             self.failed.append(Failure(one.rank, one.on, one.text, one.follows))
             self._failure_at[one.place] = self.failed[-1]
         if one.follows and not one.asked and not one.is_over:

@@ -5,7 +5,7 @@ import itertools
 import os
 import queue
 import signal
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional
 
 from reigen import _core, _member, boot
 from reigen._lib import Epoch
@@ -50,7 +50,7 @@ class _Way(_member._Way):
             self._epochs.put(fields)
         elif kind == 'broken':
             self._broken = fields['epoch']
-            self._gathered.put(None)
+            self._gathered.put(({'epoch': -1, 'turn': -1}, b''))  # who waits looks at it
         elif kind == 'update' and fields['epoch'] == self._now.number:
             self._now.update |= fields['update']
             self._now.stamp = fields['stamp']
@@ -73,6 +73,7 @@ class _Way(_member._Way):
         for thread in self._leaving:
             thread.join()
         self._leaving.clear()
+        self.heard.clear()
         self.rank = place['rank']
         self._failed = self._lacks = self._is_elastic = False
 
@@ -103,15 +104,9 @@ class _Way(_member._Way):
         self._epoch, self._turns = place['epoch'], itertools.count()
         return place
 
-    def gather(self, blob: bytes, timeout: float) -> List[bytes]:
+    def _check(self) -> None:
         if self._broken >= self._epoch:
             raise Broken('a rank has gone')
-        try:
-            return super().gather(blob, timeout)
-        except _member.Gone:
-            if self._broken >= self._epoch and not self.stopped:
-                raise Broken('a rank has gone') from None
-            raise
 
     def epoch(self) -> Epoch:
         return self._now

@@ -188,6 +188,8 @@ class Hub:
     def _take(self, index: int, fields: Dict[str, Any], data: bytes) -> None:
         if fields['kind'] != 'gather':
             self._put(fields['kind'], index, fields, data)
+            if fields['kind'] == 'failed':
+                self._tell(index, 'heard')
             return
         epoch, turn = fields['epoch'], fields['turn']
         blob = unseal(self.key, data)

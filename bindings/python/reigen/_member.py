@@ -24,6 +24,8 @@ from reigen._frames import Line, seal, unseal_all
 _CONNECT_S = 30
 #: Seconds for all to call init(), unless it was told another limit.
 _MEET_S = 60.0
+#: Seconds for that program to hear of a failure, before the other ranks do.
+_HEARD_S = 1.0
 #: What a pipe may hold while the thread that reads it waits for Python's lock.
 _PIPE_NBYTES = 1 << 20
 _RESULT = 'Return what can be sent: numbers, arrays, a state_dict().'
@@ -57,6 +59,7 @@ class _Way:
         self._gathered: 'queue.Queue[Optional[Tuple[Dict[str, Any], bytes]]]' = queue.Queue()
         self._key, self._turns, self._epoch = call.key, itertools.count(), 0
         self.stopped = self._closing = False
+        self.heard = threading.Event()  # that the function has failed
         self._leaving: List[threading.Thread] = []
         self.reader = threading.Thread(target=self._read, daemon=True, name='reigen-member')
         try:
@@ -77,6 +80,8 @@ class _Way:
     def _hear(self, fields: Dict[str, Any], data: bytes) -> None:
         if fields['kind'] == 'start':
             self.started.put(fields['place'])
+        elif fields['kind'] == 'heard':
+            self.heard.set()
         elif fields['kind'] == 'gathered':
             self._gathered.put((fields, data))
         elif fields['kind'] == 'stop':
@@ -98,6 +103,7 @@ class _Way:
         turn, end = next(self._turns), time.monotonic() + timeout
         self.line.send('gather', seal(self._key, blob), epoch=self._epoch, turn=turn)
         while not self.stopped:
+            self._check()
             try:
                 found = self._gathered.get(timeout=max(end - time.monotonic(), 0))
             except queue.Empty:
@@ -109,6 +115,9 @@ class _Way:
             if (fields['epoch'], fields['turn']) == (self._epoch, turn):
                 return unseal_all(self._key, data)  # else of one that had been given up
         raise Gone('the job has ended, or the program that started it has')
+
+    def _check(self) -> None:
+        """Raises, if those who meet cannot all come any more."""
 
     def meet(self, rank: int, size: int, limit: Optional[float]) -> None:
         """What init() does, with the limit that it was given."""
@@ -292,6 +301,7 @@ def work(way: _Way, place: Mapping[str, Any], call: Call, lent: ContextManager[A
             end = _call(function)
             if not end.well:  # the others fail when this one leaves the job: it is to be the first
                 way.line.send('failed', end.data, follows=end.follows or way.stopped)
+                way.heard.wait(_HEARD_S)
             return end
 
     with _variables(call.env, place):
