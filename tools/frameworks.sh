@@ -10,6 +10,7 @@
 #        tools/frameworks.sh jupyter  Jupyter's kernel, debugpy             0.1 GB, 0.03 to load
 #        tools/frameworks.sh spark    Spark; it needs a Java of 17 or later  0.6 GB, 0.45 to load
 #        tools/frameworks.sh dask     Dask's schedulers and workers         0.2 GB, 0.05 to load
+#        tools/frameworks.sh ray      Ray's clusters                        0.4 GB, 0.1 to load
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
@@ -54,8 +55,12 @@ make_spark() {
     pip pyspark==4.3.0 cloudpickle numpy
 }
 
+make_ray() {
+    pip ray==2.60.0 numpy
+}
+
 case $name in
-torch2 | tf | tf215 | zig | jupyter | dask | spark) ;;
+torch2 | tf | tf215 | zig | jupyter | dask | spark | ray) ;;
 *)
     sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
     exit 2
@@ -71,7 +76,7 @@ mkdir -p build/envs
 exec 9>"$env.lock"
 flock 9
 # What this file asks for may have changed since the environment was made.
-asked=$(cksum <tools/frameworks.sh)
+asked=$(sed -n "/^pip()/,/^}/p; /^make_$name()/,/^}/p" tools/frameworks.sh | cksum)
 if [ "$(cat "$env/ready" 2>/dev/null)" != "$asked" ]; then
     rm -rf "$env"
     # Standard output is the caller's, who wants the answer alone.
