@@ -79,7 +79,7 @@ def test_horovod_names_are_all_there_and_take_what_they_took():
 
 
 # Modules of Horovod's that are not offered, as docs/python.md lists them.
-ABSENT = ['horovod.mxnet', 'horovod.ray', 'horovod.runner.common.service',
+ABSENT = ['horovod.mxnet', 'horovod.runner.common.service',
           'horovod.runner.common.service.compute_service',
           'horovod.runner.common.service.driver_service',
           'horovod.runner.common.service.task_service', 'horovod.runner.common.util.network',

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's side of workers that are the ranks of one job: they find each other by its hub
+(reigen/_hub.py), and when one fails the operations of the others end."""
+import pickle
+import queue
+import threading
+import time
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+import ray
+
+import reigen
+from reigen import _hub, _member
+from reigen._frames import unseal
+
+#: Seconds: between two looks at the hub and at Ray; left to the others to end by themselves when a
+#: rank has failed, before their operations are ended.
+_LOOK_S, _GRACE_S = 0.2, 1.0
+
+
+class Turn:
+    """One call of a function on all workers. log: what ranks have said for its callbacks, and None
+    by each that is through."""
+
+    def __init__(self) -> None:
+        self.log: 'queue.SimpleQueue[Any]' = queue.SimpleQueue()
+        self.through = 0
+        self.end = float('inf')  # when the others must be through, as a rank has failed
+
+
+class Ring:
+    """Workers that are told to sit() are its ranks, until end()."""
+
+    def __init__(self, size: int, env: Mapping[str, str]):
+        host = ray.util.get_node_ip_address()
+        self._hub = _hub.Hub(size, host)
+        self.call = _member.Call(self._hub.address, self._hub.key, b'', dict(env))
+        self.broken = False                  # operations have been ended
+        self.lost: Dict[int, str] = {}       # by rank, the host of a worker that has gone
+        self.mismatch = ''                   # why a worker cannot be a rank here
+        self._turns: Dict[int, Turn] = {}    # by number, until all ranks are through
+        self._changed = threading.Condition()  # of them
+        self._ended = False
+        self._thread = threading.Thread(target=self._watch, daemon=True, name='reigen-ray')
+        self._thread.start()
+
+    @property
+    def here(self) -> List[int]:
+        """The indices of the workers that have come."""
+        return self._hub.here
+
+    def begin(self, number: int) -> Turn:
+        """Workers that are called say that number with what they tell. broken may be true then."""
+        turn = Turn()
+        with self._changed:
+            # What a failed one before has in store for the others may not meet this one.
+            self._changed.wait_for(lambda: self.broken or not any(
+                one.end < float('inf') for one in self._turns.values()), 2 * _GRACE_S)
+            if not self.broken:
+                self._turns[number] = turn
+        return turn
+
+    # ---------------------------------------------------------------- the thread that watches
+
+    def _watch(self) -> None:
+        while not self._ended:
+            event = self._hub.events.get(_LOOK_S)
+            if event is not None:
+                self._take(event)
+            with self._changed:
+                late = any(turn.end < time.monotonic() for turn in self._turns.values())
+            if late and not self.broken:
+                self.stop()
+
+    def _take(self, event: _hub.Event) -> None:
+        if event.kind == 'here':
+            self._check(event.fields)
+        elif event.kind == 'deaf':
+            self.mismatch = (f'{len(self.here)} of {self._hub.size} workers are connected, and '
+                             f'this program can take no more: {event.fields["why"]}. See '
+                             'ulimit -n and ulimit -u')
+        elif event.kind == 'lost' and not self._ended:
+            self._lose(event.index)
+        elif event.kind in ('failed', 'log', 'through'):
+            self._hear(event)
+
+    def _hear(self, event: _hub.Event) -> None:
+        number = event.fields['turn']
+        turn = self._turns.get(number)
+        if turn is None:
+            return
+        if event.kind == 'failed':
+            with self._changed:
+                turn.end = min(turn.end, time.monotonic() + _GRACE_S)
+        elif event.kind == 'log':
+            turn.log.put(unseal(self._hub.key, event.data))
+        else:
+            turn.log.put(None)
+            turn.through += 1
+            if turn.through == self._hub.size:
+                with self._changed:
+                    del self._turns[number]
+                    self._changed.notify_all()
+
+    def _check(self, facts: Mapping[str, Any]) -> None:
+        if facts['version'] != reigen.version():
+            self.mismatch = (f'Reigen is {facts["version"]} on {facts["host"]} and '
+                             f'{reigen.version()} here: install the same on all nodes')
+
+    def _lose(self, index: int) -> None:
+        rank = self._hub.rank_of(index)
+        if rank is not None:
+            self.lost[rank] = self._hub.places[rank]['host']
+        self.stop()
+
+    # ---------------------------------------------------------------- any thread
+
+    def stop(self) -> None:
+        """Operations in flight end, and so do functions that wait for them."""
+        with self._changed:
+            self.broken = True
+            self._changed.notify_all()
+        self._hub.stop()
+
+    def end(self) -> None:
+        self._ended = True
+        self._hub.close()
+
+
+def said(turn: Turn, callbacks: Sequence[Callable[[Any], Any]], through: int, size: int,
+         seconds: float = 0) -> int:
+    """Give the callbacks what ranks have logged; how many of `size` ranks are through, of which so
+    many were before. seconds: wait so long for all."""
+    end = time.monotonic() + seconds
+    while through < size:
+        try:
+            word = turn.log.get(timeout=max(end - time.monotonic(), 0.001))
+        except queue.Empty:
+            break
+        if word is None:
+            through += 1
+            continue
+        info = pickle.loads(word)
+        for callback in callbacks:
+            callback(info)
+    return through

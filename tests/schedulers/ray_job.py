@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of horovod.ray on a cluster of two nodes; what became of each, as a line of JSON.
+
+usage: ray_job.py FOLDER TEMP    TEMP: a short path, as Ray has sockets below it
+"""
+import json
+import os
+import signal
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+FOLDER, TEMP = map(Path, sys.argv[1:])
+os.environ.update(RAY_USAGE_STATS_ENABLED='0', RAY_TMPDIR=str(TEMP),
+                  RAY_IGNORE_UNHANDLED_ERRORS='1', RAY_worker_niceness='0')
+
+import ray  # noqa: E402
+from ray.cluster_utils import Cluster  # noqa: E402
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: E402
+
+from horovod.ray import RayExecutor, elastic, elastic_v2  # noqa: E402
+
+NODE = {'num_cpus': 2, 'num_gpus': 2, 'object_store_memory': 80 << 20, 'include_dashboard': False}
+
+
+def work(base):
+    """Within a worker."""
+    import numpy as np
+
+    import reigen
+    reigen.init(process_sets=[[0]])
+    print('worker says', reigen.rank(), flush=True)
+    total = reigen.allreduce(np.array([base + reigen.rank()]), op=reigen.Sum)
+    assert os.environ['RANK'] == os.environ['HOROVOD_RANK'] == str(reigen.rank())
+    assert os.environ['LOCAL_RANK'] == str(reigen.local_rank())
+    assert threading.current_thread() is threading.main_thread()
+    return [reigen.rank(), reigen.size(), float(total[0]), os.getpid(),
+            os.environ.get('CUDA_VISIBLE_DEVICES'), ray.get_runtime_context().get_node_id()]
+
+
+class Model:
+    """An object of the caller's in each worker."""
+
+    def __init__(self, base, scale=1):
+        import reigen
+        reigen.init()
+        self.base = base * scale
+
+    def step(self):
+        import numpy as np
+
+        import reigen
+        total = reigen.allreduce(np.array([self.base + reigen.rank()]), op=reigen.Sum)
+        return [float(total[0]), os.environ['GREETING']]
+
+
+class Refuses:
+    def __init__(self):
+        raise ValueError('no such model')
+
+
+def logs():
+    from horovod.ray import ray_logger
+    ray_logger.log({'step': 1, 'rank': os.environ['RANK']})
+    ray_logger.log({'all': os.environ['RANK']}, chief_only=False)
+
+
+def fails():
+    import reigen
+    reigen.init()
+    if reigen.rank() == 1:
+        raise KeyError('a bad column')
+    reigen.barrier()
+
+
+def dies():
+    import reigen
+    reigen.init()
+    if reigen.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    reigen.barrier()
+
+
+def waits_for_a_tensor():
+    import numpy as np
+
+    import reigen
+    reigen.init()
+    (FOLDER / f'waits-{reigen.rank()}').touch()
+    reigen.allreduce(np.zeros(4), name=f'never-{reigen.rank()}')
+
+
+def of_all():
+    raise ValueError('each says no')
+
+
+def never_ends():
+    if os.environ['RANK'] == '1':
+        raise ValueError('the first')
+    threading.Event().wait()
+
+
+def interrupted(executor):
+    def press():
+        while not all((FOLDER / f'waits-{rank}').exists() for rank in range(2)):
+            threading.Event().wait(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=press).start()
+    executor.run(waits_for_a_tensor)
+
+
+def secret(executor):
+    """Whether the key of the job is in any of Ray's files, logs for one."""
+    key = executor._workers._ring.call.key
+    texts = [path.read_bytes() for path in TEMP.rglob('*') if path.is_file()]
+    found = [word for word in (key, key.hex().encode(), repr(key)[2:-1].encode())
+             for text in texts if word in text]
+    return [len(texts) > 10, len(found)]
+
+
+@ray.remote(num_cpus=0)
+def inside(count):
+    """In a placement group of two bundles, a CPU each."""
+    executor = RayExecutor(num_workers=count)
+    executor.start()
+    try:
+        return executor.run(lambda: ray.get_runtime_context().get_placement_group_id())
+    finally:
+        executor.shutdown()
+
+
+def in_group(count):
+    group = ray.util.placement_group([{'CPU': 1}] * 2, strategy='SPREAD')
+    where = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    try:
+        return [one == group.id.hex()
+                for one in ray.get(inside.options(scheduling_strategy=where).remote(count))]
+    finally:
+        ray.util.remove_placement_group(group)
+
+
+def tell(name, call):
+    """What it returns, or how it fails."""
+    try:
+        found = {'result': call()}
+    except KeyboardInterrupt:
+        found = {'error': 'KeyboardInterrupt', 'text': ''}
+    except Exception as error:
+        found = {'error': type(error).__name__, 'text': str(error)}
+    print(json.dumps({'name': name, **found}), flush=True)
+
+
+def objects(settings):
+    """An executor with objects, and what leaves it as it is."""
+    executor = RayExecutor(settings, num_workers=2)
+    tell('refuses', lambda: RayExecutor(settings, num_workers=1).start(Refuses))
+    tell('early', lambda: executor.run(work))
+    executor.start(Model, [2], {'scale': 3}, {'GREETING': 'hello'})
+    tell('objects', lambda: executor.execute(lambda model: model.step()))
+    tell('single', lambda: executor.execute_single(lambda model: model.base))
+    tell('single fails', lambda: executor.execute_single(lambda model: 1 // 0))
+    tell('each', lambda: executor.run(of_all))
+    tell('objects after', lambda: executor.execute(lambda model: model.step()))
+    heard = []
+    executor.run(logs, callbacks=[heard.append])
+    tell('logs', lambda: sorted(heard, key=str))
+    tell('remote', lambda: ray.get(executor.run_remote(len, ['four'])))
+    lock = threading.Lock()
+    tell('unsendable', lambda: executor.run(lambda: lock))
+    tell('unreturnable', lambda: executor.run(threading.Lock))
+    tell('exits', lambda: executor.run(sys.exit, [3]))
+    tell('dies', lambda: executor.run(dies))
+    tell('after death', lambda: executor.run(work, [1]))
+    executor.shutdown()
+
+
+def failures(settings):
+    executor = RayExecutor(settings, num_workers=2)
+    executor.start()
+    tell('work', lambda: executor.run(work, [7]))
+    tell('secret', lambda: secret(executor))
+    tell('again', lambda: executor.run(work, kwargs={'base': 1}))
+    tell('fails', lambda: executor.run(fails))
+    tell('after', lambda: executor.run(work, [1]))
+    tell('remote fails', lambda: ray.get(executor.run_remote(fails)))
+    tell('interrupted', lambda: interrupted(executor))
+    tell('after interrupt', lambda: executor.run(work, [1]))
+    tell('never ends', lambda: executor.run(never_ends))
+    executor.shutdown()
+    executor.shutdown()
+
+
+def places(settings):
+    executor = RayExecutor(settings, num_hosts=2, num_workers_per_host=2, use_gpu=True)
+    executor.start()
+    tell('hosts', lambda: executor.run(work, [0]))
+    executor.shutdown()
+    tell('group', lambda: in_group(2))
+    tell('small group', lambda: in_group(3))
+    tell('no room', RayExecutor(settings, num_hosts=3).start)
+    free = ray.available_resources()
+    tell('free', lambda: [free['CPU'], free['GPU']])
+    found = [elastic.RayHostDiscovery(use_gpu=True, gpus_per_slot=2),
+             elastic_v2.RayHostDiscovery(cpus_per_worker=2)]
+    tell('discovery', lambda: [one.find_available_hosts_and_slots() for one in found])
+    tell('both', lambda: RayExecutor(settings, num_workers=2, num_hosts=2))
+    tell('zero', lambda: RayExecutor(settings, num_workers=0))
+    tell('gpus', lambda: RayExecutor(settings, num_workers=2, gpus_per_worker=1))
+    tell('unknown', lambda: RayExecutor(settings, num_workers=2, shape=3))
+    tell('elastic', lambda: RayExecutor(settings, min_workers=1))
+    tell('old elastic', elastic.ElasticRayExecutor.create_settings)
+
+
+def main():
+    warnings.simplefilter('ignore', FutureWarning)
+    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    try:
+        cluster.add_node(**NODE)
+        ray.init(address=cluster.address)
+        settings = RayExecutor.create_settings(timeout_s=60, placement_group_timeout_s=2)
+        for jobs in (objects, failures, places):
+            jobs(settings)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.ray on a real cluster of Ray's with two nodes."""
+import json
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / 'behaviour'))
+from processes import assert_gone  # noqa: E402
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope='module')
+def lines(program, tmp_path_factory):
+    temp = tempfile.mkdtemp(prefix='ray-', dir='/tmp')  # Ray's sockets need a short path
+    try:
+        yield program('ray', 'ray_job.py', tmp_path_factory.mktemp('ray'), temp).splitlines()
+        assert_gone(temp)
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+@pytest.fixture(scope='module')
+def told(lines):
+    """By the name of the job: {'result': ...} or {'error': its class, 'text': ...}"""
+    found = [json.loads(line) for line in lines if line.startswith('{')]
+    return {line['name']: line for line in found}
+
+
+def test_workers_are_ranks_and_stay(told, lines):
+    assert [rank[:3] for rank in told['work']['result']] == [[0, 2, 15.0], [1, 2, 15.0]]
+    assert [rank[:3] for rank in told['again']['result']] == [[0, 2, 3.0], [1, 2, 3.0]]
+    assert [rank[3] for rank in told['work']['result']] == \
+        [rank[3] for rank in told['again']['result']]
+    assert any(re.search(r'BaseHorovodWorker pid=\d+.*worker says \d', line) for line in lines)
+
+
+def test_the_key_of_the_job_is_in_none_of_rays_files(told):
+    assert told['secret']['result'] == [True, 0]
+
+
+def test_objects_of_the_callers_live_in_the_workers(told):
+    assert told['objects']['result'] == [[13.0, 'hello']] * 2
+    assert told['single']['result'] == 6
+    # Where all fail by themselves, or one that is called alone does, the job stays.
+    assert told['single fails']['text'].startswith('rank 0 on ')
+    assert 'ValueError: each says no' in told['each']['text']
+    assert told['objects after']['result'] == [[13.0, 'hello']] * 2
+    assert re.match(r'rank 0 on \S+ failed: ValueError: no such model\n',
+                    told['refuses']['text']), told['refuses']
+
+
+def test_what_ranks_log_comes_to_callbacks(told):
+    assert told['logs']['result'] == [{'all': '0'}, {'all': '1'}, {'rank': '0', 'step': 1}]
+    assert told['remote']['result'] == [4, 4]
+
+
+def test_what_a_rank_raises_is_told_with_its_traceback_and_not_what_followed(told):
+    assert told['fails']['error'] == 'JobFailed'
+    text = told['fails']['text']
+    assert re.match(r"rank 1 on \S+ failed: KeyError: 'a bad column'\nray::", text), text
+    assert 'ray_job.py' in text and 'After it failed: rank 0' in text and '\x1b' not in text
+    assert [rank[:2] for rank in told['after']['result']] == [[0, 2], [1, 2]]
+    assert told['remote fails']['error'] == 'RayTaskError(KeyError)'
+
+
+def test_ctrl_c_ends_the_operations_of_the_ranks(told):
+    assert told['interrupted']['error'] == 'KeyboardInterrupt'
+    assert [rank[:2] for rank in told['after interrupt']['result']] == [[0, 2], [1, 2]]
+
+
+def test_a_worker_that_dies_is_named(told):
+    assert re.match(r'rank 1 on \S+ was lost: its process \d+ has ended\n', told['dies']['text'])
+    assert re.fullmatch(r'rank 1 on \S+ was lost: shutdown\(\) and start\(\) make other workers',
+                        told['after death']['text'])
+    assert re.match(r'rank 1 on \S+ failed: ValueError: the first\n', told['never ends']['text'])
+
+
+def test_so_many_workers_on_so_many_nodes_with_their_gpus(told):
+    ranks = told['hosts']['result']
+    assert [rank[:2] for rank in ranks] == [[rank, 4] for rank in range(4)]
+    assert ranks[0][5] == ranks[1][5] != ranks[2][5] == ranks[3][5]
+    # Both nodes are on this machine, whose ranks see the GPUs of all, each its own first or second.
+    assert {rank[4] for rank in ranks} == {'0,1,0,1'}
+
+
+def test_placement_groups(told):
+    assert told['group']['result'] == [True, True]
+    assert '3 workers of 1 CPU do not fit in the current placement group, 2 bundles of 1 CPU: 2' \
+        in told['small group']['text']
+    text = told['no room']['text']
+    assert told['no room']['error'] == 'TimeoutError' and re.match(
+        'Ray did not give 3 bundles of 1 CPU, each on a node of its own, within 2 s .*'
+        'There are 2 nodes: .* Of all, 4 CPU and 4 GPU are free$', text), text
+    assert told['free']['result'] == [4.0, 4.0]
+
+
+def test_hosts_are_found(told):
+    assert [[*one.values()] for one in told['discovery']['result']] == [[2], [2]]
+
+
+@pytest.mark.parametrize('name, error, text', [
+    ('early', 'RuntimeError', 'there are no workers: start() makes them'),
+    ('unsendable', 'TypeError', 'lock, a _thread.lock, which <lambda>() uses, cannot be sent'),
+    ('unreturnable', 'JobFailed', "cannot pickle '_thread.lock' object"),
+    ('exits', 'JobFailed', 'sys.exit(3) was called, and brings no result'),
+    ('both', 'ValueError', 'give one of num_workers and num_hosts'),
+    ('zero', 'ValueError', 'num_workers is 0'), ('gpus', 'ValueError', 'use_gpu is False'),
+    ('unknown', 'TypeError', "no argument 'shape'"),
+    ('elastic', 'NotImplementedError', 'horovod.ray has no elastic jobs yet'),
+    ('old elastic', 'NotImplementedError', 'horovod.ray has no elastic jobs yet'),
+])
+def test_what_cannot_be(told, name, error, text):
+    assert told[name]['error'] == error and text in told[name]['text'], told[name]
