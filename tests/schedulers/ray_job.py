@@ -3,6 +3,7 @@
 
 usage: ray_job.py FOLDER TEMP    TEMP: a short path, as Ray has sockets below it
 """
+import importlib
 import json
 import os
 import signal
@@ -99,6 +100,37 @@ def never_ends():
     if os.environ['RANK'] == '1':
         raise ValueError('the first')
     threading.Event().wait()
+
+
+def goes_on(steps):
+    """Elastic: rank 1 dies in step 3, once; the other waits for another one."""
+    import numpy as np
+
+    import reigen
+    from horovod.common.elastic import ObjectState, run_fn
+    from horovod.ray import ray_logger
+    from reigen._objects import broadcast_object
+
+    def again():
+        reigen.shutdown()
+        reigen.init()
+
+    def train(state):
+        while state.step < steps or reigen.size() < 2:
+            reigen.allreduce(np.ones(1), op=reigen.Sum, name='step')
+            state.step += 1
+            if state.step == 3 and reigen.rank() == 1 and not (FOLDER / 'killed').exists():
+                (FOLDER / 'killed').touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            state.commit()
+        ray_logger.log({'rank': reigen.rank()}, chief_only=False)
+        print('worker says it ends', flush=True)
+        return [reigen.rank(), os.environ['GREETING'], os.getpid(), state.first]
+
+    reigen.init()
+    state = ObjectState(lambda value: broadcast_object(value, 0), reigen.rank, step=0,
+                        first=os.getpid() if reigen.rank() == 0 else 0)
+    return run_fn(train, again)(state)
 
 
 def interrupted(executor):
@@ -208,8 +240,25 @@ def places(settings):
     tell('zero', lambda: RayExecutor(settings, num_workers=0))
     tell('gpus', lambda: RayExecutor(settings, num_workers=2, gpus_per_worker=1))
     tell('unknown', lambda: RayExecutor(settings, num_workers=2, shape=3))
-    tell('elastic', lambda: RayExecutor(settings, min_workers=1))
-    tell('old elastic', elastic.ElasticRayExecutor.create_settings)
+
+
+def goes_on_and_fails(settings):
+    executor = RayExecutor(settings, min_workers=2, max_workers=2, elastic_timeout=60)
+    executor.start(extra_env_vars={'GREETING': 'hello'})
+    heard = []
+    tell('goes on', lambda: executor.run(goes_on, [5], callbacks=[heard.append]))
+    tell('heard', lambda: sorted(one['rank'] for one in heard))
+    tell('no workers', lambda: executor.run_remote(work, [1]))
+    asked = elastic.ElasticRayExecutor.create_settings(min_np=2, max_num_proc=2, reset_limit=0)
+    old = elastic.ElasticRayExecutor(asked)
+    old.start()
+    tell('reset limit', lambda: old.run(fails))
+    tell('no slots', lambda: RayExecutor(settings, min_workers=1, cpus_per_worker=4,
+                                         elastic_timeout=1).run(work))
+    tell('train', lambda: importlib.import_module('horovod.ray.runner').Coordinator)
+    tell('sizes', lambda: RayExecutor(settings, min_workers=3, max_workers=2))
+    tell('cooldown', lambda: RayExecutor(settings, min_workers=3, cooldown_range=[1, 2]))
+    tell('no discovery', lambda: elastic.ElasticRayExecutor(asked, override_discovery=False))
 
 
 def main():
@@ -219,7 +268,7 @@ def main():
         cluster.add_node(**NODE)
         ray.init(address=cluster.address)
         settings = RayExecutor.create_settings(timeout_s=60, placement_group_timeout_s=2)
-        for jobs in (objects, failures, places):
+        for jobs in (objects, failures, places, goes_on_and_fails):
             jobs(settings)
     finally:
         ray.shutdown()

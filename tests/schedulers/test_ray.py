@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -100,6 +101,14 @@ def test_placement_groups(told):
     assert told['free']['result'] == [4.0, 4.0]
 
 
+def test_an_elastic_job_goes_on_when_a_worker_dies_and_another_one_comes(told):
+    """The survivor keeps its process and its state."""
+    first, second = told['goes on']['result']
+    assert first[:2] == [0, 'hello'] and second[:2] == [1, 'hello']
+    assert first[2] == first[3] == second[3] != second[2]
+    assert told['heard']['result'] == [0, 1]
+
+
 def test_hosts_are_found(told):
     assert [[*one.values()] for one in told['discovery']['result']] == [[2], [2]]
 
@@ -112,8 +121,22 @@ def test_hosts_are_found(told):
     ('both', 'ValueError', 'give one of num_workers and num_hosts'),
     ('zero', 'ValueError', 'num_workers is 0'), ('gpus', 'ValueError', 'use_gpu is False'),
     ('unknown', 'TypeError', "no argument 'shape'"),
-    ('elastic', 'NotImplementedError', 'horovod.ray has no elastic jobs yet'),
-    ('old elastic', 'NotImplementedError', 'horovod.ray has no elastic jobs yet'),
+    ('no workers', 'NotImplementedError', 'has workers while run() or execute() goes on'),
+    ('reset limit', 'JobFailed', 'the ranks have changed as often as reset_limit=0 permits\n'
+     'rank 1 on '),
+    ('no slots', 'TimeoutError', '0 of 1 workers have come within 1 s (elastic_timeout). Hosts '
+     'that were found, with their slots: {}.'),
+    ('train', 'ImportError', 'Take ray.train.torch.TorchTrainer'),
+    ('sizes', 'ValueError', '3 to 2 workers'), ('cooldown', 'ValueError', 'cooldown_range: '),
+    ('no discovery', 'ValueError', 'settings.discovery is not given'),
 ])
 def test_what_cannot_be(told, name, error, text):
     assert told[name]['error'] == error and text in told[name]['text'], told[name]
+
+
+def test_without_ray_the_import_says_what_to_install():
+    code = "import sys; sys.modules['ray'] = None; import horovod.ray"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=60,
+                          check=False, env={'PYTHONPATH': str(root / 'bindings/python')})
+    assert 'pip install ray' in done.stderr, done.stderr

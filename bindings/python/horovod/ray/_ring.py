@@ -49,6 +49,11 @@ class Ring:
         """The indices of the workers that have come."""
         return self._hub.here
 
+    @property
+    def busy(self) -> bool:
+        """Whether a function has been called that has not ended on all."""
+        return bool(self._turns)
+
     def begin(self, number: int) -> Turn:
         """Workers that are called say that number with what they tell. broken may be true then."""
         turn = Turn()

@@ -31,4 +31,5 @@ class RayHostDiscovery(HostDiscovery):
 
     def _slots(self, resources: Dict[str, float]) -> int:
         needs = {'CPU': self.cpus_per_slot, 'GPU': self.gpus_per_slot if self.use_gpu else 0}
-        return int(min(resources.get(name, 0) // need for name, need in needs.items() if need))
+        return int(min((resources.get(name, 0) // need for name, need in needs.items() if need),
+                       default=resources.get('CPU', 0)))

@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from horovod.ray import _ring, strategy
+from horovod.ray import _elastic, _elastic_worker, _ring, strategy
+from horovod.ray.discovery import RayHostDiscovery
 from horovod.ray.worker import BaseHorovodWorker
 from reigen import _core, _member, _unsent
 from reigen._run import JobFailed
@@ -22,10 +23,14 @@ _LOOK_S, _END_S, _LEAVE_S = 0.1, 10.0, 5.0
 #: How Horovod called them before.
 _OLD = {'num_slots': 'num_workers_per_host', 'cpus_per_slot': 'cpus_per_worker',
         'gpus_per_slot': 'gpus_per_worker'}
-#: What min_workers and ElasticRayExecutor say.
-NO_ELASTIC = ('horovod.ray has no elastic jobs yet: min_workers and ElasticRayExecutor come in a '
-              'later version of Reigen. Until then RayExecutor(num_workers=...) runs jobs of a '
-              'fixed size, and reigen run elastic ones, on the hosts that Ray runs on')
+
+
+def __getattr__(name: str) -> Any:
+    if name == 'Coordinator':  # which ray.train.horovod imports
+        raise ImportError('ray.train.horovod needs Horovod\'s own servers, which Reigen has not. '
+                          'Take ray.train.torch.TorchTrainer with torch_config='
+                          'TorchConfig(backend="reigen"); hvd.init() works in it')
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
 @dataclass
@@ -53,6 +58,19 @@ def _share(cpus: float, use_gpu: bool, gpus: Optional[float]) -> strategy.Share:
     return strategy.Share(cpus, (gpus or 1) if use_gpu else 0)
 
 
+def _nothing() -> None:
+    """The object of who has given no class."""
+
+
+def _env(extra: Optional[Mapping[str, Any]], settings: Any) -> Dict[str, str]:
+    """The variables of the workers."""
+    env = {name: str(value) for name, value in (extra or {}).items()}
+    nics = getattr(settings, 'nics', None)
+    if nics:
+        env['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
+    return env
+
+
 def _count(name: str, value: Any) -> int:
     if int(value) != value or value < 1:
         raise ValueError(f'{name} is {value!r}: it is a whole number, 1 or more')
@@ -70,13 +88,10 @@ class _Workers:
 
     def __init__(self, room: strategy.Room, share: strategy.Share, count: int, settings: Any,
                  env: Mapping[str, str]):
-        self._room, self._env = room, dict(env)
+        self._room, self._env = room, env
         self._timeout = float(getattr(settings, 'timeout_s', 30))
         self._turns = itertools.count(1)
         self._begun = time.monotonic()
-        nics = getattr(settings, 'nics', None)
-        if nics:
-            self._env['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
         make = ray.remote(BaseHorovodWorker)
         self.actors = [make.options(num_cpus=share.cpus, num_gpus=share.gpus,
                                     **room.options(index)).remote() for index in range(count)]
@@ -235,7 +250,7 @@ class _Workers:
     def end(self) -> None:
         """The workers leave the job and end, and their room is free again."""
         try:
-            if self._ring.broken or self.dead or not self.places:
+            if self._ring.broken or self._ring.busy or self.dead or not self.places:
                 self._ring.stop()
             else:
                 ray.wait([actor.rise.remote() for actor in self.actors],
@@ -283,7 +298,10 @@ class RayExecutor:
     settings: of create_settings(). num_workers: as many ranks, on few nodes; or num_hosts nodes
     with num_workers_per_host ranks each. cpus_per_worker, use_gpu, gpus_per_worker: what each
     takes. use_current_placement_group: a caller in a placement group has num_workers in it, rather
-    than in another one. min_workers and what follows: there are no elastic jobs yet.
+    than in another one. min_workers, max_workers: in place of both, a job that goes on when nodes
+    come and go: a rank for each slot, which live from run() to its end. elastic_timeout: seconds
+    for which too few are borne; reset_limit: changes, of which one more ends it;
+    override_discovery: hosts are Ray's nodes, whatever settings.discovery is.
     Raises ValueError for what cannot be.
     """
 
@@ -308,21 +326,44 @@ class RayExecutor:
         unknown = sorted(set(old) - set(_OLD))
         if unknown:
             raise TypeError(f'RayExecutor has no argument {unknown[0]!r}')
-        if min_workers is not None or max_workers is not None:
-            raise NotImplementedError(NO_ELASTIC)
-        if (num_workers is None) == (num_hosts is None):
-            raise ValueError('give one of num_workers and num_hosts: either so many workers, or so '
-                             'many nodes with num_workers_per_host workers each')
         self.settings = settings if settings is not None else MiniSettings()
         self._share = _share(old.get('cpus_per_slot', cpus_per_worker), use_gpu,
                              old.get('gpus_per_slot', gpus_per_worker))
-        self._per_host = _count('num_workers_per_host',
-                                old.get('num_slots', num_workers_per_host))
+        self.num_workers = 0  # in an elastic job it is not known
+        self._workers: Optional[_Workers] = None
+        self._elastic: Optional[_elastic.Asked] = None
+        self._env: Dict[str, str] = {}
+        self._make: Callable[[], Any] = _nothing
+        if min_workers is not None or max_workers is not None:
+            if num_workers is not None or num_hosts is not None:
+                raise ValueError('min_workers and max_workers take the place of num_workers and '
+                                 'num_hosts')
+            if cooldown_range is not None:
+                raise ValueError('cooldown_range: a node on which ranks fail is set aside for the '
+                                 'rest of the job; leave it out')
+            self._elastic = _elastic.asked(
+                self._share, self._discovery(override_discovery), min_workers or 1, max_workers,
+                elastic_timeout, reset_limit, getattr(self.settings, 'verbose', 1))
+            return
+        self._use_current = use_current_placement_group
+        self._size(num_workers, num_hosts, old.get('num_slots', num_workers_per_host))
+
+    def _size(self, num_workers: Optional[int], num_hosts: Optional[int], per_host: int) -> None:
+        if (num_workers is None) == (num_hosts is None):
+            raise ValueError('give one of num_workers and num_hosts: either so many workers, or so '
+                             'many nodes with num_workers_per_host workers each')
+        self._per_host = _count('num_workers_per_host', per_host)
         self._hosts = None if num_hosts is None else _count('num_hosts', num_hosts)
         self.num_workers = _count('num_workers', num_workers) if self._hosts is None \
             else self._hosts * self._per_host
-        self._use_current = use_current_placement_group
-        self._workers: Optional[_Workers] = None
+
+    def _discovery(self, override: bool) -> Any:
+        given = getattr(self.settings, 'discovery', None)
+        if not override and given is None:
+            raise ValueError('override_discovery is False, and settings.discovery is not given: '
+                             'what is to find the hosts?')
+        return RayHostDiscovery(self._share.gpus > 0, self._share.cpus, self._share.gpus or 1) \
+            if override else given
 
     @property
     def workers(self) -> List[Any]:
@@ -340,7 +381,7 @@ class RayExecutor:
               executable_args: Optional[List] = None, executable_kwargs: Optional[Dict] = None,
               extra_env_vars: Optional[Dict[str, Any]] = None) -> None:
         """Start the workers, and in each executable_cls(*executable_args, **executable_kwargs).
-        extra_env_vars: variables of the workers.
+        extra_env_vars: variables of the workers. In an elastic job run() does so.
 
         Blocks until all are ranks. Raises TimeoutError when Ray has no room, or workers do not come
         in the settings' time; RuntimeError when one does not start; JobFailed for the class's
@@ -352,7 +393,13 @@ class RayExecutor:
         if ray.util.client.ray.is_connected():
             raise RuntimeError('this program is a client of the cluster (ray://), which its '
                                'workers cannot reach: run it there, by ray job submit')
-        env = {name: str(value) for name, value in (extra_env_vars or {}).items()}
+        env = _env(extra_env_vars, self.settings)
+        if self._elastic is not None:
+            self._env = env
+            if executable_cls is not None:
+                self._make = functools.partial(executable_cls, *(executable_args or []),
+                                               **(executable_kwargs or {}))
+            return
         room = self._room()
         try:
             self._workers = _Workers(room, self._share, self.num_workers, self.settings, env)
@@ -383,6 +430,9 @@ class RayExecutor:
                             'be sent: a path, a name, numbers.') from error
 
     def _started(self) -> _Workers:
+        if self._elastic is not None:
+            raise NotImplementedError('an elastic job has workers while run() or execute() goes '
+                                      'on, and no longer')
         if self._workers is None:
             raise RuntimeError('there are no workers: start() makes them')
         return self._workers
@@ -396,18 +446,31 @@ class RayExecutor:
         Raises JobFailed (a RuntimeError) with the traceback of the rank that failed first, or with
         the rank whose process was lost. The others have ended then: operations that wait for it
         fail after a second, and a function that takes 10 s more is killed."""
+        if self._elastic is not None:
+            fn = _elastic_worker.WithObject(self._make, fn)
         return self._call('execute', fn, callbacks)
 
     def _call(self, how: str, fn: Callable[..., Any], callbacks: Optional[List[Callable]]
               ) -> List[Any]:
+        if self._elastic is not None:
+            return self._run_elastic(self._put(fn), callbacks or [])
         workers = self._started()
         refs, turn = workers.call(how, self._put(fn), bool(callbacks))
         return workers.settle(refs, turn, callbacks or [])
 
+    def _run_elastic(self, func: Any, callbacks: List[Callable]) -> List[Any]:
+        assert self._elastic is not None
+        run = _elastic.Run(self._elastic, func, self._env, callbacks)
+        try:
+            return run.wait()
+        finally:
+            run.close()
+
     def run(self, fn: Callable[..., Any], args: Optional[List] = None,
             kwargs: Optional[Dict] = None, callbacks: Optional[List[Callable]] = None
             ) -> List[Any]:
-        """fn(*args, **kwargs) on all ranks, as execute()."""
+        """fn(*args, **kwargs) on all ranks, as execute(). In an elastic job what those returned
+        that ended well; and a function without hvd.elastic.run is called again on all."""
         return self._call('run', functools.partial(fn, *(args or []), **(kwargs or {})), callbacks)
 
     def run_remote(self, fn: Callable[..., Any], args: Optional[List] = None,

@@ -32,20 +32,15 @@ class _Seat:
 
     def __init__(self, call: _member.Call, index: int, timeout: float):
         self.key = call.key
-        try:
-            self.way = _member._Way(call, index, _member._facts())
-        except (OSError, EOFError) as error:
-            raise _member.Gone(f'the driver does not answer at {call.address[0]} port '
-                               f'{call.address[1]}: {error}. Does a firewall let connections from '
-                               'here through?') from error
+        self.way = _member.connect(_member._Way, call, index, {})
         self._lent = contextlib.ExitStack()
         try:
             place = self.way.started.get()
             if place is None:
                 raise _member.Gone('the job has ended before all workers had come')
             self.place: Dict[str, Any] = place
-            self._lent.enter_context(boot.lent(self.way.gather, place['rank'], place['size'],
-                                               timeout=timeout, by_machine=False))
+            self._lent.enter_context(boot.lending(lambda limit: self.way.meet(
+                place['rank'], place['size'], limit or timeout)))
         except BaseException:
             self.way.close()
             raise

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's side of elastic jobs: an actor for each slot that discovery finds, again where one
+has been lost. reigen/_elastic.py decides which of them are the ranks."""
+import contextlib
+import itertools
+import pickle
+import sys
+import time
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+import ray
+
+import reigen
+from horovod.ray._elastic_worker import ElasticHorovodWorker
+from horovod.ray.strategy import Share
+from reigen import _cells, _elastic, _hub, _member
+from reigen import _membership as m
+from reigen._frames import unseal
+from reigen._run import JobFailed
+
+#: Seconds: between two looks at Ray, and at discovery; left to functions when the job has ended.
+_LOOK_S, _DISCOVER_S, _END_S = 0.2, 1.0, 10.0
+#: Of a node, workers that are lost before no more are started there: reigen/_elastic.py has set the
+#: machine aside by then.
+_LOSSES_MAX = 3
+#: Ranks of a job for which nobody has said how many at most.
+_MOST = 4096
+_TIMEOUT, _UNAVAILABLE, _RESET_LIMIT = 124, 69, 78  # exit codes (docs/exit-codes.md)
+
+
+class Asked(NamedTuple):
+    """Of an elastic job. Times in seconds."""
+    share: Share
+    discovery: Any
+    min_np: int
+    max_np: Optional[int]
+    timeout: float
+    reset_limit: Optional[int]
+    verbose: int
+
+
+def asked(share: Share, discovery: Any, min_np: Any, max_np: Any, timeout: Any, reset_limit: Any,
+          verbose: Any) -> Asked:
+    """ValueError for numbers that cannot be."""
+    least, most = int(min_np), None if max_np is None else int(max_np)
+    if least < 1 or (most is not None and most < least):
+        raise ValueError(f'{least} to {most} workers: they are numbers of ranks, 1 or more, and '
+                         'the second is not the smaller one')
+    if not 0 < float(timeout) < 1e9:
+        raise ValueError(f'elastic_timeout is {timeout!r}: it is a number of seconds above 0')
+    if reset_limit is not None and int(reset_limit) < 0:
+        raise ValueError(f'reset_limit is {reset_limit}: it is a number of changes, 0 or more')
+    return Asked(share, discovery, least, most, float(timeout), reset_limit, int(verbose or 0))
+
+
+class _Worker(NamedTuple):
+    host: str
+    actor: Any
+    ref: Any
+
+
+class _Fleet:
+    """The actors, by index. An index is used once."""
+
+    def __init__(self, asked: Asked, call: _member.Call, listens: bool, func: Any):
+        self._asked, self._arguments = asked, (call, listens, func)
+        self._make = ray.remote(ElasticHorovodWorker)
+        self._indices = itertools.count()
+        self._workers: Dict[int, _Worker] = {}
+        self._losses: Dict[str, int] = {}
+        self._next = 0.0
+        self.found: Mapping[str, int] = {}
+        self.results: List[Any] = []
+        self.over = False   # a function has ended well: no more are started
+
+    def look(self) -> None:
+        """See who has ended, and often enough which hosts there are."""
+        refs = {worker.ref: index for index, worker in self._workers.items()}
+        done, _ = ray.wait(list(refs), num_returns=len(refs), timeout=0) if refs else ([], [])
+        for ref in done:
+            self._ended(refs[ref])
+        if time.monotonic() >= self._next and not self.over:
+            self._next = time.monotonic() + _DISCOVER_S
+            self.found = self._asked.discovery.find_available_hosts_and_slots()
+            self._match()
+
+    def _ended(self, index: int) -> None:
+        worker = self._workers.pop(index)
+        try:
+            result = ray.get(worker.ref)
+        except Exception as error:
+            self._losses[worker.host] = self._losses.get(worker.host, 0) + 1
+            if isinstance(error, ray.exceptions.RayTaskError):
+                print(f'horovod.ray: a worker on {worker.host} cannot take part: {error}',
+                      file=sys.stderr, flush=True)
+            return
+        ray.kill(worker.actor)
+        if result is not None:
+            self.results.append(result)
+            self.over = True
+
+    def _match(self) -> None:
+        """As many workers on each host as it has slots, in all as many as are asked for."""
+        there: Dict[str, List[int]] = {}
+        for index, worker in self._workers.items():
+            there.setdefault(worker.host, []).append(index)
+        for host, indices in there.items():
+            for index in indices[self.found.get(host, 0):]:
+                ray.kill(self._workers.pop(index).actor)
+        room = (self._asked.max_np or sys.maxsize) - len(self._workers)
+        for host, slots in self.found.items():
+            more = min(slots - len(there.get(host, [])), room)
+            if self._losses.get(host, 0) < _LOSSES_MAX:
+                for _ in range(more):
+                    self._start(host)
+                room -= max(more, 0)
+
+    def _start(self, host: str) -> None:
+        index = next(self._indices)
+        actor = self._make.options(
+            num_cpus=self._asked.share.cpus, num_gpus=self._asked.share.gpus,
+            resources={f'node:{host}': 0.001}).remote()
+        ref = actor.take_part.remote(index, *self._arguments)
+        self._workers[index] = _Worker(host, actor, ref)
+
+    @property
+    def empty(self) -> bool:
+        return not self._workers
+
+    def end(self) -> None:
+        for worker in self._workers.values():
+            with contextlib.suppress(Exception):  # Ray has ended
+                ray.kill(worker.actor)
+        self._workers.clear()
+
+
+class Run:
+    """One call, in the thread that waits for it."""
+
+    def __init__(self, asked: Asked, func: Any, env: Mapping[str, str],
+                 callbacks: Sequence[Callable]):
+        """func: Ray's reference to it."""
+        self._asked, self._callbacks = asked, callbacks
+        self._begun = time.monotonic()
+        most = asked.max_np or _MOST
+        self._hub = _elastic.ElasticHub(most, ray.util.get_node_ip_address())
+        self._crew = _elastic.Crew(self._hub, _elastic.Asked(
+            asked.min_np, asked.min_np, most, asked.timeout, asked.reset_limit), self._remark)
+        self._fleet = _Fleet(asked, _member.Call(self._hub.address, self._hub.key, b'', dict(env)),
+                             bool(callbacks), func)
+
+    def _remark(self, text: str) -> None:
+        if self._asked.verbose:
+            print(f'horovod.ray: {text}', file=sys.stderr, flush=True)
+
+    def _take(self, event: _hub.Event) -> None:
+        if event.kind == 'here' and event.fields['version'] != reigen.version():
+            raise RuntimeError(f'Reigen is {event.fields["version"]} on {event.fields["host"]} and '
+                               f'{reigen.version()} here: install the same on all nodes')
+        if event.kind == 'log':
+            info = pickle.loads(unseal(self._hub.key, event.data))
+            for callback in self._callbacks:
+                callback(info)
+        elif event.kind == 'deaf':
+            raise RuntimeError(f'{self._crew.here} workers are connected, and this program can '
+                               f'take no more: {event.fields["why"]}. See ulimit -n and ulimit -u')
+        else:
+            self._crew.take(event)
+
+    def _wait(self) -> None:
+        event = self._hub.events.get(min(_LOOK_S, self._crew.wait_s()))
+        while event is not None:
+            self._take(event)
+            event = self._hub.events.get(0)
+        self._crew.tick()
+        self._fleet.look()
+
+    def wait(self) -> List[Any]:
+        """What the ranks that ended returned, by rank; raises what went wrong."""
+        end = self._begun + self._asked.timeout
+        while not self._crew.end:
+            self._wait()
+            if not self._crew.begun and time.monotonic() > end:
+                raise TimeoutError(
+                    f'{self._crew.here} of {self._asked.min_np} workers have come within '
+                    f'{self._asked.timeout:g} s (elastic_timeout). Hosts that were found, with '
+                    f'their slots: {dict(self._fleet.found)}. Are they free?')
+        well = self._crew.end['cause'] == m.ALL_DONE
+        self._fleet.over = True
+        self._crew.stop()
+        end = time.monotonic() + _END_S
+        while not self._fleet.empty and time.monotonic() < end:
+            self._wait()
+        if not well:
+            raise self._failure()
+        return [pickle.loads(data) for _, data in sorted(self._fleet.results)]
+
+    def _failure(self) -> BaseException:
+        crew, end = self._crew, self._crew.end or {}
+        tracebacks = {one.rank: _cells.name_cells(one.text) for one in reversed(crew.failed)}
+        blamed = crew.blamed()
+        rank = blamed.rank if blamed else None
+        code, why = 1, '' if blamed else 'all machines are set aside'
+        if end['cause'] in (m.TOO_FEW, m.NO_ROOM):
+            code = _TIMEOUT if end['waited'] else _UNAVAILABLE
+            why = (f'too few ranks for {self._asked.timeout:g} s (elastic_timeout): there is room '
+                   f'for {end["has"]}, and it takes {end["needs"]} (min_workers)')
+        elif end['cause'] == m.RESET_LIMIT:
+            code, why = _RESET_LIMIT, (f'the ranks have changed as often as reset_limit='
+                                       f'{self._asked.reset_limit} permits')
+        if blamed:
+            first = f'rank {blamed.rank} on {blamed.on} failed: {_cells.name_cells(blamed.last)}'
+            why = f'{why}\n{first}' if why else first
+        return JobFailed(code, why, rank, [] if rank is None else [rank], tracebacks, [],
+                         time.monotonic() - self._begun)
+
+    def close(self) -> None:
+        self._hub.close()
+        self._fleet.end()
+        self._crew.close()
+
