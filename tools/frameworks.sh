@@ -8,7 +8,7 @@
 #        tools/frameworks.sh tf215    TensorFlow 2.15 and Keras 2           1.3 GB, 0.3 to load
 #        tools/frameworks.sh zig      the linker of make wheel              0.4 GB, 0.1 to load
 #        tools/frameworks.sh jupyter  Jupyter's kernel, debugpy             0.1 GB, 0.03 to load
-#        tools/frameworks.sh spark    Spark; it needs a Java of 17 or later  0.6 GB, 0.45 to load
+#        tools/frameworks.sh spark    Spark; it needs a Java of 17 or later  0.8 GB, 0.5 to load
 #        tools/frameworks.sh dask     Dask's schedulers and workers         0.2 GB, 0.05 to load
 #        tools/frameworks.sh ray      Ray's clusters                        0.4 GB, 0.1 to load
 set -eu
@@ -52,7 +52,8 @@ make_dask() {
 }
 
 make_spark() {
-    pip pyspark==4.3.0 cloudpickle numpy
+    # The last two are the estimators'.
+    pip pyspark==4.3.0 cloudpickle numpy pyarrow pandas
 }
 
 make_ray() {

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the stores of horovod.spark, without Spark: checks.py calls them."""
+import os
+import pickle
+
+from horovod.spark.common.backend import Backend, LocalBackend
+from horovod.spark.common.store import (DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore,
+                                        Store)
+
+
+def raised(error, function, *words):
+    """Its text, which has these words."""
+    try:
+        function()
+    except error as found:
+        for word in words:
+            assert word in str(found), found
+        return
+    raise AssertionError(f'no {error.__name__}')
+
+
+def check_a_path_has_its_store(folder):
+    os.chdir(folder)
+    for path, kind, full, local in [
+            ('/a/b', LocalStore, 'file:///a/b', '/a/b'),
+            ('file:///a', LocalStore, 'file:///a', '/a'),
+            ('hdfs://node:8020/x', HDFSStore, 'hdfs://node:8020/x', '/x'),
+            ('hdfs:///x', HDFSStore, 'hdfs:///x', '/x'),
+            ('s3://bucket/x', FilesystemStore, 's3://bucket/x', 'bucket/x'),
+            ('gs://bucket/x/', FilesystemStore, 'gs://bucket/x', 'bucket/x'),
+            ('abfs://c@a.dfs.core.windows.net/x', FilesystemStore,
+             'abfs://c@a.dfs.core.windows.net/x', 'c@a.dfs.core.windows.net/x'),
+            ('dbfs:/x', DBFSLocalStore, 'file:///dbfs/x', '/dbfs/x'),
+            ('/dbfs/x', DBFSLocalStore, 'file:///dbfs/x', '/dbfs/x'),
+            ('here', LocalStore, f'file://{folder}/here', f'{folder}/here')]:
+        store = Store.create(path)
+        assert type(store) is kind, path
+        assert store.get_train_data_path() == f'{full}/intermediate_train_data'
+        assert store.get_val_data_path(3) == f'{full}/intermediate_val_data.3'
+        assert store.get_checkpoint_path('r') == f'{full}/runs/r/checkpoint.h5'
+        assert store.get_logs_path('r') == f'{full}/runs/r/logs'
+        assert store.get_localized_path(store.get_run_path('r')) == f'{local}/runs/r'
+
+
+def check_what_is_written_is_read_by_who_gets_the_store(folder):
+    store = Store.create(str(folder), checkpoint_filename='state.pt', val_path=f'{folder}/val')
+    assert store.get_val_data_path() == f'file://{folder}/val'
+    for data in (b'first', b'second'):
+        store.write(store.get_checkpoint_path('r'), data)
+    there = pickle.loads(pickle.dumps(store))
+    assert there.read(f'file://{folder}/runs/r/state.pt') == b'second'
+    assert there.exists(folder.as_uri()) and not there.exists(f'{folder}/nothing')
+    with there.get_local_output_dir_fn('r')() as output:
+        with open(f'{output}/a.ckpt', 'w', encoding='ascii'):
+            pass
+    assert store.get_checkpoints('r') == [f'{folder}/runs/r/a.ckpt']
+    assert sorted(os.listdir(folder / 'runs/r')) == ['a.ckpt', 'state.pt']
+    remote = store.to_remote('r', 5)
+    assert remote.train_data_path.endswith('intermediate_train_data.5') and remote.saving_runs
+    assert Store.create(str(folder), save_runs=False).get_checkpoint_path('r') is None
+
+
+def check_a_full_store_says_so_and_keeps_what_it_has(folder):
+    store = Store.create(str(folder))
+    store.write(store.get_checkpoint_path('r'), b'first')
+    os.symlink('/dev/full', f'{folder}/runs/r/checkpoint.h5.part-{os.getpid()}')
+    raised(OSError, lambda: store.write(store.get_checkpoint_path('r'), b'x' * 10000),
+           'cannot write', 'checkpoint.h5', 'No space left', 'The store is full: make room')
+    assert store.read(store.get_checkpoint_path('r')) == b'first'
+    store.check_writable()
+    assert os.listdir(folder / 'runs') == ['r']
+
+
+def check_a_store_that_cannot_be_is_named(folder):
+    (folder / 'file').write_text('')
+    raised(OSError, Store.create(f'{folder}/file').check_writable, 'cannot write', f'{folder}/file')
+    raised(FileNotFoundError, lambda: Store.create(str(folder)).read(f'{folder}/none'),
+           'cannot read', 'none')
+    raised(ImportError, Store.create('unknown://x/y').check_writable,
+           'unknown://x/y: pyarrow has no file system for unknown://', 'fsspec')
+    raised(TypeError, lambda: Store.create('/x', colour=1), 'LocalStore has no colour')
+    raised(ValueError, lambda: Store.create('hdfs:///x', driver='libhdfs3'), 'libhdfs alone')
+
+
+def check_a_backend_of_this_computer(folder):
+    assert issubclass(LocalBackend, Backend) and LocalBackend(3).num_processes() == 3
