@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet of a store, as batches of numpy arrays for the ranks of a job. No framework is in it.
+
+describe() looks at the files once, on the driver; the Dataset that it makes travels to the ranks.
+There a Reader has this rank's share of each epoch:
+
+    row groups --dealt--> of this rank --pyarrow's scanner--> chunks --decoded--> mixed in blocks
+        --cut--> batches: {column: array of rows x shape}
+
+All ranks take equally many steps, whatever the files' sizes: the rows stand in one line, in which
+row groups have another order in each epoch, and each rank has an equal part of it, which may begin
+and end within a row group. A block is what memory holds: some rows of this rank, which are mixed,
+while a thread reads the next one.
+"""
+import itertools
+import math
+import queue
+import threading
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import dataset as arrow
+from pyarrow import parquet
+
+from horovod.spark.common.columns import Column, decode_all, describe as describe_column
+
+Batch = Dict[str, np.ndarray]
+
+#: What a block of rows takes in memory, unless told: a rank has up to three.
+_BLOCK_NBYTES = 64 << 20
+#: Rows that are decoded at once; fewer if they are large.
+_CHUNK_ROWS, _CHUNK_NBYTES = 1 << 15, 16 << 20
+
+
+class Group(NamedTuple):
+    """A row group."""
+    path: str
+    index: int
+    rows: int
+
+
+class Piece(NamedTuple):
+    """Rows of a row group: take of them, behind the first skip."""
+    group: Group
+    skip: int
+    take: int
+
+
+class Dataset(NamedTuple):
+    """Parquet files, as describe() found them."""
+    path: str
+    columns: List[Column]
+    groups: List[Group]
+    schema: Any       # pyarrow's, of these columns
+    row_nbytes: int   # of a decoded row, about
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.groups)
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+
+def _first_row(file: Any, names: Sequence[str]) -> Dict[str, Any]:
+    for batch in file.iter_batches(1, columns=list(names)):
+        if batch.num_rows:
+            return batch.slice(0, 1).to_pylist()[0]
+    return {}
+
+
+def _nbytes(column: Column) -> int:
+    size = 64 if column.dtype == 'object' or not column.shape and column.kind == 'bytes' \
+        else np.dtype(column.dtype).itemsize
+    return size * math.prod(column.shape)
+
+
+def describe(store: Any, path: str, names: Sequence[str]) -> Dataset:
+    """The rows in that folder of the store. ValueError when there are none, or not these columns;
+    TypeError that names a column whose type no estimator takes."""
+    files = store.parquet_files(path)
+    groups: List[Group] = []
+    columns: List[Column] = []
+    schema = None
+    for name in files:
+        with parquet.ParquetFile(name, filesystem=store.fs) as file:
+            meta = file.metadata
+            found = [Group(name, i, meta.row_group(i).num_rows)
+                     for i in range(meta.num_row_groups) if meta.row_group(i).num_rows]
+            if found and schema is None:
+                missing = [name for name in names if name not in file.schema_arrow.names]
+                if missing:
+                    raise ValueError(f'{path} has no column {", ".join(map(repr, missing))}; it '
+                                     f'has {", ".join(file.schema_arrow.names)}')
+                schema = pa.schema([file.schema_arrow.field(name) for name in names])
+                first = _first_row(file, names)
+                columns = [describe_column(field, first.get(field.name)) for field in schema]
+            groups += found
+    if not groups:
+        raise ValueError(f'there are no rows in {path}')
+    return Dataset(path, columns, groups, schema, sum(map(_nbytes, columns)) or 1)
+
+
+def deal(groups: Sequence[Group], rank: int, size: int, fill: bool) -> List[Piece]:
+    """What of these row groups, in this order, a rank reads. fill: as many rows on each rank, a
+    few of them on two, also where there are fewer rows than ranks; else each row on one."""
+    total = sum(group.rows for group in groups)
+    first = rank * total // size
+    count = -(-total // size) if fill else (rank + 1) * total // size - first
+    pieces = []
+    # Twice, since what fills the last rank's part stands at the beginning.
+    for group in itertools.chain(groups, groups):
+        if count and first < group.rows:
+            take = min(count, group.rows - first)
+            pieces.append(Piece(group, first, take))
+            count -= take
+            first += take
+        first = max(0, first - group.rows)
+    return pieces
+
+
+def _ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """The same, of which a thread makes the next one meanwhile."""
+    ready: 'queue.Queue[Any]' = queue.Queue()
+    room = threading.Semaphore(1)
+    ended = threading.Event()
+
+    def work() -> None:
+        try:
+            for item in items:
+                ready.put((item, None))
+                room.acquire()
+                if ended.is_set():
+                    return
+            ready.put((None, None))
+        except BaseException as error:  # who takes the items raises it
+            ready.put((None, error))
+
+    thread = threading.Thread(target=work, daemon=True, name='reigen-reader')
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            room.release()
+            yield item
+    finally:
+        ended.set()
+        room.release()
+        thread.join()
+
+
+def _count(batch: Batch) -> int:
+    return len(next(iter(batch.values())))
+
+
+def _part(batch: Batch, first: int, end: int) -> Batch:
+    return {name: array[first:end] for name, array in batch.items()}
+
+
+def _joined(parts: List[Batch]) -> Batch:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _cut(chunks: Iterator[Batch], rows: int) -> Iterator[Batch]:
+    """Batches of so many rows; the last one may have fewer."""
+    held: List[Batch] = []
+    count = 0
+    for chunk in chunks:
+        at, end = 0, _count(chunk)
+        while count + end - at >= rows:
+            step = rows - count
+            yield _joined([*held, _part(chunk, at, at + step)])
+            held, count, at = [], 0, at + step
+        if at < end:
+            held.append(_part(chunk, at, end))
+            count += end - at
+    if held:
+        yield _joined(held)
+
+
+def _mixed(chunks: Iterator[Batch], rows: int, block_rows: int, rng: Any) -> Iterator[Batch]:
+    """Blocks of so many of all rows, of which each lies in an order of chance."""
+    source = iter(_cut(chunks, block_rows) if rows > block_rows else chunks)
+    while rows > 0:
+        count = min(rows, block_rows)
+        order = rng.permutation(count)
+        block: Batch = {}
+        at = 0
+        while at < count:
+            chunk = next(source)
+            step = _count(chunk)
+            for name, array in chunk.items():
+                if name not in block:
+                    block[name] = np.empty((count, *array.shape[1:]), array.dtype)
+                block[name][order[at:at + step]] = array
+            at += step
+        yield block
+        rows -= count
+
+
+class Reader:
+    """A rank's share of a Dataset, by epochs.
+
+    columns: names of those that batches have, all unless told. fill: equal numbers of rows on each
+    rank (see deal), for training. shuffle: another order in each epoch, within blocks of
+    block_rows (None: as fit in 64 MB). cache: the share is read once and kept. ahead: a thread
+    reads while the caller computes. transform: a function that makes of a pandas.DataFrame another
+    one of as many rows.
+    """
+
+    def __init__(self, fs: Any, data: Dataset, rank: int, size: int, batch_size: int, *,
+                 columns: Optional[Sequence[str]] = None, fill: bool = True, shuffle: bool = False,
+                 block_rows: Optional[int] = None, seed: int = 0, cache: bool = False,
+                 ahead: bool = True, transform: Optional[Callable[[Any], Any]] = None):
+        if batch_size < 1:
+            raise ValueError(f'a batch of {batch_size} rows: it is 1 or more')
+        self._fs, self._data, self._rank, self._size = fs, data, rank, size
+        self._batch_size, self._fill = batch_size, fill
+        self._columns = list(columns or [column.name for column in data.columns])
+        self._seed, self._ahead, self._transform = seed, ahead, transform
+        self._shuffle = shuffle and block_rows != 0
+        self._block_rows = block_rows or max(batch_size, _BLOCK_NBYTES // data.row_nbytes, 1)
+        self._chunk_rows = max(1, min(_CHUNK_ROWS, _CHUNK_NBYTES // data.row_nbytes))
+        self._kept: Optional[Batch] = None
+        self._cache = cache
+        self.rows = sum(piece.take for piece in deal(data.groups, rank, size, fill))
+        #: Batches of an epoch, on each rank.
+        self.steps = -(-self.rows // batch_size)
+
+    def _pieces(self, epoch: int) -> List[Piece]:
+        groups = self._data.groups
+        if self._shuffle:  # equally on all ranks
+            order = np.random.default_rng([self._seed, 0 if self._cache else epoch])
+            groups = [groups[i] for i in order.permutation(len(groups))]
+        return deal(groups, self._rank, self._size, self._fill)
+
+    def _scan(self, pieces: List[Piece]) -> Iterator[Any]:
+        """pyarrow's batches of these rows, in this order."""
+        form = arrow.ParquetFileFormat()
+        fragments = [form.make_fragment(piece.group.path, self._fs,
+                                        row_groups=[piece.group.index]) for piece in pieces]
+        batches = arrow.FileSystemDataset(fragments, self._data.schema, form, self._fs).to_batches(
+            batch_size=self._chunk_rows, batch_readahead=4, fragment_readahead=2)
+        for piece in pieces:
+            at, end = -piece.skip, piece.group.rows - piece.skip
+            while at < end:
+                batch = next(batches)
+                first, last = max(0, -at), min(batch.num_rows, piece.take - at)
+                at += batch.num_rows
+                if first < last:
+                    yield batch.slice(first, last - first)
+
+    def _decoded(self, epoch: int) -> Iterator[Batch]:
+        for batch in self._scan(self._pieces(epoch)):
+            columns = decode_all(self._data.columns, batch, nulls=self._transform is not None)
+            yield self._transformed(columns) if self._transform else \
+                {name: columns[name] for name in self._columns}
+
+    def _transformed(self, columns: Batch) -> Batch:
+        import pandas
+        rows = _count(columns)
+        frame = self._transform(pandas.DataFrame(
+            {name: array if array.ndim == 1 else list(array) for name, array in columns.items()}))
+        if len(frame) != rows:
+            raise ValueError(f'transformation_fn made {len(frame)} rows of {rows}: filter rows '
+                             'before fit()')
+        missing = [name for name in self._columns if name not in frame]
+        if missing:
+            raise ValueError(f'transformation_fn returned no column {missing[0]!r}')
+        out = {}
+        for name in self._columns:
+            array = frame[name].to_numpy()
+            if array.dtype == object and rows and not isinstance(array[0], (str, bytes)):
+                array = np.stack([np.asarray(value) for value in array])
+            out[name] = array
+        return out
+
+    def _chunks(self, epoch: int) -> Iterator[Batch]:
+        chunks = self._decoded(epoch)
+        if self._shuffle:
+            rng = np.random.default_rng([self._seed, epoch, self._rank])
+            chunks = _mixed(chunks, self.rows, self._block_rows, rng)
+        return _ahead(chunks) if self._ahead else chunks
+
+    def _from_memory(self, epoch: int) -> Iterator[Batch]:
+        if self._kept is None:
+            self._kept = _joined(list(self._decoded(0)))
+        rng = np.random.default_rng([self._seed, epoch, self._rank])
+        order = rng.permutation(self.rows) if self._shuffle else None
+        for first in range(0, self.rows, self._batch_size):
+            end = first + self._batch_size
+            yield _part(self._kept, first, end) if order is None else \
+                {name: array[order[first:end]] for name, array in self._kept.items()}
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """This rank's batches of that epoch. Arrays may be read-only. ValueError that names a
+        column with nulls, or with rows of another shape."""
+        if not self.rows:
+            return iter(())
+        if self._cache:
+            return self._from_memory(number)
+        return _cut(self._chunks(number), self._batch_size)
+
+    def batches(self, steps: Optional[int] = None, first: int = 0) -> Iterator[List[Batch]]:
+        """Iterators over epochs, from that one on, without an end: each of so many batches, with
+        further passes over the rows where these are fewer; steps: one pass, unless told."""
+        if steps is None:
+            for number in itertools.count(first):
+                yield self.epoch(number)
+        endless = itertools.chain.from_iterable(map(self.epoch, itertools.count(first)))
+        while True:
+            yield itertools.islice(endless, steps)
