@@ -53,7 +53,7 @@ make_dask() {
 
 make_spark() {
     # The last two are the estimators'.
-    pip pyspark==4.3.0 cloudpickle numpy pyarrow pandas
+    pip pyspark==4.3.0 cloudpickle numpy pyarrow 'pandas<3'
 }
 
 make_ray() {

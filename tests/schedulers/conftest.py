@@ -14,13 +14,14 @@ sys.path.insert(0, str(ROOT / 'tests/python'))
 import jobs  # noqa: E402
 
 
-def start(environment, name, folder, *arguments, **options):
-    """A program here, in an environment with that scheduler."""
+def start(environment, name, folder, *arguments, also=None, **options):
+    """A program here, in an environment with that scheduler. also: another's packages."""
     made = subprocess.run([ROOT / 'tools/frameworks.sh', environment], capture_output=True,
                           text=True, timeout=1200, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     python = made.stdout.strip()
-    env = {**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'HOME': str(folder),
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join(
+        [str(ROOT / 'bindings/python'), *([str(also)] if also else [])]), 'HOME': str(folder),
            'REIGEN_LIBRARY': jobs.library(),
            'REIGEN_LAUNCHER': str(ROOT / '.venv/bin/reigen'), 'PYTHONDONTWRITEBYTECODE': '1',
            'PYSPARK_PYTHON': python, 'SPARK_LOCAL_IP': '127.0.0.1'}
@@ -37,8 +38,8 @@ def begin():
 @pytest.fixture(scope='session')
 def program():
     """program(environment, name, folder, ...) -> what it has printed; it must end well."""
-    def run(*words):
-        child = start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def run(*words, **options):
+        child = start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         try:
             out, err = child.communicate(timeout=240)
         finally:

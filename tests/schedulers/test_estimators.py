@@ -2,8 +2,10 @@
 """The estimators of horovod.spark, and what they are made of."""
 import json
 import re
+import subprocess
 from pathlib import Path
 
+import jobs
 import pytest
 
 HERE = Path(__file__).parent
@@ -28,3 +30,55 @@ def told(program, tmp_path_factory):
 @pytest.mark.parametrize('file, name', CHECKS)
 def test_without_spark(told, file, name):
     assert told(file)[name] == '', told(file)[name]
+
+
+@pytest.fixture(scope='module')
+def trained(program, tmp_path_factory):
+    """What estimator_job.py's pytorch() found, with PyTorch from another environment."""
+    other = jobs.ROOT / 'build/envs/torch2/lib'
+    made = subprocess.run([jobs.ROOT / 'tools/frameworks.sh', 'torch2'], capture_output=True,
+                          text=True, timeout=1200, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    site = next(other.glob('python*/site-packages'))
+    return json.loads(program('spark', 'estimator_job.py', tmp_path_factory.mktemp('trained'),
+                              'local[2]', 'pytorch', also=site))
+
+
+def test_two_ranks_learn_the_digits_and_the_model_transforms(trained):
+    assert trained['right'] > 0.75, trained
+    assert trained['columns'] == ['number', 'pixels', 'digit', 'digit__output']
+    assert trained['named'] == 3 and trained['untouched']
+    last = trained['history'][-1]
+    # Of the same rows, by the ranks and by transform().
+    assert last['validation']['all_metrics'][0]['right_digit'] == \
+        pytest.approx(trained['right'], abs=0.001)
+    assert last['train']['loss'] < trained['history'][0]['train']['loss'] / 2
+
+
+def test_a_run_goes_on_from_its_checkpoint_without_writing_the_rows_again(trained):
+    assert [one['epoch'] for one in trained['first']] == [0, 1]
+    assert trained['history'][:2] == trained['first']
+    assert [one['epoch'] for one in trained['history']] == [0, 1, 2, 3, 4]
+    assert trained['run'] == ['checkpoint.h5', 'logs'] and trained['id'] == 'torch'
+    assert trained['files'] == 8 and not trained['rewritten']
+    assert trained['rate'] == pytest.approx(0.05)  # of one rank
+
+
+def test_what_is_saved_is_loaded(trained):
+    assert trained['loaded'] == trained['right']
+    assert trained['pair'] and trained['epochs'] == 3
+
+
+@pytest.mark.parametrize('name, text', [
+    ('column', "ValueError: the DataFrame has no column 'pixel'; it has number, pixels, digit"),
+    ('type', "TypeError: column 'when' is timestamp"),
+    ('text', "TypeError: column 'name' is text: give its values numbers"),
+    ('null', "ValueError: column 'gap' has 1 nulls in 1500 rows: fill them"),
+    ('empty', 'ValueError: the DataFrame has no rows'),
+    ('nothing to validate', 'ValueError: validation: there are no rows in file:'),
+    ('callbacks', 'ValueError: callbacks: PyTorch has none; do it in train_minibatch_fn'),
+    ('store', 'The store cannot write file:///dev/null/runs'),
+    ('both', 'ValueError: backend and num_proc: tell one of them'),
+])
+def test_what_cannot_be_is_told(trained, name, text):
+    assert text in trained['errors'][name], trained['errors']

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-_TAKEN = ('numbers, booleans, arrays of them that all have one shape, vectors of Spark\'s ML, bytes '
-          'and text')
+#: For errors.
+TAKEN = ('numbers, booleans, arrays of them that all have one shape, vectors of Spark\'s ML, '
+          'bytes and text')
 _VECTOR = {'type', 'size', 'indices', 'values'}
 
 
@@ -72,7 +73,7 @@ def describe(field: Any, first: Any) -> Column:
                       (len(first.get('values') or ()) if size is None else size,))
     if _is_list(kind) and _number(_innermost(kind)):
         return Column(name, 'array', _number(_innermost(kind)), _shape(first))
-    raise TypeError(f'column {name!r} is {kind}: estimators take {_TAKEN}')
+    raise TypeError(f'column {name!r} is {kind}: estimators take {TAKEN}')
 
 
 class Null(ValueError):

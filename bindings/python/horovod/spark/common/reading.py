@@ -23,9 +23,15 @@ import pyarrow as pa
 from pyarrow import dataset as arrow
 from pyarrow import parquet
 
-from horovod.spark.common.columns import Column, decode_all, describe as describe_column
+from horovod.spark.common.columns import TAKEN, Column, decode_all, describe as describe_column
+
+__all__ = ['TAKEN', 'TEXT', 'Dataset', 'Reader', 'describe']
 
 Batch = Dict[str, np.ndarray]
+
+#: What is wrong with a column of text.
+TEXT = ('column {!r} is text: give its values numbers (pyspark.ml.feature.StringIndexer), or by '
+        'transformation_fn')
 
 #: What a block of rows takes in memory, unless told: a rank has up to three.
 _BLOCK_NBYTES = 64 << 20

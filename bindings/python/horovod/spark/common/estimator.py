@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What estimators of all frameworks do: a DataFrame becomes Parquet in the store, the backend calls
+a training function on the ranks, and its result becomes a model that transforms DataFrames."""
+import base64
+import json
+import os
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import numpy as np
+from pyspark.ml import Estimator, Model
+from pyspark.ml.util import (DefaultParamsReader, DefaultParamsWriter, MLReadable, MLReader,
+                             MLWritable, MLWriter)
+
+from horovod.spark.common import preparing, reading
+from horovod.spark.common.backend import SparkBackend
+from horovod.spark.common.params import EstimatorParams, ModelParams
+
+#: Rows that a model predicts at once.
+_PREDICTED_ROWS = 1024
+
+
+class HorovodParamsWriter(MLWriter):
+    """Writes what has been set, pickled together: a model and its optimizer stay a pair."""
+
+    def __init__(self, instance: Any):
+        super().__init__()
+        self.instance = instance
+
+    def saveImpl(self, path: str) -> None:
+        import cloudpickle
+        values = {param.name: value for param, value in self.instance._paramMap.items()}
+        data = base64.b64encode(cloudpickle.dumps(values)).decode()
+        DefaultParamsWriter.saveMetadata(self.instance, path, self.sparkSession, paramMap={},
+                                         extraMetadata={'pickled': data})
+
+
+class HorovodParamsReader(MLReader):
+    """Reads it. It must come from a friend: pickles are programs."""
+
+    def __init__(self, cls: type):
+        super().__init__()
+        self.cls = cls
+
+    def load(self, path: str) -> Any:
+        import cloudpickle
+        metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+        instance = self.cls()
+        instance._resetUid(metadata['uid'])
+        instance._set(**cloudpickle.loads(base64.b64decode(metadata['pickled'])))
+        return instance
+
+
+class Writable(MLWritable):
+    def write(self) -> HorovodParamsWriter:
+        return HorovodParamsWriter(self)
+
+
+class Readable(MLReadable):
+    @classmethod
+    def read(cls) -> HorovodParamsReader:
+        return HorovodParamsReader(cls)
+
+
+class HorovodEstimator(Estimator, EstimatorParams, Writable, Readable):
+    """fit() trains on a DataFrame, fit_on_parquet() on what the store has."""
+
+    def fit_on_parquet(self, params: Optional[Dict[Any, Any]] = None,
+                       dataset_idx: Any = None) -> Any:
+        """Train on the Parquet that lies at the store's get_train_data_path(dataset_idx), and with
+        validation at get_val_data_path(dataset_idx)."""
+        mine = self.copy(params) if params else self
+        mine._check()
+        data = preparing.find(mine.getStore(), dataset_idx, mine._columns(),
+                              bool(mine.getValidation()))
+        return mine._fit_on(data, mine._get_backend())
+
+    def _fit(self, df: Any) -> Any:
+        self._check()
+        backend = self._get_backend()
+        data = preparing.prepare(
+            df, self.getStore(), self._columns(), self.getValidation() or None,
+            backend.num_processes() * self.getPartitionsPerProcess(), self.getRandomSeed() or 0,
+            self.getTransformationFn() is not None)
+        return self._fit_on(data, backend)
+
+    def _columns(self) -> List[str]:
+        weight = self.getSampleWeightCol()
+        return list(dict.fromkeys([*self.getFeatureCols(), *self.getLabelCols(),
+                                   *([weight] if weight else [])]))
+
+    def _check(self) -> None:
+        self._refuse()
+        self.getStore().check_writable()
+
+    def _get_backend(self) -> Any:
+        backend, num_proc = self.getBackend(), self.getNumProc()
+        if backend is not None and num_proc is not None:
+            raise ValueError('backend and num_proc: tell one of them')
+        return backend or SparkBackend(num_proc, verbose=self.getVerbose())
+
+    def _fit_on(self, data: preparing.Prepared, backend: Any) -> Any:
+        if self.getTransformationFn() is None:
+            text = [one.name for one in data.train.columns if one.dtype == 'object' or
+                    one.kind == 'bytes' and not one.shape]
+            if text:
+                raise TypeError(reading.TEXT.format(text[0]))
+        run_id = self.getRunId() or f'run_{int(time.time())}_{os.urandom(3).hex()}'
+        return self._train(data, backend, run_id)
+
+    def _train(self, data: preparing.Prepared, backend: Any, run_id: str) -> Any:
+        """The framework's part: its model."""
+        raise NotImplementedError
+
+
+def _as_array(value: Any) -> np.ndarray:
+    if hasattr(value, 'toArray'):  # a vector of Spark's ML
+        return value.toArray()
+    return np.frombuffer(value, np.uint8) if isinstance(value, (bytes, bytearray)) else \
+        np.asarray(value)
+
+
+def _fields(output: np.ndarray, kind: str) -> List[Any]:
+    """Spark's value of each row of an output; kind: see HorovodModel._kinds()."""
+    from pyspark.ml.linalg import DenseVector
+    flat = np.asarray(output, np.float64).reshape(len(output), -1)
+    if kind == 'vector':
+        return [DenseVector(row) for row in flat]
+    return [round(value) for value in flat[:, 0].tolist()] if kind == 'long' else \
+        flat[:, 0].tolist()
+
+
+def _predicted(rows: Iterator[Any], features: Sequence[str], kinds: Sequence[str],
+               make: Callable[[], Callable]) -> Iterator[Any]:
+    """Within a task: the rows, and behind them what the model says."""
+    predict = make()
+
+    def batch(held: List[Any]) -> Iterator[Any]:
+        outputs = predict([np.stack([_as_array(row[name]) for row in held]) for name in features])
+        columns = [_fields(output, kind) for output, kind in zip(outputs, kinds)]
+        for row, *more in zip(held, *columns):
+            yield (*row, *more)
+
+    held: List[Any] = []
+    for row in rows:
+        held.append(row)
+        if len(held) == _PREDICTED_ROWS:
+            yield from batch(held)
+            held = []
+    if held:
+        yield from batch(held)
+
+
+class HorovodModel(Model, ModelParams, Writable, Readable):
+    """transform() adds what the model predicts."""
+
+    def getOutputCols(self) -> List[str]:
+        """The columns that transform() adds: LABEL__output unless told."""
+        return self.getOrDefault('outputCols') or \
+            [f'{name}__output' for name in self.getLabelColumns()]
+
+    def _predictor(self) -> Callable[[], Callable]:
+        """A function that travels: it makes one of the features' arrays that returns a list of
+        outputs' arrays."""
+        raise NotImplementedError
+
+    def _kinds(self, df: Any) -> List[str]:
+        """Of each output: 'vector', 'long' or 'double'. One number for a label of whole numbers is
+        rounded, as Horovod does."""
+        known = json.loads(self.getOrDefault('_metadata') or '{}')
+        sizes = known.get('sizes')
+        if sizes is None:
+            first = df.select(*self.getFeatureColumns()).first()
+            if first is None:
+                return ['double'] * len(self.getLabelColumns())
+            outputs = self._predictor()()([_as_array(value)[None] for value in first])
+            sizes = [int(np.prod(output.shape[1:])) for output in outputs]
+        labels = known.get('labels') or [None] * len(sizes)
+        return ['vector' if size != 1 or label == 'vector' else 'long' if label == 'long' else
+                'double' for size, label in zip(sizes, labels)]
+
+    def _transform(self, df: Any) -> Any:
+        from pyspark.ml.linalg import VectorUDT
+        from pyspark.sql import types
+        preparing.check_columns(df, self.getFeatureColumns())
+        kinds, names = self._kinds(df), self.getOutputCols()
+        if len(kinds) != len(names):
+            raise ValueError(f'the model has {len(kinds)} outputs, and {len(names)} columns are '
+                             f'named: {", ".join(names)}')
+        made = {'vector': VectorUDT(), 'long': types.LongType(), 'double': types.DoubleType()}
+        schema = types.StructType([*df.schema.fields, *[
+            types.StructField(name, made[kind]) for name, kind in zip(names, kinds)]])
+        features, make = list(self.getFeatureColumns()), self._predictor()
+        rows = df.rdd.mapPartitions(lambda part: _predicted(part, features, kinds, make))
+        return df.sparkSession.createDataFrame(rows, schema, verifySchema=False)
+
+
+def metadata(data: preparing.Prepared, labels: Sequence[str], sizes: Sequence[int]) -> str:
+    """What a model must know of its columns, for HorovodModel._kinds()."""
+    kinds = []
+    for name in labels:
+        column = data.train.column(name)
+        whole = column.kind == 'number' and np.dtype(column.dtype).kind in 'iu'
+        kinds.append('vector' if column.kind == 'vector' else 'long' if whole else 'double')
+    return json.dumps({'sizes': list(sizes), 'labels': kinds})

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimators of horovod.spark on Spark, with the digits of the examples; what became of each, as a
+line of JSON.
+
+usage: estimator_job.py FOLDER MASTER NAME...
+"""
+import gzip
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+from pyspark.ml.linalg import DenseVector, SparseVector
+from pyspark.sql import SparkSession
+
+from horovod.spark.common.store import Store
+
+FOLDER = Path(sys.argv[1])
+DATA = Path(__file__).resolve().parents[2] / 'examples/data'
+ROWS = 1500
+
+
+def digits():
+    """(pixels from 0 to 1, digit) of the first images."""
+    def read(name, skip):
+        return np.frombuffer(gzip.decompress((DATA / name).read_bytes()), np.uint8)[skip:]
+    images = read('train-images-idx3-ubyte.gz', 16).reshape(-1, 784)[:ROWS]
+    return images / 255., read('train-labels-idx1-ubyte.gz', 8)[:ROWS]
+
+
+def frame(session):
+    """Every fifth row is sparse; the last 300 are to validate with."""
+    rows = []
+    for number, (image, digit) in enumerate(zip(*digits())):
+        at = np.nonzero(image)[0]
+        pixels = DenseVector(image) if number % 5 else SparseVector(784, at, image[at])
+        rows.append((number, pixels, int(digit), 1.0 + number % 2, number >= ROWS - 300))
+    return session.createDataFrame(rows, ['number', 'pixels', 'digit', 'weight', 'last'])
+
+
+def share_right(predicted):
+    found = predicted.select('digit', 'digit__output').collect()
+    assert len(found) == 300
+    return sum(int(np.argmax(row['digit__output'])) == row['digit'] for row in found) / 300
+
+
+def error_of(function):
+    try:
+        function()
+    except Exception as error:
+        return f'{type(error).__name__}: {error}'
+    return 'none'
+
+
+def files(path):
+    return {str(one): one.stat().st_mtime_ns for one in Path(path).glob('intermediate*/*.parquet')}
+
+
+def pytorch(session):
+    import torch
+    from torch import nn
+
+    from horovod.spark.torch import TorchEstimator, TorchModel
+    rows = frame(session)
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10))
+    before = model[0].weight.clone()
+
+    def right(output, label):
+        return (output.argmax(1) == label).float().mean()
+    store = Store.create(str(FOLDER / 'store'))
+    estimator = TorchEstimator(
+        num_proc=2, store=store, model=model, loss=nn.CrossEntropyLoss(), metrics=[right],
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
+        input_shapes=[[-1, 784]], feature_cols=['pixels'], label_cols=['digit'], validation='last',
+        sample_weight_col='weight', batch_size=16, epochs=2, random_seed=5, run_id='torch',
+        partitions_per_process=2, verbose=0)
+    first = estimator.fit(rows)
+    written = files(FOLDER / 'store')
+    second = estimator.setEpochs(3).fit(rows)  # goes on
+    test = rows.where('last').select('number', 'pixels', 'digit')
+    second.write().save(str(FOLDER / 'saved'))
+    loaded = TorchModel.load(str(FOLDER / 'saved'))
+    estimator.write().overwrite().save(str(FOLDER / 'estimator'))
+    again = TorchEstimator.load(str(FOLDER / 'estimator'))
+    own = {id(one) for one in again.getModel().parameters()}
+    wrong = estimator.copy()
+    return {
+        'untouched': bool((model[0].weight == before).all()),
+        'history': second.getHistory(), 'first': first.getHistory(),
+        'right': share_right(second.transform(test)),
+        'loaded': share_right(loaded.transform(test)),
+        'columns': loaded.transform(test).columns,
+        'named': loaded.setOutputCols(['p']).transform(test.limit(3)).select('p').count(),
+        'rewritten': files(FOLDER / 'store') != written, 'files': len(written),
+        'run': sorted(os.listdir(FOLDER / 'store/runs/torch')),
+        'pair': all(id(one) in own for group in again.getOptimizer().param_groups
+                    for one in group['params']),
+        'rate': second.getOptimizer().param_groups[0]['lr'],
+        'epochs': again.getEpochs(), 'id': second.getRunId(),
+        'errors': {
+            'column': error_of(lambda: wrong.setFeatureCols(['pixel']).fit(rows)),
+            'type': error_of(lambda: wrong.setFeatureCols(['when']).fit(
+                rows.selectExpr('*', 'current_timestamp() AS when'))),
+            'text': error_of(lambda: wrong.setFeatureCols(['name']).fit(
+                rows.selectExpr('*', 'string(number) AS name'))),
+            'null': error_of(lambda: wrong.setFeatureCols(['gap']).fit(
+                rows.selectExpr('*', 'nullif(number, 3) AS gap'))),
+            'empty': error_of(lambda: estimator.fit(rows.where('number < 0'))),
+            'nothing to validate': error_of(lambda: estimator.fit(rows.where('not last'))),
+            'callbacks': error_of(lambda: estimator.copy().setCallbacks([print]).fit(rows)),
+            'store': error_of(lambda: estimator.copy().setStore(
+                Store.create('/dev/null')).fit(rows)),
+            'both': error_of(lambda: estimator.copy().setBackend(print).fit(rows))}}
+
+
+JOBS = {'pytorch': pytorch}
+
+
+def main():
+    builder = SparkSession.builder.master(sys.argv[2])
+    for name, value in {'spark.ui.enabled': 'false', 'spark.ui.showConsoleProgress': 'false',
+                        'spark.driver.host': '127.0.0.1', 'spark.sql.shuffle.partitions': '2',
+                        'spark.driver.bindAddress': '127.0.0.1', 'spark.driver.memory': '1g',
+                        'spark.local.dir': str(FOLDER)}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    for name in sys.argv[3:]:
+        print(json.dumps({'name': name, **JOBS[name](session)}), flush=True)
+    session.stop()
+
+
+if __name__ == '__main__':
+    main()
