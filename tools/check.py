@@ -610,7 +610,7 @@ PARTS = {
                   Part('tensorflow', part_tensorflow, 1.1, 490),
                   Part('tsan', part_tsan, 1.0, 340), Part('demo', part_demo, 0.9, 300),
                   Part('fresh', part_fresh, 0.6, 250), Part('jax', part_folder, 0.8, 145),
-                  Part('schedulers', part_folder, 1.0, 100),
+                  Part('schedulers', part_folder, 1.0, 260),
                   Part('install', part_install, 0.6, 140), Part('slow', part_slow, 1.2, 130),
                   Part('asan-ranks', part_asan_ranks, 1.6, 125)],
     'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_fuzz, 1.0, 2),
