@@ -247,6 +247,18 @@ class Reader:
             groups = [groups[i] for i in order.permutation(len(groups))]
         return deal(groups, self._rank, self._size, self._fill)
 
+    def _windows(self, pieces: List[Piece]) -> Iterator[List[Piece]]:
+        """The same in runs of about a block: pyarrow reads ahead as far as it is let."""
+        window: List[Piece] = []
+        rows = 0
+        for piece in pieces:
+            if window and rows + piece.group.rows > self._block_rows:
+                yield window
+                window, rows = [], 0
+            window.append(piece)
+            rows += piece.group.rows
+        yield window
+
     def _scan(self, pieces: List[Piece]) -> Iterator[Any]:
         """pyarrow's batches of these rows, in this order."""
         form = arrow.ParquetFileFormat()
@@ -264,7 +276,8 @@ class Reader:
                     yield batch.slice(first, last - first)
 
     def _decoded(self, epoch: int) -> Iterator[Batch]:
-        for batch in self._scan(self._pieces(epoch)):
+        windows = self._windows(self._pieces(epoch))
+        for batch in itertools.chain.from_iterable(map(self._scan, windows)):
             columns = decode_all(self._data.columns, batch, nulls=self._transform is not None)
             yield self._transformed(columns) if self._transform else \
                 {name: columns[name] for name in self._columns}
