@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from . import kube_build, kube_store
+from . import kube_api, kube_build, kube_store
 from .cluster import Cluster, borrow_setting
 from .node import ORDINARY_PATH, BedError, check_storage, wait_until
 
@@ -76,6 +76,7 @@ class KubeCluster(Cluster):
         for node in self.nodes:
             self.start_containerd(node)
         self.write_kubeconfigs()
+        self.server = kube_api.Api(self)
         self.wait_api()
         self.start_controllers()
         for node in self.nodes:
@@ -349,17 +350,17 @@ class KubeCluster(Cluster):
     # ------------------------------------------------------------ waiting
 
     def wait_api(self, timeout=UP_TIMEOUT):
-        self.wait(lambda: self.asks('get', '--raw', '/readyz'), timeout, 'the API server')
+        self.wait(lambda: self.there('/readyz'), timeout, 'the API server')
 
     def wait_ready(self, timeout=UP_TIMEOUT):
         """Wait until pods can be made on all nodes, and names resolve."""
         def ready():
-            lines = self.kubectl('get', 'nodes', '-o', 'jsonpath={range .items[*]}{.status.'
-                                 'conditions[?(@.type=="Ready")].status}{"\\n"}{end}').split()
-            return lines == ['True'] * len(self.nodes)
+            said = [each['status'] for node in self.server.get(None, 'nodes')['items']
+                    for each in node['status']['conditions'] if each['type'] == 'Ready']
+            return said == ['True'] * len(self.nodes)
         self.wait(ready, timeout, 'nodes that are ready')
-        self.wait(lambda: self.asks('get', 'serviceaccount', 'default'), timeout,
-                  'the default service account')
+        self.wait(lambda: self.there(kube_api.place('default', 'serviceaccounts', 'default')),
+                  timeout, 'the default service account')
         self.wait(lambda: self.control.run(
             ['curl', '-sf', 'http://127.0.0.1:8181/ready'], user='root').returncode == 0,
             timeout, 'CoreDNS')
@@ -391,6 +392,14 @@ class KubeCluster(Cluster):
     def popen(self, argv, env=None, **options):
         return self.laptop.popen(argv, env=self.environment(env), **options)
 
+    def there(self, path):
+        """Whether the API server has something at this path. It may be away."""
+        try:
+            self.server.ask('GET', path)
+        except BedError:
+            return False
+        return True
+
     def asks(self, *words):
         return self.run(['kubectl', '--request-timeout=5s', *words]).returncode == 0
 
@@ -404,16 +413,19 @@ class KubeCluster(Cluster):
         which nobody waits for."""
         name = f'test-{secrets.token_hex(4)}'
         space = Namespace(self, name)
-        space.apply({'apiVersion': 'v1', 'kind': 'Namespace',
-                     'metadata': {'name': name, 'labels': labels}})
+        self.server.ask('POST', kube_api.place(None, 'namespaces'), json.dumps({
+            'apiVersion': 'v1', 'kind': 'Namespace',
+            'metadata': {'name': name, 'labels': labels}}))
         try:
             space.kubeconfig = self.laptop.write(f'.kube/{name}', self.kubeconfig('admin', name),
                                                  mode=0o600)
             # Pods need it; it comes late when the API server has been away.
-            space.wait('create', 'serviceaccount/default', timeout=120)
+            account = kube_api.place(name, 'serviceaccounts', 'default')
+            self.wait(lambda: self.there(account), 120, 'the default service account')
             yield space
         finally:
-            self.kubectl('delete', 'namespace', name, '--wait=false', '--ignore-not-found')
+            with contextlib.suppress(kube_api.Absent):
+                self.server.ask('DELETE', kube_api.place(None, 'namespaces', name))
 
 
 class Namespace:
@@ -439,12 +451,30 @@ class Namespace:
         return self.run(['kubectl', *words], check=True, **options).stdout
 
     def get(self, *words):
-        """What `kubectl get ... -o json` says."""
-        return json.loads(self.kubectl('get', *words, '-o', 'json'))
+        """What `kubectl get ... -o json` says. Only what kube_api does not know asks kubectl."""
+        asked = kube_api.question(words)
+        if not asked:
+            return json.loads(self.kubectl('get', *words, '-o', 'json'))
+        kind, name, selector = asked
+        if kind != 'all':
+            return self.cluster.server.get(self.name, kind, name, selector)
+        return {'items': [item for each in kube_api.ALL for item in
+                          self.cluster.server.get(self.name, each, None, selector)['items']]}
 
     def names(self, kind, *words):
         """Names of the objects of a kind: ['job-0', 'job-1']."""
         return [item['metadata']['name'] for item in self.get(kind, *words)['items']]
+
+    def said(self, pod, container=None):
+        """What a pod, or the first one of a job/NAME, has written until now: nothing, where that
+        has not begun."""
+        try:
+            if pod.startswith('job/'):
+                pods = self.names('pods', '-l', f'batch.kubernetes.io/job-name={pod[4:]}')
+                pod = pods[0] if pods else 'none'
+            return self.cluster.server.log(self.name, pod, container)
+        except BedError:
+            return ''
 
     def apply(self, *objects):
         """Make objects, each a dict."""

@@ -162,7 +162,7 @@ def test_a_job_of_reigen_needs_no_sshd_no_name_server_and_no_rights(kube, progra
     try:
         notes = helm(kube, program, 'install', 'mnist', CHART, values=values)
         assert f'kubectl logs -n {kube.name} -f job/{NAME}' in notes
-        until(lambda: kube.run(['kubectl', 'logs', f'job/{NAME}']).stdout.count('rank') == 3,
+        until(lambda: kube.said(f'job/{NAME}').count('rank') == 3,
               lambda: log(kube))
     finally:
         kube.cluster.start_dns()
@@ -314,8 +314,7 @@ def test_a_wrong_key_is_named_in_the_masters_log(kube, ssh, text):
          values=values_of(0, 'true', ssh={'useSecrets': True, **ssh}))
 
     def said():
-        done = kube.run(['kubectl', 'logs', f'job/{NAME}', '-c', 'wait-workers'])
-        return done.stdout + done.stderr
+        return kube.said(f'job/{NAME}', 'wait-workers')
     until(lambda: text in said(), said)
 
 
@@ -327,7 +326,7 @@ def test_workers_that_never_answer_are_named(kube):
     text = f'worker {NAME}-0.{NAME} was not ready in 2 s: '
 
     def said():
-        return kube.run(['kubectl', 'logs', f'job/{NAME}', '-c', 'wait-workers']).stdout
+        return kube.said(f'job/{NAME}', 'wait-workers')
     ended(kube, 'Failed')
     assert 'the workers did not come' in log(kube), log(kube)
     first, last = [line for line in said().splitlines() if text in line]

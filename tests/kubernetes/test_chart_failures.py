@@ -22,8 +22,7 @@ def master(kube):  # noqa: F811
 
 
 def said(kube):  # noqa: F811
-    done = kube.run(['kubectl', 'logs', master(kube) or 'none', '--tail=-1'])
-    return done.stdout + done.stderr
+    return kube.said(master(kube) or 'none')
 
 
 def up(kube, word, before=None, tries=1):  # noqa: F811
@@ -106,7 +105,7 @@ def test_workers_end_with_a_job_that_helm_waits_for_and_with_one_that_is_killed(
         killed = master(kube)
         kill(kube, killed)
     ended(kube, 'Failed')
-    logs = [kube.run(['kubectl', 'logs', name]).stdout for name in
+    logs = [kube.said(name) for name in
             kube.names('pods', '-l', 'role=master') if name != killed]
     assert any('killed or lost the master 2 times (master.backoffLimit: 1)' in text
                for text in logs), logs

@@ -262,7 +262,7 @@ def test_an_elastic_release_of_the_chart_does_without_a_worker_until_it_is_back(
              input=json.dumps(values), check=True)
 
     def log():
-        return kube.run(['kubectl', 'logs', 'job/mnist-horovod', '--tail=-1']).stdout
+        return kube.said('job/mnist-horovod')
 
     def said(pattern, count=1):
         until(lambda: len(re.findall(pattern, log(), re.M)) >= count, pattern, LIMIT,

@@ -63,7 +63,7 @@ class Job:
 
     def log(self, pod='master', container='openmpi-job', name='openmpi'):
         """What it has said until now: nothing, where it has not begun."""
-        return self.kube.run(['kubectl', 'logs', f'{name}-{pod}', '-c', container]).stdout
+        return self.kube.said(f'{name}-{pod}', container)
 
     def code(self, pod='master', container='openmpi-job', name='openmpi'):
         said, = (each for each in self.pods(name)[pod]['status']['containerStatuses']

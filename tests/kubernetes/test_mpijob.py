@@ -88,7 +88,7 @@ class MpiJob:
         kube.kubectl('apply', '--server-side', '--validate=strict', '-f', '-', input=made)
 
     def said(self):
-        return self.kube.run(['kubectl', 'logs', 'job/pi-launcher']).stdout
+        return self.kube.said('job/pi-launcher')
 
     def wait(self, pattern, count=1):
         def find():
