@@ -494,7 +494,8 @@ def part_tensorflow(part):
 
 def part_variants(part):
     """Other versions, launchers and numbers of ranks of what CI tries (tests/variants.py)."""
-    result = in_a_long_soak(part, ['tests/python', 'tests/torch2', 'tests/tensorflow'])
+    result = in_a_long_soak(part, ['tests/python', 'tests/torch2', 'tests/tensorflow',
+                                   'tests/kubernetes'])
     merge(result, in_a_long_soak(f'{part}-slurm', ['tests/slurm']))  # it has its own module `jobs`
     return result
 
@@ -557,7 +558,7 @@ def part_operator(part):
 
 def part_kubernetes(part):
     # Each of the two clusters takes a third of a core.
-    return simulated(part, 'loadgroup')
+    return simulated(part, 'loadgroup', '-m', 'not soak')
 
 
 def part_demo(part):
