@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
+from typing import Dict, List
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / 'build'
@@ -44,6 +44,12 @@ def run(argv: List[str], both: bool = False, **options) -> str:
     if done.returncode:
         say_and_exit(f'{shlex.join(argv[:6])} ...: {done.stderr.strip()[-2000:]}')
     return done.stdout + done.stderr if both else done.stdout
+
+
+def cached(folder: Path) -> Dict[str, str]:
+    """The environment of a zig that keeps there what it makes. Its libraries of C, a minute of a
+    processor, lie where ZIG_GLOBAL_CACHE_DIR says, if it does."""
+    return {'ZIG_GLOBAL_CACHE_DIR': str(folder), **os.environ, 'ZIG_LOCAL_CACHE_DIR': str(folder)}
 
 
 def fetch(arch: str, work: Path) -> Path:
@@ -108,8 +114,7 @@ def build(arch: str, out: Path) -> None:
     root = fetch(arch, work)
     python = run([str(ROOT / 'tools/frameworks.sh'), 'zig']).strip()
     zig = [python, '-m', 'ziglang', 'cc', '-target', f'{arch}-linux-musl']
-    cache = str(BUILD / 'zig-cache')
-    env = {**os.environ, 'ZIG_GLOBAL_CACHE_DIR': cache, 'ZIG_LOCAL_CACHE_DIR': cache}
+    env = cached(BUILD / 'zig-cache')
     options = ['-isystem', str(includes(root, work)), '-I', str(ROOT / 'src'),
                '-I', str(ROOT / 'include')]
     objects = []

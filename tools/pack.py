@@ -59,10 +59,9 @@ def versions() -> Tuple[str, str]:
 
 def zig(work: Path) -> Tuple[List[str], Dict[str, str]]:
     """The compiler driver's command and environment."""
-    cache = str(work.parent / 'zig-cache')
     return ([sys.executable, '-m', 'ziglang', 'cc', '-target',
              f'{platform.machine()}-linux-gnu.{GLIBC}'],
-            {**os.environ, 'ZIG_GLOBAL_CACHE_DIR': cache, 'ZIG_LOCAL_CACHE_DIR': cache})
+            cross.cached(work.parent / 'zig-cache'))
 
 
 def static_library(name: str) -> str:
