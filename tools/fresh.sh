@@ -8,9 +8,9 @@
 # Your own machine hides what an installation script forgets. The last commit is cloned into a new
 # root, and bash runs COMMAND there as root, with an empty HOME, in mount and pid name spaces of its
 # own: whatever it starts or installs is gone when it ends. Only the network is this machine's, as
-# are the places where apt and pip look. The root's base is made once by debootstrap, below
-# build/bed (REIGEN_BED_DIR names another folder; it has to lie on a disk's file system, not on an
-# overlay).
+# are the places where apt and pip look; and ccache's folder, where CCACHE_DIR names it. The root's
+# base is made once by debootstrap, below build/bed (REIGEN_BED_DIR names another folder; it has to
+# lie on a disk's file system, not on an overlay).
 #
 # Exit status: COMMAND's; 77 where this machine can't do it.
 set -euo pipefail
@@ -88,7 +88,12 @@ inside='
     mount --rbind /dev dev
     mount -t tmpfs tmpfs tmp
     mount -t tmpfs tmpfs run
+    if [ -n "${CCACHE_DIR-}" ]; then
+        mkdir run/ccache
+        mount --bind "$CCACHE_DIR" run/ccache
+    fi
     exec chroot . env -i HOME=/root TERM=dumb LANG=C.UTF-8 ${CI:+CI=$CI} \
+        ${CCACHE_DIR:+CCACHE_DIR=/run/ccache} \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         bash -c "cd /src/reigen && set -ex && eval \"\$0\"" "$2"
 '

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The README's commands in a Debian that has nothing but git and make: what a command needs and
 does not install shows here, and nowhere else."""
+import os
 import re
 import subprocess
 from pathlib import Path
 
+import compiled
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,10 +33,11 @@ TESTS = r'''make check ARGS=lint
 
 
 def fresh(commands):
-    """What they print there, and how many tests each of them passed."""
+    """What they print there, and how many tests each of them passed. It takes a compiler and all
+    headers to find what was compiled before, and the same ones."""
     done = subprocess.run([ROOT / 'tools/fresh.sh', commands], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False)
+                          check=False, env={**os.environ, **compiled.cache()})
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-8000:]
     return done.stdout, [int(n) for n in re.findall(r'^(\d+) passed(?: in|, 0 failed)',
