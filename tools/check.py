@@ -605,7 +605,7 @@ PARTS = {
               Part('behaviour', part_behaviour, 1.6, 380), Part('unit', part_unit, 1.0, 5)],
     'check-all': [Part('prepare', part_prepare, 1.3, 900),
                   Part('kubernetes', part_kubernetes, 0.8, 970, after='prepare'),
-                  Part('operator', part_operator, 1.0, 300, after='prepare'),
+                  Part('operator', part_operator, 1.0, 15, after='prepare'),
                   Part('hosts', part_hosts, 0.5, 1040), Part('slurm', part_slurm, 0.4, 690),
                   Part('torch2', part_torch2, 1.0, 600),
                   Part('tensorflow', part_tensorflow, 1.1, 490),
