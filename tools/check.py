@@ -480,23 +480,15 @@ def part_changed(part):
     return result
 
 
-def part_torch2(part):
-    return pytest(part, ['tests/torch2'], '-m', 'not soak')
-
-
 def part_folder(part):
-    return pytest(part, [f'tests/{part}'])
-
-
-def part_tensorflow(part):
-    return pytest(part, ['tests/tensorflow'], '-m', 'not soak')
+    return pytest(part, [f'tests/{part}'], '-m', 'not soak')
 
 
 def part_variants(part):
     """Other versions, launchers and numbers of ranks of what CI tries (tests/variants.py)."""
-    result = in_a_long_soak(part, ['tests/python', 'tests/torch2', 'tests/tensorflow',
-                                   'tests/kubernetes'])
-    merge(result, in_a_long_soak(f'{part}-slurm', ['tests/slurm']))  # it has its own module `jobs`
+    result = Result()
+    for folder in ('python', 'torch2', 'tensorflow', 'kubernetes', 'slurm'):
+        merge(result, in_a_long_soak(f'{part}-{folder}', [f'tests/{folder}']))
     return result
 
 
@@ -565,10 +557,6 @@ def part_demo(part):
     return pytest(part, ['tests/demo', 'tests/install'], '-m', 'slow and not serial')
 
 
-def part_fresh(part):
-    return pytest(part, ['tests/fresh'], '-m', 'not soak')
-
-
 def part_fresh_tests(part):
     return in_a_long_soak(part, ['tests/fresh'])
 
@@ -607,10 +595,10 @@ PARTS = {
                   Part('kubernetes', part_kubernetes, 0.8, 970, after='prepare'),
                   Part('operator', part_operator, 1.0, 15, after='prepare'),
                   Part('hosts', part_hosts, 0.5, 1040), Part('slurm', part_slurm, 0.4, 690),
-                  Part('torch2', part_torch2, 1.0, 600),
-                  Part('tensorflow', part_tensorflow, 1.1, 490),
+                  Part('torch2', part_folder, 1.0, 600),
+                  Part('tensorflow', part_folder, 1.1, 490),
                   Part('tsan', part_tsan, 1.0, 340), Part('demo', part_demo, 0.9, 300),
-                  Part('fresh', part_fresh, 0.6, 250), Part('jax', part_folder, 0.8, 145),
+                  Part('fresh', part_folder, 0.6, 250), Part('jax', part_folder, 0.8, 145),
                   Part('schedulers', part_folder, 1.0, 260),
                   Part('install', part_install, 0.6, 140), Part('slow', part_slow, 1.2, 130),
                   Part('asan-ranks', part_asan_ranks, 1.6, 125)],
