@@ -566,3 +566,18 @@ def test_a_limit_that_is_no_number_is_named(runner, monkeypatch):
     with pytest.raises(ValueError, match="HOROVOD_SPARK_START_TIMEOUT is 'soon'"):
         runner._timeout(None)
     assert runner._timeout(0.5) == 0.5
+
+
+def test_the_end_of_a_whole_computer_is_seen_within_a_minute(modules, hub):
+    one = hub(1)
+    way, = ways(modules, one, 1)
+
+    def silence(line):
+        idle, interval, count = (line._sock.getsockopt(socket.IPPROTO_TCP, name) for name in (
+            socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT))
+        return (line._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0,
+                idle + interval * count,
+                line._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+    assert silence(one._lines[0]) == (True, 45, 45000)
+    assert silence(way.line) == (True, 45, 0)
+    way.close()

@@ -20,6 +20,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 #: Who connects has so long in all to show that it knows the key, in seconds.
 GREET_S = 10.0
 KEY_NBYTES = 32
+#: A computer that has gone says nothing: after so many seconds of silence it is asked, so often and
+#: every so many seconds. Its connection is cut then.
+QUIET_S, PROBE_S, PROBES = 15, 5, 6
 #: Of one frame, which a friend sends: longer ones mean that the two do not understand each other.
 HEAD_NBYTES_MAX, DATA_NBYTES_MAX = 16 << 20, 1 << 30
 _NBYTES = 32  # of a nonce and of an HMAC
@@ -81,12 +84,22 @@ class Line:
         self._sending, self._ending = threading.Lock(), threading.Lock()
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._watch(called)
             self._greet(key, called, time.monotonic() + greet_s)
             sock.settimeout(None)
         except BaseException:
             sock.close()
             raise
+
+    def _watch(self, called: bool) -> None:
+        """The one who was called does not wait longer for a member to take what it is sent, either:
+        a member reads at once. That one may read late, as a terminal that stands still."""
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (('KEEPIDLE', QUIET_S), ('KEEPINTVL', PROBE_S), ('KEEPCNT', PROBES)):
+            self._sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, f'TCP_{name}'), value)
+        if called:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT,
+                                  (QUIET_S + PROBE_S * PROBES) * 1000)
 
     def _greet(self, key: bytes, called: bool, end: float) -> None:
         ours = os.urandom(_NBYTES)
