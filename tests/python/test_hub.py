@@ -568,6 +568,17 @@ def test_a_limit_that_is_no_number_is_named(runner, monkeypatch):
     assert runner._timeout(0.5) == 0.5
 
 
+@pytest.mark.parametrize('variables, seconds', [
+    ({}, 300), ({'HOROVOD_GLOO_TIMEOUT_SECONDS': '7'}, 7), ({'HOROVOD_START_TIMEOUT': '2m'}, 120),
+    ({'HOROVOD_START_TIMEOUT': '5', 'REIGEN_START_TIMEOUT': '500ms'}, 0.5)])
+def test_ranks_wait_for_each_other_as_the_runtime_says(modules, monkeypatch, variables, seconds):
+    for name in ('REIGEN_START_TIMEOUT', 'HOROVOD_START_TIMEOUT', 'HOROVOD_GLOO_TIMEOUT_SECONDS'):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert modules.member._meet_s() == seconds
+
+
 def test_the_end_of_a_whole_computer_is_seen_within_a_minute(modules, hub):
     one = hub(1)
     way, = ways(modules, one, 1)

@@ -70,9 +70,7 @@ class _Way(_member._Way):
 
     def begin(self, place: Mapping[str, Any]) -> None:
         """The function is about to be called; nothing of a call before it is left."""
-        for thread in self._leaving:
-            thread.join()
-        self._leaving.clear()
+        self._left()
         self.heard.clear()
         self.rank = place['rank']
         self._failed = self._lacks = self._is_elastic = False

@@ -7,8 +7,9 @@ import functools
 import itertools
 import os
 import queue
-import socket
+import re
 import select
+import socket
 import sys
 import termios
 import threading
@@ -22,8 +23,8 @@ from reigen._frames import Line, seal, unseal_all
 
 #: Seconds to reach the program that has asked for this process.
 _CONNECT_S = 30
-#: Seconds for all to call init(), unless it was told another limit.
-_MEET_S = 60.0
+#: Seconds for all to call init(), unless something says another limit; as in jobs of reigen run.
+_MEET_S = 300.0
 #: Seconds for that program to hear of a failure, before the other ranks do.
 _HEARD_S = 1.0
 #: What a pipe may hold while the thread that reads it waits for Python's lock.
@@ -43,6 +44,15 @@ class Call(NamedTuple):
 
 
 _W = TypeVar('_W', bound='_Way')
+
+
+def _meet_s() -> float:
+    """By the runtime's variables, of which it refuses those that it cannot read."""
+    for name in ('REIGEN_START_TIMEOUT', 'HOROVOD_START_TIMEOUT', 'HOROVOD_GLOO_TIMEOUT_SECONDS'):
+        said = re.fullmatch(r'(\d+)(ms|s|m|h|)', os.environ.get(name, ''))
+        if said:
+            return int(said[1]) * {'ms': 0.001, 'm': 60, 'h': 3600}.get(said[2], 1)
+    return _MEET_S
 
 
 class Gone(RuntimeError):
@@ -94,9 +104,9 @@ class _Way:
         self._gathered.put(None)
         if self._closing:
             return
-        self._leaving.append(threading.Thread(target=_core.shutdown, daemon=True,
-                                              name='reigen-leave'))
-        self._leaving[-1].start()
+        leaving = threading.Thread(target=_core.shutdown, daemon=True, name='reigen-leave')
+        leaving.start()
+        self._leaving.append(leaving)
 
     def gather(self, blob: bytes, timeout: float) -> List[bytes]:
         """boot's allgather. The blobs hold the key of the job, and so they are sealed."""
@@ -107,8 +117,8 @@ class _Way:
             try:
                 found = self._gathered.get(timeout=max(end - time.monotonic(), 0))
             except queue.Empty:
-                raise TimeoutError('some ranks did not call init() within '
-                                   f'{timeout:g} s') from None
+                raise TimeoutError(f'some ranks did not call init() within {timeout:g} s: '
+                                   'REIGEN_START_TIMEOUT sets that time') from None
             if found is None:
                 break
             fields, data = found
@@ -121,7 +131,7 @@ class _Way:
 
     def meet(self, rank: int, size: int, limit: Optional[float]) -> None:
         """What init() does, with the limit that it was given."""
-        timeout = limit or _MEET_S
+        timeout = limit or _meet_s()
         boot.meet(rank, size, lambda blob: self.gather(blob, timeout) if size > 1 else [blob],
                   timeout, lambda: self._gathered.put(None))
 
@@ -131,9 +141,13 @@ class _Way:
         self._closing = True
         self.line.close()
         self.reader.join()  # it begins the others
-        for thread in self._leaving:
-            thread.join()
+        self._left()
         self.line.drop()
+
+    def _left(self) -> None:
+        """Returns when nothing ends operations any more."""
+        while self._leaving:
+            self._leaving.pop().join()
 
 
 def _facts() -> Dict[str, Any]:
