@@ -564,8 +564,36 @@ def test_a_bar_is_a_line_now_and_then_and_its_end_is_told(runner, monkeypatch):
 def test_a_limit_that_is_no_number_is_named(runner, monkeypatch):
     monkeypatch.setenv('HOROVOD_SPARK_START_TIMEOUT', 'soon')
     with pytest.raises(ValueError, match="HOROVOD_SPARK_START_TIMEOUT is 'soon'"):
-        runner._timeout(None)
-    assert runner._timeout(0.5) == 0.5
+        runner.timeout_of(None)
+    for wrong in ('soon', -1, float('nan')):
+        with pytest.raises(ValueError, match=f'start_timeout is {wrong!r}: .* above 0'):
+            runner.timeout_of(wrong)
+    assert runner.timeout_of(0.5) == 0.5
+
+
+def test_spark_is_told_to_end_tasks_until_it_has(runner, modules, monkeypatch):
+    """It may not know the job yet, of a stage that has just begun."""
+    monkeypatch.setattr(runner, '_LOOK_S', 0.01)
+    monkeypatch.setattr(runner.pyspark, 'InheritableThread', threading.Thread, raising=False)
+    ended, cancelled = threading.Event(), []
+
+    class Context:
+        _conf = {}
+
+        def setJobGroup(self, *_, **__):
+            ended.wait(60)
+            raise RuntimeError('cancelled')
+
+        def cancelJobGroup(self, group):
+            cancelled.append(group)
+            if len(cancelled) == 2:
+                ended.set()
+    call = modules.member.Call((HERE, 1), b'', b'', {})
+    stage = runner._Stage(Context(), call, 1, lambda: None)
+    stage.end()  # it has not begun
+    stage.start()
+    stage.end()
+    assert len(cancelled) >= 2 and stage.is_over
 
 
 @pytest.mark.parametrize('variables, seconds', [

@@ -2,13 +2,12 @@
 """run_elastic(): a function on Spark's executors that goes on when tasks are lost or come. Spark
 starts tasks, and starts lost ones again; reigen/_elastic.py decides which of them are the ranks."""
 import functools
-import os
 import sys
 import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from horovod.spark import runner
-from reigen import _cells, _elastic, _elastic_member, _hub, _travel
+from reigen import _cells, _elastic, _elastic_member, _hub, _member, _travel
 from reigen import _membership as m
 from reigen._run import JobFailed
 
@@ -106,19 +105,6 @@ def _number(value: Optional[int], old: Optional[int], usual: Optional[int]) -> O
     return usual if given is None else int(given)
 
 
-def _limit(elastic_timeout: Optional[float]) -> float:
-    value = os.environ.get('HOROVOD_ELASTIC_TIMEOUT', '600') if elastic_timeout is None \
-        else elastic_timeout
-    try:
-        limit = float(value)
-    except ValueError:
-        limit = -1
-    if not 0 < limit < 1e9:
-        raise ValueError(f'elastic_timeout, or HOROVOD_ELASTIC_TIMEOUT, is {value!r}: it is a '
-                         'number of seconds above 0')
-    return limit
-
-
 def _asked(context: Any, np: Optional[int], min_np: Optional[int], max_np: Optional[int],
            timeout: float, reset_limit: Optional[int]) -> _elastic.Asked:
     size = context.defaultParallelism if np is None else np
@@ -154,15 +140,18 @@ def run_elastic(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str,
     for numbers that cannot be.
     """
     context = runner._context()
+    limit = runner.seconds('elastic_timeout', elastic_timeout, 'HOROVOD_ELASTIC_TIMEOUT')
     asked = _asked(context, _number(num_proc, None, None), _number(min_num_proc, min_np, None),
-                   _number(max_num_proc, max_np, None), _limit(elastic_timeout), reset_limit)
-    timeout = runner._timeout(start_timeout)
+                   _number(max_num_proc, max_np, None), limit, reset_limit)
+    timeout = runner.timeout_of(start_timeout)
     _, parcel = _travel.pack(functools.partial(fn, *args, **(kwargs or {})))
+    variables = runner.variables_of(env, nics)
+    show = runner._Show(stdout, stderr, prefix_output_with_timestamp)
     hub = _elastic.ElasticHub(asked.max_np, *runner.addresses(context))
     crew = _elastic.Crew(hub, asked, _remark if verbose else lambda _: None)
-    show = runner._Show(stdout, stderr, prefix_output_with_timestamp)
-    stage = runner._Stage(context, runner.call_of(hub, parcel, env, nics), asked.max_np, hub.over,
-                          _elastic_member.take_part, barrier=False)
+    call = _member.Call(hub.address, hub.key, parcel, variables)
+    stage = runner._Stage(context, call, asked.max_np, hub.over, _elastic_member.take_part,
+                          barrier=False)
     try:
         stage.start()
         return _Run(hub, crew, stage, show, asked, timeout, verbose).wait()

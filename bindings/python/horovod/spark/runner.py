@@ -110,11 +110,13 @@ class _Stage:
 
     def end(self) -> None:
         """Spark ends its tasks, if there are any left."""
-        if not self.is_over:
-            with contextlib.suppress(Exception):  # Spark has ended: what run() raises says more
-                self.context.cancelJobGroup(self.group)
-        if self._thread.ident is not None:
-            self._thread.join(_END_S)
+        end = time.monotonic() + _END_S
+        # Again and again: Spark may not have begun the job of that group yet.
+        while self._thread.is_alive() and time.monotonic() < end:
+            if not self.is_over:
+                with contextlib.suppress(Exception):  # Spark has ended: what run() raises says more
+                    self.context.cancelJobGroup(self.group)
+            self._thread.join(_LOOK_S)
 
 
 class _Stream:
@@ -340,16 +342,22 @@ def _refuse(use_mpi: Optional[bool], extra_mpi_args: Optional[str], nics: Any,
                          f'which spark.pyspark.python sets ({_SPARK})')
 
 
-def _timeout(start_timeout: Optional[float]) -> float:
-    """In seconds."""
-    if start_timeout is not None:
-        return float(start_timeout)
-    value = os.environ.get('HOROVOD_SPARK_START_TIMEOUT', '600')
+def timeout_of(start_timeout: Optional[float]) -> float:
+    """In seconds, for tasks to start."""
+    return seconds('start_timeout', start_timeout, 'HOROVOD_SPARK_START_TIMEOUT')
+
+
+def seconds(name: str, value: Optional[float], variable: str) -> float:
+    """What was given by that name, else by the variable, else ten minutes."""
+    given = os.environ.get(variable, '600') if value is None else value
     try:
-        return float(value)
-    except ValueError:
-        raise ValueError(f'HOROVOD_SPARK_START_TIMEOUT is {value!r}: it is a number of '
-                         'seconds') from None
+        limit = float(given)
+    except (TypeError, ValueError):
+        limit = -1
+    if not 0 < limit < 1e9:
+        raise ValueError(f'{variable if value is None else name} is {given!r}: it is a number of '
+                         'seconds above 0')
+    return limit
 
 
 def addresses(context: Any) -> Tuple[str, str]:
@@ -357,13 +365,12 @@ def addresses(context: Any) -> Tuple[str, str]:
     return _setting(context, 'spark.driver.host'), _setting(context, 'spark.driver.bindAddress')
 
 
-def call_of(hub: _hub.Hub, parcel: bytes, env: Optional[Mapping[str, str]],
-            nics: Any) -> _member.Call:
-    """What a task needs."""
+def variables_of(env: Optional[Mapping[str, str]], nics: Any) -> Dict[str, str]:
+    """Of the ranks."""
     variables = {name: str(value) for name, value in (env or {}).items()}
     if nics:
         variables['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
-    return _member.Call(hub.address, hub.key, parcel, variables)
+    return variables
 
 
 def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] = None,
@@ -390,12 +397,12 @@ def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] =
     size = context.defaultParallelism if num_proc is None else int(num_proc)
     if size < 1:
         raise ValueError(f'num_proc is {size}: it is a number of ranks, 1 or more')
-    timeout = _timeout(start_timeout)
+    timeout = timeout_of(start_timeout)
     _, parcel = _travel.pack(functools.partial(fn, *args, **(kwargs or {})))
-    hub = _hub.Hub(size, *addresses(context))
-    call = call_of(hub, parcel, env, nics)
+    variables = variables_of(env, nics)
     show = _Show(stdout, stderr, prefix_output_with_timestamp)
-    stage = _Stage(context, call, size, hub.over)
+    hub = _hub.Hub(size, *addresses(context))
+    stage = _Stage(context, _member.Call(hub.address, hub.key, parcel, variables), size, hub.over)
     try:
         stage.start()
         return _Run(hub, stage, show, timeout, verbose).wait()
