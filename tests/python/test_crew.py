@@ -46,10 +46,10 @@ class Job:
                 self.crew.take(event)
             self.crew.tick()
 
-    def come(self, index, machine='a'):
+    def come(self, index, machine='a', gpus=()):
         call = self.modules.call(self.hub.address, self.hub.key, b'', {})
-        self.ways.append(self.modules.member._Way(call, index, {'machine': machine,
-                                                                'host': machine}))
+        self.ways.append(self.modules.member._Way(call, index, {
+            'machine': machine, 'host': machine, 'gpus': gpus}))
         return self.ways[-1]
 
     def begin(self, *machines):
@@ -249,3 +249,56 @@ def test_of_two_attempts_at_a_task_the_later_one_waits(job):
     way.close()
     start(twin)
     assert join(twin)[0][1] == 2
+
+
+def test_a_rank_that_never_calls_init_is_ended_and_the_others_go_on(job, modules, monkeypatch):
+    killed = []
+    monkeypatch.setattr(modules.elastic, '_LOAD_S', 0.1)
+    monkeypatch.setattr(modules.member.os, 'kill', lambda *words: killed.append(words))
+    one = job(2, 1, 2, timeout=1)
+    ways = one.begin('a', 'b')
+    for way in ways:
+        way.line.send('elastic')
+    assert join(ways[0]) == [(0, 2, 1)]
+    assert killed and one.crew.blamed().rank == 1 and one.crew.blamed().last == (
+        'it did not call init() within 1 s of the first rank that did, and was ended')
+
+
+def test_who_comes_for_one_that_was_taken_away_has_its_local_rank_and_gpu(job):
+    """Nobody is to blame for a slot that the cluster takes back."""
+    one = job(2, 1, 2)
+    ways = [one.come(index, gpus=[str(index)]) for index in range(2)]
+    assert [(place['local_rank'], place['gpus']) for place in map(start, ways)] == \
+        [(0, ['0', '1']), (1, ['0', '1'])]
+    join(*ways)
+    for way in ways:
+        way.go_on(False, False)
+    one.crew.taken_away(1)
+    ways[1].close()
+    ways[0].go_on(True, False)
+    assert join(ways[0]) == [(0, 2, 1)]
+    assert one.said == ['epoch 2: 1 rank'] and one.crew.failed == []
+    place = start(one.come(7, gpus=['1']))
+    assert (place['local_rank'], place['local_size'], place['gpus']) == (1, 2, ['0', '1'])
+
+
+def test_a_twin_ends_only_when_the_result_has_had_time_to_arrive(job, modules, monkeypatch):
+    monkeypatch.setattr(modules.elastic, '_TWIN_S', 3600)
+    one = job(1, 1, 2)
+    way, = one.begin('a')
+    join(way)
+    twin = one.come(0)
+    until(lambda: one.crew.here == 2, 'the twin')
+    way.line.send('end', well=True, follows=False)
+    until(lambda: one.crew.end, 'the end')
+    told, tell = [], one.hub.tell
+    monkeypatch.setattr(one.hub, 'tell', lambda index, kind, **fields: (
+        told.append((index, kind)), tell(index, kind, **fields)))
+    one.crew.stop()
+    (_, process), = one.crew._twins
+    assert (process.number, 'release') not in told
+    one.crew._twins[0] = (0, process)
+    assert twin.started.get(timeout=60) is None
+    one.crew.check_results([0])
+    with pytest.raises(RuntimeError, match='the result of rank 0 was lost: .* well on a, and'):
+        one.crew.check_results([])

@@ -4,11 +4,13 @@
 import collections
 import itertools
 import time
-from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import (Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set,
+                    Tuple)
 
 from reigen import _membership as m
 from reigen._frames import Line
 from reigen._hub import Event, Hub
+from reigen._run import JobFailed
 
 _S = 10 ** 9  # ns
 #: As in jobs of reigen run, in seconds: others on their way are awaited; a program says that it is
@@ -18,6 +20,11 @@ _GATHER_S, _SETTLE_S, _GRACE_S = 5, 30, 5
 _TRIES, _TRIES_ALONE = 1, 3
 #: Seconds for which the failure of a rank whose neighbour has gone waits for the news of that one.
 _BLAME_S = 3.0
+#: Seconds for the cluster to hear what a process has returned, before another attempt at the same
+#: task may end without a result.
+_TWIN_S = 5.0
+#: The least time in which a process must come to meet the others: it loads what it needs.
+_LOAD_S = 600
 #: Processes that a job can have in its life.
 _ROOM = 65536
 
@@ -88,6 +95,13 @@ class ElasticHub(Hub):
         """The ranks of those of the present epoch, in their order."""
         return self._ranks
 
+    def kill(self, index: int) -> None:
+        """It is lost to us, also where it stands so still that it cannot hear of it."""
+        self._tell(index, 'kill')
+        line = self._lines.get(index)
+        if line:
+            line.close()
+
     def tell(self, index: int, kind: str, **fields: Any) -> None:
         """Any of what reigen/_elastic_member.py hears."""
         self._tell(index, kind, **fields)
@@ -101,12 +115,18 @@ class _Process:
     def __init__(self, number: int, facts: Mapping[str, Any]):
         self.number, self.index = number, facts['index']
         self.machine, self.on = facts['machine'], facts['host']
+        self.gpus: List[str] = facts.get('gpus', [])
         self.host = self.place = -1   # of the membership
         self.rank = -1                # the last one that it was, or is likely to be
         self.attempts = 0
-        self.works = self.asked = self.waits = self.is_over = False
+        self.works = self.asked = self.waits = self.met = self.is_over = False
+        self.taken = self.well = False  # its slot has gone; its function has ended well
         self.text = ''                # how its function failed
         self.follows = False
+
+
+def _gpus(mates: Sequence[_Process]) -> List[str]:
+    return [gpu for one in mates for gpu in one.gpus]
 
 
 class Failure(NamedTuple):
@@ -148,9 +168,14 @@ class Crew:
         self._place_of: Dict[int, int] = {}         # of a host
         self._steps: Deque[Dict[str, Any]] = collections.deque()
         self._followers: List[Tuple[float, _Process]] = []
+        self._twins: List[Tuple[float, _Process]] = []  # are let go then
+        self._load_s = max(asked.timeout, _LOAD_S)
+        self._late = float('inf')                   # until when all of the epoch must have met
         self._number = 0                            # of the epoch
         #: What ended the job, as the membership says it; None: it has not ended.
         self.end: Optional[Mapping[str, Any]] = None
+        #: Ranks whose functions have ended well, and on which computers.
+        self.done: List[Tuple[int, str]] = []
         #: In the order in which they came.
         self.failed: List[Failure] = []
         self._failure_at: Dict[int, Failure] = {}   # the last one, by place
@@ -168,8 +193,19 @@ class Crew:
     def at_work(self) -> bool:
         return any(one.works for one in self._all.values())
 
+    @property
+    def ended_well(self) -> List[int]:
+        """The indices of processes whose functions have."""
+        return [one.index for one in self._all.values() if one.well]
+
     def rank_of(self, number: int) -> int:
         return self._all[number].rank
+
+    def taken_away(self, index: int) -> None:
+        """The cluster is about to end the process of that index: nobody is to blame."""
+        for one in self._all.values():
+            if one.index == index:
+                one.asked = one.taken = True
 
     def blamed(self) -> Optional[Failure]:
         """By which the job has ended, if by any; else the first that came by itself."""
@@ -196,16 +232,32 @@ class Crew:
             if now >= until:
                 self._followers.remove((until, one))
                 self._ended(one, -1)
+        while self._twins and now >= self._twins[0][0]:
+            self._hub.tell(self._twins.pop(0)[1].number, 'release')
+        if now >= self._late:
+            self._end_late()
         if self.begun and not self.end:
             self._do(m.TICK)
             self._admit()
 
     def wait_s(self) -> float:
-        waits = [until - time.monotonic() for until, _ in self._followers]
+        waits = [until - time.monotonic() for until in
+                 [self._late, *(until for until, _ in self._followers + self._twins[:1])]]
         if self._membership and not self.end:
             wait = self._membership.wait_s()
             waits += [] if wait is None else [wait]
         return max(min(waits, default=3600.0), 0)
+
+    def check_results(self, ranks: List[int]) -> None:
+        """Of those that have arrived. JobFailed: functions have ended well whose results did not.
+        A number may occur twice: those that go on when others have ended are numbered anew."""
+        left = collections.Counter(ranks)
+        for rank, on in self.done if len(ranks) < len(self.done) else ():
+            left[rank] -= 1
+            if left[rank] < 0:
+                raise JobFailed(1, f'the result of rank {rank} was lost: its function had ended '
+                                f'well on {on}, and its process, or its computer, has gone before '
+                                'the result was here', rank)
 
     def close(self) -> None:
         if self._membership:
@@ -216,12 +268,21 @@ class Crew:
         for one in self._all.values():
             if one.works:
                 self._hub.tell(one.number, 'stop', attempt=one.attempts)
+            self._let_go(one)
+
+    def _let_go(self, one: _Process) -> None:
+        """It ends without a result: not before the result of its twin has arrived, which would
+        be dropped for it."""
+        if any(twin.well and twin.index == one.index and twin is not one
+               for twin in self._all.values()):
+            self._twins.append((time.monotonic() + _TWIN_S, one))
+        else:
             self._hub.tell(one.number, 'release')
 
     def _come(self, one: _Process) -> None:
         self._all[one.number] = one
         if self.end:
-            self._hub.tell(one.number, 'release')
+            self._let_go(one)
         else:
             self._waiting.append(one)
 
@@ -254,7 +315,7 @@ class Crew:
             'room_hosts': _ROOM, 'room_places': _ROOM, 'timeout_ns': int(self._asked.timeout * _S),
             'gather_ns': _GATHER_S * _S, 'settle_ns': _SETTLE_S * _S, 'grace_ns': _GRACE_S * _S,
             'leave_ns': int(self._asked.timeout * _S),
-            'join_ns': int(max(self._asked.timeout, 600) * _S),
+            'join_ns': int(self._load_s * _S),
             'reset_limit': -1 if self._asked.reset_limit is None else self._asked.reset_limit,
             'tries': _TRIES if len(machines) > 1 else _TRIES_ALONE})
 
@@ -263,13 +324,29 @@ class Crew:
         self._do(m.WANTED, wanted=[(name, slots) for name, slots in self._slots.items() if slots])
 
     def _meets(self, one: _Process, event: Event) -> None:
-        one.waits = True
+        one.waits = one.met = True
         epoch = event.fields['epoch']
         if one.number in self._hub.members and epoch != self._number:
             self._tell_epoch(one)
+            late = self._not_met()
+            self._late = min(self._late, time.monotonic() + self._load_s) if late else float('inf')
         else:
             self._do(m.RANK_MEETS, place=one.place, epoch=epoch, failed=event.fields['failed'],
                      lacks=event.fields['lacks'])
+
+    def _not_met(self) -> List[_Process]:
+        """Ranks that have begun in this epoch, and did not call init() yet. The membership awaits
+        them without a limit."""
+        return [one for one in map(self._all.get, self._hub.members)
+                if one and one.works and not one.met and not one.asked]
+
+    def _end_late(self) -> None:
+        """The others have waited for them long enough."""
+        self._late = float('inf')
+        for one in self._not_met():
+            one.text = (f'it did not call init() within {self._load_s:g} s of the first rank that '
+                        'did, and was ended')
+            self._hub.kill(one.number)
 
     def _is_elastic(self, one: _Process, event: Event) -> None:
         self._do(m.RANK_ELASTIC, place=one.place)
@@ -281,7 +358,8 @@ class Crew:
     def _ends(self, one: _Process, event: Event) -> None:
         one.works = one.waits = False
         if event.fields['well']:
-            one.is_over = True
+            one.is_over = one.well = True
+            self.done.append((one.rank, one.on))
             self._do(m.RANK_ENDED, place=one.place, ok=True)
             return
         self._fails(one, event)
@@ -382,35 +460,41 @@ class Crew:
     def _start(self, one: _Process) -> None:
         rank, size = self._membership.seat(one.place)
         one.rank, one.attempts = rank, one.attempts + 1
-        one.works, one.asked, one.text = True, False, ''
+        one.works, one.asked, one.met, one.text = True, one.taken, False, ''
         self._hub.tell(one.number, 'start', place={
-            'rank': rank, 'size': size, 'local_rank': 0, 'local_size': 1, 'cross_rank': rank,
-            'cross_size': size, 'attempt': one.attempts, **self._locals(one)})
+            'rank': rank, 'size': size, 'cross_rank': rank, 'cross_size': size,
+            'attempt': one.attempts, **self._locals(one)})
 
-    def _locals(self, one: _Process) -> Mapping[str, int]:
-        """Its numbers within its machine, where it is known which ranks begin there."""
+    def _locals(self, one: _Process) -> Mapping[str, Any]:
+        """Its numbers within its machine, and the GPUs of all ranks there in their order. Who joins
+        others comes behind them."""
         there = [self._all[number] for number in self._hub.members]
         mates = [other for other in there if other.machine == one.machine]
         if one not in mates:
-            return {}
+            joiners = [other for other in self._all.values()
+                       if other.machine == one.machine and other not in [*there, one]]
+            mates = [other for other in mates + joiners if other.works] + [one]
+            return {'local_rank': len(mates) - 1, 'local_size': len(mates),
+                    'gpus': _gpus(mates)}
         local = mates.index(one)
         counts = collections.Counter(other.machine for other in there)
         machines = [machine for machine in dict.fromkeys(other.machine for other in there)
                     if counts[machine] > local]
         return {'local_rank': local, 'local_size': len(mates),
-                'cross_rank': machines.index(one.machine), 'cross_size': len(machines)}
+                'cross_rank': machines.index(one.machine), 'cross_size': len(machines),
+                'gpus': _gpus(mates)}
 
     def _stop(self, one: _Process, hard: bool) -> None:
         one.asked = True
         if hard:
-            self._hub.tell(one.number, 'kill')
+            self._hub.kill(one.number)
         else:
             self._hub.tell(one.number, 'stop', attempt=one.attempts)
 
     def _publish(self) -> None:
         epoch = self._membership.epoch()
         order = [self._at_place[place].number for place in epoch.places]
-        self._number, self._sync = epoch.number, epoch.sync
+        self._number, self._sync, self._late = epoch.number, epoch.sync, float('inf')
         self._hub.publish(epoch.number, order)
         if epoch.number > 1:
             self._remark(f'epoch {epoch.number}: {len(order)} rank{"s" if len(order) > 1 else ""}')

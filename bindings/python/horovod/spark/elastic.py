@@ -28,14 +28,25 @@ class _Run:
         self._begun = time.monotonic()
 
     def _take(self, event: _hub.Event) -> None:
-        if event.kind == 'here':
-            runner.check_fits(event)
-        if event.kind == 'out':
+        if event.kind == 'here' and not self._fits(event):
+            self._hub.tell(event.index, 'release')
+        elif event.kind == 'out':
             self._show.take(self._crew.rank_of(event.index), event.fields['stream'], event.data)
         elif event.kind == 'deaf':
             raise runner.deaf(event, self._crew.here, self._asked.max_np)
         elif event.kind != 'over':
             self._crew.take(event)
+
+    def _fits(self, event: _hub.Event) -> bool:
+        """A job that goes on does without one that comes late and cannot take part."""
+        try:
+            runner.check_fits(event)
+        except RuntimeError as error:
+            if not self._crew.begun:
+                raise
+            _remark(f'a task is not used: {error}')
+            return False
+        return True
 
     def _wait(self, seconds: float) -> None:
         event = self._hub.events.get(min(seconds, self._crew.wait_s()))
@@ -72,6 +83,7 @@ class _Run:
         if not done or self._stage.error:
             raise self._failure()
         results = sorted(_elastic_member.Result(*one) for one in self._stage.results)
+        self._crew.check_results([one.rank for one in results])
         return [_travel.result(one.rank, one.data) for one in results]
 
     def _failure(self) -> BaseException:
