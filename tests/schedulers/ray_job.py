@@ -75,6 +75,12 @@ def fails():
     reigen.barrier()
 
 
+def uneven():
+    import reigen
+    if os.environ['RANK'] == '0':
+        reigen.init(timeout=0.2)
+
+
 def dies():
     import reigen
     reigen.init()
@@ -214,6 +220,7 @@ def failures(settings):
     tell('secret', lambda: secret(executor))
     tell('again', lambda: executor.run(work, kwargs={'base': 1}))
     tell('fails', lambda: executor.run(fails))
+    tell('uneven', lambda: executor.run(uneven))
     tell('after', lambda: executor.run(work, [1]))
     tell('remote fails', lambda: ray.get(executor.run_remote(fails)))
     tell('interrupted', lambda: interrupted(executor))

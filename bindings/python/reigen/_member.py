@@ -69,6 +69,7 @@ class _Way:
         self._gathered: 'queue.Queue[Optional[Tuple[Dict[str, Any], bytes]]]' = queue.Queue()
         self._key, self._turns, self._epoch = call.key, itertools.count(), 0
         self.stopped = self._closing = False
+        self.torn = False  # an exchange has failed here: others may count another one as the next
         self.heard = threading.Event()  # that the function has failed
         self._leaving: List[threading.Thread] = []
         self.reader = threading.Thread(target=self._read, daemon=True, name='reigen-member')
@@ -132,8 +133,12 @@ class _Way:
     def meet(self, rank: int, size: int, limit: Optional[float]) -> None:
         """What init() does, with the limit that it was given."""
         timeout = limit or _meet_s()
-        boot.meet(rank, size, lambda blob: self.gather(blob, timeout) if size > 1 else [blob],
-                  timeout, lambda: self._gathered.put(None))
+        try:
+            boot.meet(rank, size, lambda blob: self.gather(blob, timeout) if size > 1 else [blob],
+                      timeout, lambda: self._gathered.put(None))
+        except BaseException:
+            self.torn = True
+            raise
 
     def close(self) -> None:
         """Nothing of it is left in this process, which may be called for another job at once: a

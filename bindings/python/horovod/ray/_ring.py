@@ -36,6 +36,7 @@ class Ring:
         self._hub = _hub.Hub(size, host)
         self.call = _member.Call(self._hub.address, self._hub.key, b'', dict(env))
         self.broken = False                  # operations have been ended
+        self.torn = False                    # a rank could not meet the others
         self.lost: Dict[int, str] = {}       # by rank, the host of a worker that has gone
         self.mismatch = ''                   # why a worker cannot be a rank here
         self._turns: Dict[int, Turn] = {}    # by number, until all ranks are through
@@ -54,14 +55,19 @@ class Ring:
         """Whether a function has been called that has not ended on all."""
         return bool(self._turns)
 
+    @property
+    def worn(self) -> bool:
+        """Its ranks cannot meet each other any more, and another ring is to take its place."""
+        return self.broken or (self.torn and not self._turns)
+
     def begin(self, number: int) -> Turn:
-        """Workers that are called say that number with what they tell. broken may be true then."""
+        """Workers that are called say that number with what they tell. worn may be true then."""
         turn = Turn()
         with self._changed:
             # What a failed one before has in store for the others may not meet this one.
             self._changed.wait_for(lambda: self.broken or not any(
                 one.end < float('inf') for one in self._turns.values()), 2 * _GRACE_S)
-            if not self.broken:
+            if not self.worn:
                 self._turns[number] = turn
         return turn
 
@@ -100,6 +106,7 @@ class Ring:
         elif event.kind == 'log':
             turn.log.put(unseal(self._hub.key, event.data))
         else:
+            self.torn |= event.fields['torn']
             turn.log.put(None)
             turn.through += 1
             if turn.through == self._hub.size:

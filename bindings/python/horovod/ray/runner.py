@@ -154,7 +154,7 @@ class _Workers:
             why = self.dead or ', '.join(f'rank {rank} on {host} was lost'
                                          for rank, host in sorted(self._ring.lost.items()))
             raise RuntimeError(f'{why}: shutdown() and start() make other workers')
-        if self._ring.broken:
+        if self._ring.worn:
             self._renew()
 
     def call(self, how: str, func: Any, listens: bool = False) -> Tuple[List[Any], _ring.Turn]:
@@ -162,7 +162,7 @@ class _Workers:
         self._check()
         number = next(self._turns)
         turn = self._ring.begin(number)
-        if self._ring.broken:
+        if self._ring.worn:
             self._check()
             turn = self._ring.begin(number)
         return [actor.act.remote(number, listens, how, func) for actor in self.actors], turn

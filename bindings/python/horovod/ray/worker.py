@@ -128,5 +128,5 @@ class BaseHorovodWorker:
             raise
         finally:
             ray_logger.configure(None)
-            seat.tell('through', turn=turn)
+            seat.tell('through', turn=turn, torn=seat.way.torn)
         return None
