@@ -241,7 +241,8 @@ def places(settings):
     free = ray.available_resources()
     tell('free', lambda: [free['CPU'], free['GPU']])
     found = [elastic.RayHostDiscovery(use_gpu=True, gpus_per_slot=2),
-             elastic_v2.RayHostDiscovery(cpus_per_worker=2)]
+             elastic_v2.RayHostDiscovery(cpus_per_worker=2),
+             elastic.TestDiscovery(1, 1, 0, cpus_per_slot=2, verbose=False)]
     tell('discovery', lambda: [one.find_available_hosts_and_slots() for one in found])
     tell('both', lambda: RayExecutor(settings, num_workers=2, num_hosts=2))
     tell('zero', lambda: RayExecutor(settings, num_workers=0))

@@ -4,10 +4,10 @@ import os
 from typing import Any, Callable, Dict, List, Optional
 
 from horovod.ray import runner
-from horovod.ray.discovery import RayHostDiscovery
+from horovod.ray.discovery import RayHostDiscovery, TestDiscovery
 from horovod.runner.elastic.settings import ElasticSettings
 
-__all__ = ['ElasticRayExecutor', 'RayHostDiscovery']
+__all__ = ['ElasticRayExecutor', 'RayHostDiscovery', 'TestDiscovery']
 
 
 class ElasticRayExecutor:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """A newer name of what horovod.ray.elastic has."""
-from horovod.ray.discovery import RayHostDiscovery
+from horovod.ray.discovery import RayHostDiscovery, TestDiscovery
 
-__all__ = ['RayHostDiscovery']
+__all__ = ['RayHostDiscovery', 'TestDiscovery']
