@@ -131,7 +131,8 @@ def goes_on(steps):
             state.commit()
         ray_logger.log({'rank': reigen.rank()}, chief_only=False)
         print('worker says it ends', flush=True)
-        return [reigen.rank(), os.environ['GREETING'], os.getpid(), state.first]
+        return [reigen.rank(), os.environ['GREETING'], os.getpid(), state.first,
+                os.environ['CUDA_VISIBLE_DEVICES'].count(',')]
 
     reigen.init()
     state = ObjectState(lambda value: broadcast_object(value, 0), reigen.rank, step=0,
@@ -251,7 +252,8 @@ def places(settings):
 
 
 def goes_on_and_fails(settings):
-    executor = RayExecutor(settings, min_workers=2, max_workers=2, elastic_timeout=60)
+    executor = RayExecutor(settings, min_workers=2, max_workers=2, elastic_timeout=60,
+                           use_gpu=True)
     executor.start(extra_env_vars={'GREETING': 'hello'})
     heard = []
     tell('goes on', lambda: executor.run(goes_on, [5], callbacks=[heard.append]))

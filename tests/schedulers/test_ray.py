@@ -107,6 +107,7 @@ def test_an_elastic_job_goes_on_when_a_worker_dies_and_another_one_comes(told):
     first, second = told['goes on']['result']
     assert first[:2] == [0, 'hello'] and second[:2] == [1, 'hello']
     assert first[2] == first[3] == second[3] != second[2]
+    assert first[4] == second[4] == 1  # each sees the GPUs of both
     assert told['heard']['result'] == [0, 1]
 
 

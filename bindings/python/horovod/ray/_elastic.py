@@ -70,19 +70,34 @@ class _Fleet:
         self._losses: Dict[str, int] = {}
         self._next = 0.0
         self.found: Mapping[str, int] = {}
+        self._failing = False   # discovery, and it has been said
         self.results: List[Any] = []
         self.over = False   # a function has ended well: no more are started
 
-    def look(self) -> None:
-        """See who has ended, and often enough which hosts there are."""
+    def look(self, taken_away: Callable[[int], None]) -> None:
+        """See who has ended, and often enough which hosts there are. taken_away: is told of the
+        workers that are ended because their slot has gone."""
         refs = {worker.ref: index for index, worker in self._workers.items()}
         done, _ = ray.wait(list(refs), num_returns=len(refs), timeout=0) if refs else ([], [])
         for ref in done:
             self._ended(refs[ref])
         if time.monotonic() >= self._next and not self.over:
             self._next = time.monotonic() + _DISCOVER_S
-            self.found = self._asked.discovery.find_available_hosts_and_slots()
-            self._match()
+            self.found = self._discover()
+            self._match(taken_away)
+
+    def _discover(self) -> Mapping[str, int]:
+        """What it fails by ends only a job that has no hosts yet."""
+        try:
+            return self._asked.discovery.find_available_hosts_and_slots()
+        except Exception as error:
+            if not self.found:
+                raise
+            if not self._failing:
+                print(f'horovod.ray: hosts could not be discovered: {error!r}. The job goes on '
+                      'with those that there were', file=sys.stderr, flush=True)
+            self._failing = True
+            return self.found
 
     def _ended(self, index: int) -> None:
         worker = self._workers.pop(index)
@@ -98,14 +113,17 @@ class _Fleet:
         if result is not None:
             self.results.append(result)
             self.over = True
+        elif not self.over:  # it has been let go, as one that cannot take part
+            self._losses[worker.host] = self._losses.get(worker.host, 0) + 1
 
-    def _match(self) -> None:
+    def _match(self, taken_away: Callable[[int], None]) -> None:
         """As many workers on each host as it has slots, in all as many as are asked for."""
         there: Dict[str, List[int]] = {}
         for index, worker in self._workers.items():
             there.setdefault(worker.host, []).append(index)
         for host, indices in there.items():
             for index in indices[self.found.get(host, 0):]:
+                taken_away(index)
                 ray.kill(self._workers.pop(index).actor)
         room = (self._asked.max_np or sys.maxsize) - len(self._workers)
         for host, slots in self.found.items():
@@ -122,6 +140,9 @@ class _Fleet:
             resources={f'node:{host}': 0.001}).remote()
         ref = actor.take_part.remote(index, *self._arguments)
         self._workers[index] = _Worker(host, actor, ref)
+
+    def has(self, index: int) -> bool:
+        return index in self._workers
 
     @property
     def empty(self) -> bool:
@@ -155,9 +176,8 @@ class Run:
 
     def _take(self, event: _hub.Event) -> None:
         if event.kind == 'here' and event.fields['version'] != reigen.version():
-            raise RuntimeError(f'Reigen is {event.fields["version"]} on {event.fields["host"]} and '
-                               f'{reigen.version()} here: install the same on all nodes')
-        if event.kind == 'log':
+            self._refuse(event)
+        elif event.kind == 'log':
             info = pickle.loads(unseal(self._hub.key, event.data))
             for callback in self._callbacks:
                 callback(info)
@@ -167,13 +187,22 @@ class Run:
         else:
             self._crew.take(event)
 
+    def _refuse(self, event: _hub.Event) -> None:
+        """A job that goes on does without one that comes late and cannot take part."""
+        why = (f'Reigen is {event.fields["version"]} on {event.fields["host"]} and '
+               f'{reigen.version()} here: install the same on all nodes')
+        if not self._crew.begun:
+            raise RuntimeError(why)
+        self._remark(f'a worker is not used: {why}')
+        self._hub.tell(event.index, 'release')
+
     def _wait(self) -> None:
         event = self._hub.events.get(min(_LOOK_S, self._crew.wait_s()))
         while event is not None:
             self._take(event)
             event = self._hub.events.get(0)
         self._crew.tick()
-        self._fleet.look()
+        self._fleet.look(self._crew.taken_away)
 
     def wait(self) -> List[Any]:
         """What the ranks that ended returned, by rank; raises what went wrong."""
@@ -189,11 +218,16 @@ class Run:
         self._fleet.over = True
         self._crew.stop()
         end = time.monotonic() + _END_S
-        while not self._fleet.empty and time.monotonic() < end:
+        while not self._fleet.empty and (time.monotonic() < end or self._owed()):
             self._wait()
         if not well:
             raise self._failure()
+        self._crew.check_results([rank for rank, _ in self._fleet.results])
         return [pickle.loads(data) for _, data in sorted(self._fleet.results)]
+
+    def _owed(self) -> bool:
+        """Whether Ray still carries a result, which may be a large one."""
+        return any(self._fleet.has(index) for index in self._crew.ended_well)
 
     def _failure(self) -> BaseException:
         crew, end = self._crew, self._crew.end or {}

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The actor that is a rank of an elastic job, of one epoch after another
 (reigen/_elastic_member.py). Ray shows what it prints."""
+import os
 import pickle
 from typing import Any, Callable, Optional, Tuple
 
 import ray
 
-from horovod.ray import ray_logger
+from horovod.ray import ray_logger, worker
 from reigen import _elastic_member, _member, boot
 from reigen._frames import seal
 
@@ -48,7 +49,7 @@ class ElasticHorovodWorker:
                   func: Callable[[], Any]) -> Optional[Tuple[int, bytes]]:
         """Be a rank as long as the job has use for this worker, and until the function ends well:
         its last rank, and what it returned, pickled. None: it never did."""
-        way = _member.connect(_elastic_member._Way, call, index, {})
+        way = _member.connect(_elastic_member._Way, call, index, {'gpus': worker.gpus()})
         if listens:
             ray_logger.configure(lambda info: way.line.send(
                 'log', seal(call.key, pickle.dumps(info))))
@@ -58,6 +59,8 @@ class ElasticHorovodWorker:
                 if place is None:
                     return None
                 way.begin(place)
+                if place['gpus']:
+                    os.environ['CUDA_VISIBLE_DEVICES'] = ','.join(place['gpus'])
                 end = _work(way, place, call, func)
                 if end.well:
                     return way.rank, end.data

@@ -13,7 +13,7 @@ from reigen import _member, boot
 from reigen._frames import seal
 
 
-def _gpus() -> List[str]:
+def gpus() -> List[str]:
     return [str(one) for one in ray.get_runtime_context().get_accelerator_ids().get('GPU', [])]
 
 
@@ -71,7 +71,7 @@ class BaseHorovodWorker:
         return socket.gethostname()
 
     def get_gpu_ids(self) -> List[str]:
-        return _gpus()
+        return gpus()
 
     def update_env_vars(self, env_vars: Mapping[str, Any]) -> None:
         os.environ.update({name: str(value) for name, value in env_vars.items()})
@@ -96,7 +96,7 @@ class BaseHorovodWorker:
         self.rise()
         self._seat = _Seat(call, index, timeout)
         self.update_env_vars({**_variables(self._seat.place), **call.env})
-        return {**self._seat.place, 'gpus': _gpus(), 'pid': os.getpid(),
+        return {**self._seat.place, 'gpus': gpus(), 'pid': os.getpid(),
                 'machine': _member._facts()['machine']}
 
     def rise(self) -> None:
