@@ -187,7 +187,9 @@ def tell(name, call):
         found = {'error': 'KeyboardInterrupt', 'text': ''}
     except Exception as error:
         found = {'error': type(error).__name__, 'text': str(error)}
-    print(json.dumps({'name': name, **found}), flush=True)
+    # Among what is printed, Ray's words of its workers may come in the middle of a line.
+    with open(FOLDER / 'told', 'a', encoding='utf-8') as file:
+        print(json.dumps({'name': name, **found}), file=file)
 
 
 def objects(settings):

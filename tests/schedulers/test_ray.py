@@ -19,8 +19,10 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope='module')
 def lines(program, tmp_path_factory):
     temp = tempfile.mkdtemp(prefix='ray-', dir='/tmp')  # Ray's sockets need a short path
+    folder = tmp_path_factory.mktemp('ray')
     try:
-        yield program('ray', 'ray_job.py', tmp_path_factory.mktemp('ray'), temp).splitlines()
+        printed = program('ray', 'ray_job.py', folder, temp).splitlines()
+        yield [*printed, *(folder / 'told').read_text(encoding='utf-8').splitlines()]
         assert_gone(temp)
     finally:
         shutil.rmtree(temp, ignore_errors=True)
