@@ -11,6 +11,7 @@ DIR/reigen-agent-ARCH (DIR: build/agents), stripped. A second run does nothing w
 result is newer than all that goes into it.
 """
 import argparse
+import fcntl
 import os
 import shlex
 import shutil
@@ -105,11 +106,18 @@ def newest_source(lines: List[List[str]]) -> float:
 
 
 def build(arch: str, out: Path) -> None:
+    """Several may ask at once: who comes while one builds it waits for that one."""
+    work = BUILD / 'cross' / arch
+    work.mkdir(parents=True, exist_ok=True)
+    with open(work / 'lock', 'w', encoding='ascii') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build_alone(arch, out, work)
+
+
+def build_alone(arch: str, out: Path, work: Path) -> None:
     lines = compile_lines()
     if out.exists() and out.stat().st_mtime > newest_source(lines):
         return
-    work = BUILD / 'cross' / arch
-    work.mkdir(parents=True, exist_ok=True)
     print(f'[0/{len(lines)}] the agent for {arch}: packages', file=sys.stderr, flush=True)
     root = fetch(arch, work)
     python = run([str(ROOT / 'tools/frameworks.sh'), 'zig']).strip()
