@@ -133,8 +133,14 @@ class Library(Node):
             self.stop_dockerd()
         self.end_init()
         self.wait_end()
-        for root in Path('/sys/fs/cgroup').glob(f'**{self.cgroup}'):
+        for root in self.cgroups():
             clusters.remove_cgroup(root)
+
+    def cgroups(self):
+        """Its folders: in the tree, or in each controller's. What is deeper comes and goes."""
+        tree = Path('/sys/fs/cgroup')
+        places = [tree, *(path for path in tree.iterdir() if path.is_dir())]
+        return [path for place in places if (path := place / self.cgroup.strip('/')).is_dir()]
 
     def build(self, tag, context, *options):
         argv = ['/usr/bin/docker', 'build', '--network=host', '--force-rm', '-t', tag, *options,
