@@ -2,6 +2,8 @@
 """Checks of the stores of horovod.spark, without Spark: checks.py calls them."""
 import os
 import pickle
+import threading
+import unittest.mock
 
 from horovod.spark.common.backend import Backend, LocalBackend
 from horovod.spark.common.store import (DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore,
@@ -27,7 +29,8 @@ def check_a_path_has_its_store(folder):
             ('hdfs://node:8020/x', HDFSStore, 'hdfs://node:8020/x', '/x'),
             ('hdfs:///x', HDFSStore, 'hdfs:///x', '/x'),
             ('s3://bucket/x', FilesystemStore, 's3://bucket/x', 'bucket/x'),
-            ('gs://bucket/x/', FilesystemStore, 'gs://bucket/x', 'bucket/x'),
+            ('gs://bucket/a b%20/', FilesystemStore, 'gs://bucket/a b%20', 'bucket/a b%20'),
+            ('/a b/', LocalStore, 'file:///a b', '/a b'),
             ('abfs://c@a.dfs.core.windows.net/x', FilesystemStore,
              'abfs://c@a.dfs.core.windows.net/x', 'c@a.dfs.core.windows.net/x'),
             ('dbfs:/x', DBFSLocalStore, 'file:///dbfs/x', '/dbfs/x'),
@@ -40,6 +43,7 @@ def check_a_path_has_its_store(folder):
         assert store.get_checkpoint_path('r') == f'{full}/runs/r/checkpoint.h5'
         assert store.get_logs_path('r') == f'{full}/runs/r/logs'
         assert store.get_localized_path(store.get_run_path('r')) == f'{local}/runs/r'
+    assert Store.create('gs://bucket/a b').fs.type_name == 'gcs'  # connects when it is used
 
 
 def check_what_is_written_is_read_by_who_gets_the_store(folder):
@@ -63,12 +67,34 @@ def check_what_is_written_is_read_by_who_gets_the_store(folder):
 def check_a_full_store_says_so_and_keeps_what_it_has(folder):
     store = Store.create(str(folder))
     store.write(store.get_checkpoint_path('r'), b'first')
-    os.symlink('/dev/full', f'{folder}/runs/r/checkpoint.h5.part-{os.getpid()}')
-    raised(OSError, lambda: store.write(store.get_checkpoint_path('r'), b'x' * 10000),
-           'cannot write', 'checkpoint.h5', 'No space left', 'The store is full: make room')
+    os.symlink('/dev/full', f'{folder}/runs/r/checkpoint.h5.part-full')
+    with unittest.mock.patch('horovod.spark.common.store._own', lambda: 'full'):
+        raised(OSError, lambda: store.write(store.get_checkpoint_path('r'), b'x' * 10000),
+               'cannot write', 'checkpoint.h5', 'No space left', 'The store is full: make room')
     assert store.read(store.get_checkpoint_path('r')) == b'first'
     store.check_writable()
     assert os.listdir(folder / 'runs') == ['r']
+
+
+def check_threads_write_into_one_store_at_once(folder):
+    store, failed = Store.create(str(folder)), []
+    begin = threading.Barrier(4)
+
+    def work():
+        begin.wait()
+        try:
+            for _ in range(50):
+                store.check_writable()
+                store.write_text(f'{folder}/one', 'x')
+        except OSError as error:
+            failed.append(error)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed[0]
+    assert sorted(os.listdir(folder)) == ['one', 'runs'] and not os.listdir(folder / 'runs')
 
 
 def check_a_store_that_cannot_be_is_named(folder):

@@ -40,6 +40,11 @@ def scheme_of(path: str) -> str:
     return scheme.lower() if colon and scheme.isalnum() and len(scheme) > 1 else ''
 
 
+def _own() -> str:
+    """The end of a name that no other thread or host takes at the same time."""
+    return os.urandom(6).hex()
+
+
 @contextlib.contextmanager
 def _telling(doing: str, path: str) -> Iterator[None]:
     """Errors of the file system say what was done with which path, and what helps."""
@@ -202,8 +207,8 @@ class AbstractFilesystemStore(Store):
         return self.get_full_path
 
     def get_localized_path(self, path: str) -> str:
-        """What the file system calls that path: no scheme."""
-        return urllib.parse.unquote(path.split('://', 1)[1]) if '://' in path else path
+        """What the file system calls that path: no scheme. As Spark does, it takes a % as it is."""
+        return path.split('://', 1)[1] if '://' in path else path
 
     def _kind(self, path: str) -> str:
         return self.fs.get_file_info(self.get_localized_path(path)).type.name
@@ -220,7 +225,7 @@ class AbstractFilesystemStore(Store):
     def write(self, path: str, data: bytes) -> None:
         """The file has its name when it is complete; what it replaces stays until then."""
         local = self.get_localized_path(path)
-        part = f'{local}.part-{os.getpid()}'
+        part = f'{local}.part-{_own()}'
         with _telling('write', path):
             self.fs.create_dir(posixpath.dirname(local), recursive=True)
             try:
@@ -243,7 +248,7 @@ class AbstractFilesystemStore(Store):
 
     def check_writable(self) -> None:
         """OSError that says what is wrong, unless a file can be written."""
-        path = f'{self._runs_path}/.written-{os.getpid()}'
+        path = f'{self._runs_path}/.written-{_own()}'
         self.write(path, b'x' * 4096)  # some full file systems still take the file's name
         with _telling('remove', path):
             self.fs.delete_file(self.get_localized_path(path))
@@ -344,8 +349,9 @@ class FilesystemStore(AbstractFilesystemStore):
         fs = _pyarrow_fs()
         scheme = scheme_of(self.prefix_path)
         if scheme in _ARROW and not self.storage_options:
-            url = _ARROW[scheme] + self.prefix_path[len(scheme):]
-            return fs.FileSystem.from_uri(url)[0]
+            # Without the folder, in whose name a URL of pyarrow's would not take a space.
+            host = urllib.parse.urlsplit(self.prefix_path).netloc
+            return fs.FileSystem.from_uri(f'{_ARROW[scheme]}://{host}')[0]
         try:
             import fsspec
             return fs.PyFileSystem(fs.FSSpecHandler(
