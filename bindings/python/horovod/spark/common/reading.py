@@ -174,6 +174,13 @@ def _joined(parts: List[Batch]) -> Batch:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+def _taken(parts: List[Batch]) -> Batch:
+    """They joined; nothing holds the parts any longer."""
+    whole = _joined(parts)
+    parts.clear()
+    return whole
+
+
 def _cut(chunks: Iterator[Batch], rows: int) -> Iterator[Batch]:
     """Batches of so many rows; the last one may have fewer."""
     held: List[Batch] = []
@@ -182,33 +189,22 @@ def _cut(chunks: Iterator[Batch], rows: int) -> Iterator[Batch]:
         at, end = 0, _count(chunk)
         while count + end - at >= rows:
             step = rows - count
-            yield _joined([*held, _part(chunk, at, at + step)])
-            held, count, at = [], 0, at + step
+            held.append(_part(chunk, at, at + step))
+            count, at = 0, at + step
+            yield _taken(held)
         if at < end:
             held.append(_part(chunk, at, end))
             count += end - at
     if held:
-        yield _joined(held)
+        yield _taken(held)
 
 
-def _mixed(chunks: Iterator[Batch], rows: int, block_rows: int, rng: Any) -> Iterator[Batch]:
-    """Blocks of so many of all rows, of which each lies in an order of chance."""
-    source = iter(_cut(chunks, block_rows) if rows > block_rows else chunks)
-    while rows > 0:
-        count = min(rows, block_rows)
-        order = rng.permutation(count)
-        block: Batch = {}
-        at = 0
-        while at < count:
-            chunk = next(source)
-            step = _count(chunk)
-            for name, array in chunk.items():
-                if name not in block:
-                    block[name] = np.empty((count, *array.shape[1:]), array.dtype)
-                block[name][order[at:at + step]] = array
-            at += step
-        yield block
-        rows -= count
+def _mixed(block: Batch, rng: Any) -> Batch:
+    """Its rows in an order of chance. Of one column at a time there are two."""
+    order = rng.permutation(_count(block))
+    for name in block:
+        block[name] = block[name].take(order, axis=0)
+    return block
 
 
 class Reader:
@@ -305,7 +301,8 @@ class Reader:
         chunks = self._decoded(epoch)
         if self._shuffle:
             rng = np.random.default_rng([self._seed, epoch, self._rank])
-            chunks = _mixed(chunks, self.rows, self._block_rows, rng)
+            blocks = _cut(chunks, self._block_rows)
+            chunks = map(lambda block: _mixed(block, rng), blocks)
         return _ahead(chunks) if self._ahead else chunks
 
     def _from_memory(self, epoch: int) -> Iterator[Batch]:
