@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of how estimators read Parquet, without Spark: checks.py calls them."""
 import collections
+import os
 import threading
 
 import numpy as np
@@ -140,6 +141,22 @@ def check_a_transformation_sees_frames_and_nulls(folder):
                                            frame[:1]).epoch(0)), 'made 1 rows of 3')
     raised(ValueError, lambda: list(Reader(store.fs, data, 0, 1, 3, transform=lambda frame:
                                            frame[['x']]).epoch(0)), "returned no column 'v'")
+
+
+def check_images_of_other_sizes_to_validate_with(folder):
+    """The first bytes of train and of validation need not have one length."""
+    from horovod.spark.common import preparing
+    store = Store.create(str(folder))
+    for path, images in [(store.get_train_data_path(), [b'ab', b'c']),
+                         (store.get_val_data_path(), [b'abc'])]:
+        os.mkdir(store.get_localized_path(path))
+        parquet.write_table(pa.table({'image': images, 'x': [1.] * len(images)}),
+                            store.get_localized_path(path) + '/0.parquet')
+    assert preparing.find(store, None, ['image', 'x'], True).val.rows == 1
+    parquet.write_table(pa.table({'image': [b'a'], 'x': [1]}),
+                        store.get_localized_path(path) + '/0.parquet')
+    raised(ValueError, lambda: preparing.find(store, None, ['image', 'x'], True),
+           'the rows to validate with have columns')
 
 
 def check_memory_holds_blocks_whatever_the_data_and_no_thread_stays(folder):

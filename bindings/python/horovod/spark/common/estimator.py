@@ -3,6 +3,7 @@
 a training function on the ranks, and its result becomes a model that transforms DataFrames."""
 import base64
 import json
+import math
 import os
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
@@ -126,8 +127,9 @@ def _fields(output: np.ndarray, kind: str) -> List[Any]:
     flat = np.asarray(output, np.float64).reshape(len(output), -1)
     if kind == 'vector':
         return [DenseVector(row) for row in flat]
-    return [round(value) for value in flat[:, 0].tolist()] if kind == 'long' else \
-        flat[:, 0].tolist()
+    numbers = flat[:, 0].tolist()
+    return numbers if kind != 'long' else \
+        [round(value) if math.isfinite(value) else None for value in numbers]
 
 
 def _predicted(rows: Iterator[Any], features: Sequence[str], kinds: Sequence[str],
@@ -166,11 +168,11 @@ class HorovodModel(Model, ModelParams, Writable, Readable):
 
     def _kinds(self, df: Any) -> List[str]:
         """Of each output: 'vector', 'long' or 'double'. One number for a label of whole numbers is
-        rounded, as Horovod does."""
+        rounded, as Horovod does; null where it is NaN."""
         known = json.loads(self.getOrDefault('_metadata') or '{}')
         sizes = known.get('sizes')
         if sizes is None:
-            first = df.select(*self.getFeatureColumns()).first()
+            first = preparing.select(df, self.getFeatureColumns()).first()
             if first is None:
                 return ['double'] * len(self.getLabelColumns())
             outputs = self._predictor()()([_as_array(value)[None] for value in first])
@@ -187,6 +189,10 @@ class HorovodModel(Model, ModelParams, Writable, Readable):
         if len(kinds) != len(names):
             raise ValueError(f'the model has {len(kinds)} outputs, and {len(names)} columns are '
                              f'named: {", ".join(names)}')
+        there = [name for name in names if name in df.columns]
+        if there:
+            raise ValueError(f'the DataFrame has a column {there[0]!r} already: drop it, or name '
+                             'others by setOutputCols')
         made = {'vector': VectorUDT(), 'long': types.LongType(), 'double': types.DoubleType()}
         schema = types.StructType([*df.schema.fields, *[
             types.StructField(name, made[kind]) for name, kind in zip(names, kinds)]])

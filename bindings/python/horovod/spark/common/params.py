@@ -136,10 +136,14 @@ class EstimatorParams(Holder):
         for name in ('model', 'store', 'feature_cols', 'label_cols'):
             if not self.getOrDefault(name):
                 raise ValueError(f'{name} is needed: {getattr(type(self), name).doc}')
-        for name in ('batch_size', 'val_batch_size', 'epochs', 'partitions_per_process'):
+        for name in ('batch_size', 'val_batch_size', 'epochs', 'partitions_per_process',
+                     'train_steps_per_epoch'):
             value = self.getOrDefault(name)
             if value is not None and value < 1:
                 raise ValueError(f'{name} is {value}: it is 1 or more')
+        if (self.getShufflingBufferSize() or 0) < 0:
+            raise ValueError(f'shuffle_buffer_size is {self.getShufflingBufferSize()}: it is a '
+                             'number of rows, or 0 for no shuffling')
         part = self.getValidation()
         if part is not None and not isinstance(part, str) and not 0 <= part < 1:
             raise ValueError(f'validation is {part}: it is the part of the rows, from 0 to less '

@@ -3,7 +3,8 @@
 a key that is made of the contents, by Spark, and a second fit() finds them."""
 import hashlib
 import json
-from typing import Any, List, NamedTuple, Optional, Sequence, Union
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from pyspark.sql import functions as F
 
@@ -13,6 +14,8 @@ from horovod.spark.common import reading
 _GROUP_NBYTES = 32 << 20
 _COMPLETE = '_COMPLETE'
 _SCALE = 1 << 20
+#: By path: held while it is written, since tuning fits the same rows in several threads at once.
+_writing: Dict[str, threading.Lock] = {}
 
 
 class Prepared(NamedTuple):
@@ -23,7 +26,12 @@ class Prepared(NamedTuple):
 
 
 def _column(name: str) -> Any:
+    name = name.replace('`', '``')
     return F.col(f'`{name}`')  # a dot in it does not mean a field
+
+
+def select(df: Any, names: Sequence[str]) -> Any:
+    return df.select(*map(_column, names))
 
 
 def check_columns(df: Any, names: Sequence[str]) -> None:
@@ -48,8 +56,9 @@ def _check_types(df: Any, names: Sequence[str], transformed: bool) -> None:
             raise TypeError(f'column {name!r} is {word}: estimators take {reading.TAKEN}')
 
 
-def _look(df: Any, names: Sequence[str], nulls: bool) -> List[Any]:
-    """What is the same for the same rows in any order. ValueError for nulls, unless allowed."""
+def _look(df: Any, names: Sequence[str], nulls: Sequence[str]) -> List[Any]:
+    """What is the same for the same rows in any order. ValueError when columns have nulls that are
+    not among nulls."""
     found = df.agg(
         F.count(F.lit(1)).alias('rows'),
         F.sum(F.xxhash64(*map(_column, names)).cast('decimal(38,0)')).alias('hash'),
@@ -58,7 +67,7 @@ def _look(df: Any, names: Sequence[str], nulls: bool) -> List[Any]:
     if not found['rows']:
         raise ValueError('the DataFrame has no rows')
     for number, name in enumerate(names):
-        if found[f'null{number}'] and not nulls:
+        if found[f'null{number}'] and name not in nulls:
             raise ValueError(f'column {name!r} has {found[f"null{number}"]} nulls in '
                              f'{found["rows"]} rows: fill them (df.na.fill), drop their rows '
                              '(df.na.drop), or replace them by transformation_fn')
@@ -83,8 +92,8 @@ def prepare(df: Any, store: Any, columns: Sequence[str], validation: Union[None,
     names = list(dict.fromkeys([*columns, *([validation] if by_column else [])]))
     check_columns(df, names)
     _check_types(df, columns, nulls)
-    df = df.select(*map(_column, names))
-    look = _look(df, names, nulls)
+    df = select(df, names)
+    look = _look(df, names, columns if nulls else ())
     if by_column:
         kind = df.schema[validation].dataType.typeName()
         if kind not in _NUMBERS:
@@ -99,10 +108,16 @@ def prepare(df: Any, store: Any, columns: Sequence[str], validation: Union[None,
     train_path, val_path = store.get_train_data_path(key), store.get_val_data_path(key)
     kept = [name for name in names if name in columns]
     for path, rows in [(train_path, ~chosen)] + ([(val_path, chosen)] if validation else []):
-        if not store.exists(f'{path}/{_COMPLETE}'):
-            _write(df.where(rows).select(*map(_column, kept)) if validation else df, store, path,
-                   partitions)
+        with _writing.setdefault(path, threading.Lock()):
+            if not store.exists(f'{path}/{_COMPLETE}'):
+                _write(select(df.where(rows), kept) if validation else df, store, path,
+                       partitions)
     return find(store, key, kept, bool(validation))
+
+
+def _looks(data: reading.Dataset) -> List[Any]:
+    """Of its columns: what those to validate with must share. Bytes may have other lengths."""
+    return [one[1:3] if one.kind == 'bytes' else one[1:] for one in data.columns]
 
 
 def find(store: Any, key: Any, columns: Sequence[str], validation: bool) -> Prepared:
@@ -114,7 +129,7 @@ def find(store: Any, key: Any, columns: Sequence[str], validation: bool) -> Prep
             val = reading.describe(store, store.get_val_data_path(key), columns)
         except ValueError as error:
             raise ValueError(f'validation: {error}') from error
-        if [one[1:] for one in val.columns] != [one[1:] for one in train.columns]:
+        if _looks(val) != _looks(train):
             raise ValueError(f'the rows to validate with have columns {val.columns}, and those to '
                              f'train with {train.columns}')
     return Prepared(str(key), train, val)
