@@ -16,6 +16,17 @@ from horovod.spark.common.params import Known, parameters
 from horovod.spark.torch import remote
 
 
+def _copied(model: Any, optimizer: Any = None) -> Any:
+    """Copies on the CPU, for executors without this computer's devices. They are made together, so
+    that the optimizer has the copied model's parameters."""
+    import cloudpickle
+    model, optimizer = cloudpickle.loads(cloudpickle.dumps((model, optimizer)))
+    model = model.cpu()
+    if optimizer is not None:
+        optimizer.load_state_dict(optimizer.state_dict())  # its state to the parameters' device
+    return model, optimizer
+
+
 def _list(value: Any) -> List[Any]:
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
@@ -71,6 +82,14 @@ class TorchEstimator(HorovodEstimator):
         weights = self.getLossWeights()
         if weights and len(weights) != len(labels):
             raise ValueError(f'{len(weights)} loss_weights for {len(labels)} label_cols')
+        for name, each in [('label_shapes', self.getLabelShapes()),
+                           *[('metrics', one) for one in self.getMetrics()
+                             if isinstance(one, (list, tuple))]]:
+            if each is not None and len(each) != len(labels):
+                raise ValueError(f'{name}: {len(each)} for {len(labels)} label_cols: one for each')
+        if self.getBackwardPassesPerStep() < 1:
+            raise ValueError(f'backward_passes_per_step is {self.getBackwardPassesPerStep()}: it '
+                             'is 1 or more')
         if shapes is not None and len(shapes) != len(self.getFeatureCols()):
             raise ValueError(f'{len(shapes)} input_shapes for {len(self.getFeatureCols())} '
                              'feature_cols: one for each')
@@ -78,8 +97,9 @@ class TorchEstimator(HorovodEstimator):
     def _job(self, data: preparing.Prepared, run_id: str) -> remote.Job:
         labels = self.getLabelCols()
         losses = _list(self.getLoss()) or _list(self.getLossConstructors())
+        model, optimizer = _copied(self.getModel(), self.getOptimizer())
         return remote.Job(
-            model=self.getModel(), optimizer=self.getOptimizer(),
+            model=model, optimizer=optimizer,
             losses=losses * (len(labels) if len(losses) == 1 else 1),
             constructed=self.getLoss() is None, labels=labels,
             loss_weights=self.getLossWeights() or [1 / len(labels)] * len(labels),
@@ -99,13 +119,13 @@ class TorchEstimator(HorovodEstimator):
             verbose=self.getVerbose())
 
     def _train(self, data: preparing.Prepared, backend: Any, run_id: str) -> 'TorchModel':
-        import cloudpickle
-        done = backend.run(remote.train, args=(self._job(data, run_id),))[0]
-        # Together, so that the optimizer has the copied model's parameters.
-        model, optimizer = cloudpickle.loads(
-            cloudpickle.dumps((self.getModel(), self.getOptimizer())))
-        model.load_state_dict(done['model'])
-        optimizer.load_state_dict(done['optimizer'])
+        job = self._job(data, run_id)
+        done = backend.run(remote.train, args=(job,))[0]
+        # Spark limits what a task returns (spark.driver.maxResultSize), so the store has the state.
+        state = remote.load(self.getStore(), run_id) if self.getStore().saving_runs() else done
+        model, optimizer = _copied(self.getModel(), self.getOptimizer())
+        model.load_state_dict(state['model'])
+        optimizer.load_state_dict(state['optimizer'])
         return self.get_model_class()(
             history=done['history'], model=model, optimizer=optimizer, run_id=run_id,
             feature_columns=self.getFeatureCols(), label_columns=self.getLabelCols(),
@@ -135,7 +155,7 @@ class TorchModel(HorovodModel):
 
     def _predictor(self) -> Callable[[], Callable]:
         import cloudpickle
-        data = cloudpickle.dumps(self.getModel())
+        data = cloudpickle.dumps(_copied(self.getModel())[0])
         shapes = self.getInputShapes()
 
         def make() -> Callable:

@@ -71,8 +71,10 @@ def _listed(outputs: Any) -> List[Any]:
 class _Loss:
     """The weighted sum of the labels' losses; with sample weights, of each row's by its weight."""
 
-    def __init__(self, job: Job, known: Dict[str, Any]):
-        self._losses = [self._made(one, known) if job.constructed else one for one in job.losses]
+    def __init__(self, job: Job, known: Dict[str, Any], device: Any):
+        losses = [self._made(one, known) if job.constructed else one for one in job.losses]
+        self._losses = [one.to(device) if isinstance(one, torch.nn.Module) else one
+                        for one in losses]
         self._weights = job.loss_weights
 
     @staticmethod
@@ -108,9 +110,18 @@ class _Loss:
                             f'reduction=\'none\' ({error})') from error
 
 
+def load(store: Any, run_id: str, device: Any = 'cpu') -> Dict[str, Any]:
+    """What a run's checkpoint holds."""
+    return torch.load(io.BytesIO(store.read(store.get_checkpoint_path(run_id))),
+                      map_location=device, weights_only=True)
+
+
 def transform_outputs(outputs: Any, labels: List[Any]) -> Tuple[List[Any], List[Any]]:
     """Outputs as a list, and labels in their shapes where they have as many elements."""
     outputs = _listed(outputs)
+    if len(outputs) < len(labels):
+        raise ValueError(f'the model has {len(outputs)} outputs for {len(labels)} label_cols: one '
+                         'for each')
     return outputs, [label.reshape(output.shape) if output.numel() == label.numel() else label
                      for output, label in zip(outputs, labels)]
 
@@ -123,8 +134,8 @@ class _Sums:
         self._sums = np.zeros(2 + len(job.metrics) * len(job.labels))
 
     def add(self, rows: int, loss: Any, outputs: Sequence[Any], labels: Sequence[Any]) -> None:
-        values = [1.0, float(loss)]
         with torch.no_grad():
+            values = [1.0, float(loss.detach() if isinstance(loss, torch.Tensor) else loss)]
             for group in self._job.metrics:
                 values += [float(one(output, label))
                            for one, output, label in zip(group, outputs, labels)]
@@ -189,7 +200,7 @@ class _Trainer:
             backward_passes_per_step=job.passes, **more)
         known = {'model': self.model, 'optimizer': self.optimizer, 'hvd': hvd, 'torch': torch,
                  'feature_columns': job.features, 'label_columns': job.labels}
-        self.loss = _Loss(job, known)
+        self.loss = _Loss(job, known, self.device)
         self.step = job.step or _step(job.passes)
         self.sizes: List[int] = []
 
@@ -199,10 +210,14 @@ class _Trainer:
         path = self.job.store.get_checkpoint_path(self.job.run_id)
         first, last, history = 0, self.job.epochs, []
         if self.hvd.rank() == 0 and path and self.job.store.exists(path):
-            state = torch.load(io.BytesIO(self.job.store.read(path)), map_location=self.device,
-                               weights_only=True)
-            self.model.load_state_dict(state['model'])
-            optimizer.load_state_dict(state['optimizer'])
+            state = load(self.job.store, self.job.run_id, self.device)
+            try:
+                self.model.load_state_dict(state['model'])
+                optimizer.load_state_dict(state['optimizer'])
+            except (RuntimeError, ValueError) as error:
+                raise ValueError(f'run_id {self.job.run_id!r} has the checkpoint {path} of another '
+                                 'model or optimizer: take another run_id, or remove it '
+                                 f'({error})') from error
             history = state['history']
             first, last = len(history), state['last']
             last = last if first < last else first + self.job.epochs
@@ -222,6 +237,10 @@ class _Trainer:
 
     def tensors(self, batch: Dict[str, np.ndarray]) -> Tuple[List[Any], List[Any], Any]:
         job = self.job
+        for name in [*job.features, *job.labels]:
+            if batch[name].dtype == object and isinstance(batch[name].flat[0], (str, bytes)):
+                raise TypeError(f'column {name!r} has text, or bytes that differ in length: make '
+                                'numbers of them by transformation_fn')
         inputs = inputs_of([batch[name] for name in job.features], job.input_shapes, self.device)
         labels = [_label(batch[name], self.device) for name in job.labels]
         if job.label_shapes:
@@ -237,7 +256,7 @@ class _Trainer:
             inputs, labels, weights = self.tensors(batch)
             outputs, loss = self.step(self.model, self.optimizer, transform_outputs, self.loss,
                                       inputs, labels, weights)
-            sums.add(len(inputs[0]), loss.detach(), *transform_outputs(outputs, labels))
+            sums.add(len(inputs[0]), loss, *transform_outputs(outputs, labels))
             if self.job.verbose and not self.hvd.rank() and count % _TOLD_STEPS == 0:
                 print(f'epoch {number} step {count}: loss {float(loss):.4g}')
         return sums.means(self.hvd)
@@ -294,16 +313,18 @@ class _Trainer:
 
 
 def train(job: Job) -> Optional[Dict[str, Any]]:
-    """On a rank. Rank 0 returns the model's and the optimizer's state and the history."""
+    """On a rank. Rank 0 returns the history, and the model's and the optimizer's state unless the
+    store has them."""
     import horovod.torch as hvd
     hvd.init()
     trainer = _Trainer(job, hvd)
     trainer.run()
     result = None
     if hvd.rank() == 0:
-        state = trainer.state()
-        state.seek(0)
-        result = torch.load(state, map_location='cpu', weights_only=True)
-        result['sizes'] = trainer.sizes
+        result = {'history': trainer.history, 'sizes': trainer.sizes}
+        if not job.store.saving_runs():
+            state = trainer.state()
+            state.seek(0)
+            result.update(torch.load(state, map_location='cpu', weights_only=True))
     hvd.shutdown()
     return result
