@@ -57,6 +57,61 @@ def files(path):
     return {str(one): one.stat().st_mtime_ns for one in Path(path).glob('intermediate*/*.parquet')}
 
 
+def together(rows, store):
+    """What a fit can be told, at once, on two ranks that reigen.run() starts. One of the
+    labels is text at first, and a column's name has a space and a dot."""
+    import torch
+    from torch import nn
+
+    from horovod.spark.common.backend import LocalBackend
+    from horovod.spark.torch import TorchEstimator
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.digit, self.odd = nn.Linear(784, 10), nn.Linear(784, 1)
+
+        def forward(self, pixels):
+            return self.digit(pixels), self.odd(pixels)
+
+    steps = []
+
+    def step(model, optimizer, transform_outputs, loss_fn, inputs, labels, sample_weights):
+        outputs, labels = transform_outputs(model(*inputs), labels)
+        loss = loss_fn(outputs, labels, sample_weights)
+        loss.backward()
+        steps.append(1)
+        if len(steps) % 2 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        return outputs, float(loss)
+
+    def numbers(frame):
+        return frame.assign(digit=frame['digit'].astype(int))
+
+    def right(output, label):
+        return float((output.argmax(1) == label).float().mean())
+
+    def off(output, label):
+        return np.float64(abs(output.detach() - label).mean())
+    model = Two()
+    few = rows.where('number < 240').selectExpr(
+        'pixels AS `the pixels.x`', 'string(digit) AS digit', 'double(digit % 2) AS odd')
+    estimator = TorchEstimator(
+        backend=LocalBackend(2), store=store, model=model, epochs=3, batch_size=8, random_seed=1,
+        optimizer=torch.optim.Adam(model.parameters(), lr=0.002), metrics=[[right, off]],
+        loss_constructors=[nn.CrossEntropyLoss, nn.MSELoss], feature_cols=['the pixels.x'],
+        label_cols=['digit', 'odd'], validation=0.25, transformation_fn=numbers,
+        inmemory_cache_all=True, backward_passes_per_step=2, train_minibatch_fn=step, verbose=0)
+    trained = estimator.fit(few)
+    predicted = trained.transform(few)
+    return {'history': trained.getHistory(), 'columns': predicted.columns,
+            'kinds': [kind for _, kind in predicted.dtypes[3:]], 'rows': predicted.count(),
+            'again': error_of(lambda: trained.transform(predicted)),
+            'outputs': error_of(lambda: estimator.copy().setMetrics([[right]]).fit(few)),
+            'passes': error_of(lambda: estimator.copy().setBackwardPassesPerStep(0).fit(few))}
+
+
 def pytorch(session):
     import torch
     from torch import nn
@@ -98,7 +153,7 @@ def pytorch(session):
         'pair': all(id(one) in own for group in again.getOptimizer().param_groups
                     for one in group['params']),
         'rate': second.getOptimizer().param_groups[0]['lr'],
-        'epochs': again.getEpochs(), 'id': second.getRunId(),
+        'epochs': again.getEpochs(), 'id': second.getRunId(), 'together': together(rows, store),
         'errors': {
             'column': error_of(lambda: wrong.setFeatureCols(['pixel']).fit(rows)),
             'type': error_of(lambda: wrong.setFeatureCols(['when']).fit(

@@ -64,6 +64,19 @@ def test_a_run_goes_on_from_its_checkpoint_without_writing_the_rows_again(traine
     assert trained['rate'] == pytest.approx(0.05)  # of one rank
 
 
+def test_all_that_a_fit_can_be_told_goes_together(trained):
+    found = trained['together']
+    assert [one['epoch'] for one in found['history']] == [0, 1, 2]
+    for part in ('train', 'validation'):
+        assert found['history'][2][part]['loss'] < found['history'][0][part]['loss'], found
+        assert set(found['history'][0][part]['all_metrics'][0]) == {'right_digit', 'off_odd'}
+    assert found['columns'] == ['the pixels.x', 'digit', 'odd', 'digit__output', 'odd__output']
+    assert found['kinds'] == ['vector', 'double'] and found['rows'] == 240
+    assert "a column 'digit__output' already: drop it" in found['again']
+    assert 'metrics: 1 for 2 label_cols: one for each' in found['outputs']
+    assert 'backward_passes_per_step is 0: it is 1 or more' in found['passes']
+
+
 def test_what_is_saved_is_loaded(trained):
     assert trained['loaded'] == trained['right']
     assert trained['pair'] and trained['epochs'] == 3
