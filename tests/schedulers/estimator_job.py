@@ -127,7 +127,7 @@ def pytorch(session):
     store = Store.create(str(FOLDER / 'store'))
     estimator = TorchEstimator(
         num_proc=2, store=store, model=model, loss=nn.CrossEntropyLoss(), metrics=[right],
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9),
         input_shapes=[[-1, 784]], feature_cols=['pixels'], label_cols=['digit'], validation='last',
         sample_weight_col='weight', batch_size=16, epochs=2, random_seed=5, run_id='torch',
         partitions_per_process=2, verbose=0)

@@ -45,7 +45,7 @@ def trained(program, tmp_path_factory):
 
 
 def test_two_ranks_learn_the_digits_and_the_model_transforms(trained):
-    assert trained['right'] > 0.75, trained
+    assert trained['right'] > 0.75, (trained['right'], trained['history'])
     assert trained['columns'] == ['number', 'pixels', 'digit', 'digit__output']
     assert trained['named'] == 3 and trained['untouched']
     last = trained['history'][-1]
@@ -61,7 +61,7 @@ def test_a_run_goes_on_from_its_checkpoint_without_writing_the_rows_again(traine
     assert [one['epoch'] for one in trained['history']] == [0, 1, 2, 3, 4]
     assert trained['run'] == ['checkpoint.h5', 'logs'] and trained['id'] == 'torch'
     assert trained['files'] == 8 and not trained['rewritten']
-    assert trained['rate'] == pytest.approx(0.05)  # of one rank
+    assert trained['rate'] == pytest.approx(0.02)  # of one rank
 
 
 def test_all_that_a_fit_can_be_told_goes_together(trained):
