@@ -11,12 +11,13 @@ import pytest
 from elastic_job import ElasticJob
 from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
 from test_distributed import ROOT, environment, free_port, run
+from variants import rest
 from wait import until
 
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.parametrize('backend', ['reigen', 'cpu:reigen,cuda:gloo'])
+@pytest.mark.parametrize('backend', ['reigen', rest('cpu:reigen,cuda:gloo')])
 def test_who_is_left_makes_a_group_again_and_again(backend, tmp_path):
     done = subprocess.run([PYTHON, HERE / 'distributed_again.py', 'losses', tmp_path, backend],
                           capture_output=True, text=True, timeout=250, env=environment(),

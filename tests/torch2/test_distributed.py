@@ -13,6 +13,7 @@ from pathlib import Path
 
 import preloaded
 import pytest
+from variants import rest
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
@@ -71,7 +72,7 @@ def test_every_operation_gives_what_it_should(launcher, np, tmp_path):
                                             tmp_path / 'store')
 
 
-@pytest.mark.parametrize('launcher, np', [('torchrun', 2), ('forked', 4)])
+@pytest.mark.parametrize('launcher, np', [rest('torchrun', 2), ('forked', 4)])
 def test_ddp_fsdp2_zero_and_dtensor_train(launcher, np):
     assert f'all trained on {np} ranks' in run(launcher, np, HERE / 'distributed_training.py')
 

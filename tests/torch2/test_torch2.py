@@ -49,7 +49,7 @@ def run_forked(np, *argv, timeout=200, **more):
 pytestmark = pytest.mark.timeout(1500)
 
 
-@pytest.mark.parametrize('np', [2, 3])
+@pytest.mark.parametrize('np', [rest(2), 3])
 def test_collectives_training_and_objects_work_with_torch_2(np):
     assert f'all good on {np} ranks with torch 2' in run_ranks(np, HERE / 'train.py')
 
@@ -77,8 +77,8 @@ def test_a_mistake_is_told_with_its_cause_and_the_users_line():
 
 
 @pytest.mark.parametrize('version, np, launcher', [
-    (1, 3, 'horovodrun'), rest(1, 3, 'mpirun'), rest(2, 2, 'horovodrun'), rest(2, 2, 'mpirun'),
-    rest(2, 4, 'horovodrun'), (2, 4, 'mpirun')])
+    (1, 3, 'horovodrun'), rest(1, 3, 'mpirun'), rest(2, 2, 'horovodrun'), (2, 2, 'mpirun'),
+    rest(2, 4, 'horovodrun'), rest(2, 4, 'mpirun')])
 def test_ranks_stay_in_step_through_a_hundred_inits_and_wrong_calls(launcher, version, np):
     commands = {'horovodrun': [ROOT / '.venv/bin/horovodrun'],
                 'mpirun': ['mpirun', '--allow-run-as-root', '--oversubscribe',

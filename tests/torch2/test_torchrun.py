@@ -6,6 +6,7 @@ import pytest
 from elastic_job import ElasticJob
 from test_distributed import environment, free_port
 from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
+from variants import rest
 from wait import until
 
 pytestmark = pytest.mark.timeout(300)
@@ -47,7 +48,7 @@ def undisturbed(tmp_path_factory):
     return result(done.stdout)
 
 
-@pytest.mark.parametrize('backend', ['gloo', 'reigen'])
+@pytest.mark.parametrize('backend', [rest('gloo'), 'reigen'])
 def test_a_killed_rank_costs_a_restart_from_the_checkpoint(training, undisturbed, backend):
     it = training(backend, '--nnodes=1:2', '--nproc-per-node=2', '--max-restarts=3', '-H', 'a,b',
                   '--rdzv-backend=c10d')
