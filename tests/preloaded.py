@@ -18,6 +18,7 @@ import os
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -190,7 +191,7 @@ class Serving:
         while True:
             for key, _ in self.found.select():
                 if key.fileobj is self.listener:
-                    self.found.register(self.listener.accept()[0], selectors.EVENT_READ)
+                    self.admit(self.listener.accept()[0])
                 elif isinstance(key.fileobj, int):
                     self.reap(key.fd)
                 elif key.fileobj.fileno() >= 0:  # not closed by a look before
@@ -201,6 +202,14 @@ class Serving:
                             return None
                     elif (job := self.hear(key.fileobj, json.loads(data), fds)):
                         return job
+
+    def admit(self, whom):
+        """Any user of this computer can call at an abstract name; only ours is served."""
+        _, uid, _ = struct.unpack('3i', whom.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid == os.getuid():
+            self.found.register(whom, selectors.EVENT_READ)
+        else:
+            whom.close()
 
     def tell(self, whom, what):
         try:
