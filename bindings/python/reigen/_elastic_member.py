@@ -117,22 +117,30 @@ class _Way(_member._Way):
         self._lacks = lacks
 
 
-def take_part(index: int, call: _member.Call, facts: Mapping[str, Any],
-              begin: Callable[[], Any]) -> Optional[Result]:
-    """Be a rank as long as the job has use for this process, and until the function ends well; None
-    if it never did. As of reigen._member.take_part()."""
-    way = _member.connect(_Way, call, index, facts)
+def until_well(way: _Way, work: Callable[[Mapping[str, Any]], _member.Outcome]) -> Optional[bytes]:
+    """Be a rank as long as the job has use for this process, by one call of work() with its place
+    after another, until one ends well: what that returned, pickled; None if none did. The way is
+    closed then."""
     try:
-        while True:
-            place = way.started.get()
-            if place is None:
-                return None
+        while (place := way.started.get()) is not None:
             way.begin(place)
-            begin()
-            end = _member.work(way, place, call, boot.lending(way.join, way))
+            end = work(place)
             if end.well:
-                return Result(way.rank, way._epoch, end.data)
+                return end.data
     except OSError:  # nobody is there who would be told
-        return None
+        pass
     finally:
         way.close()
+    return None
+
+
+def take_part(index: int, call: _member.Call, facts: Mapping[str, Any],
+              begin: Callable[[], Any]) -> Optional[Result]:
+    """As of reigen._member.take_part(), for as many ranks as until_well() says."""
+    way = _member.connect(_Way, call, index, facts)
+
+    def work(place: Mapping[str, Any]) -> _member.Outcome:
+        begin()
+        return _member.work(way, place, call, boot.lending(way.join, way))
+    data = until_well(way, work)
+    return None if data is None else Result(way.rank, way._epoch, data)

@@ -53,19 +53,13 @@ class ElasticHorovodWorker:
         if listens:
             ray_logger.configure(lambda info: way.line.send(
                 'log', seal(call.key, pickle.dumps(info))))
+
+        def work(place: Any) -> _member.Outcome:
+            if place['gpus']:
+                os.environ['CUDA_VISIBLE_DEVICES'] = ','.join(place['gpus'])
+            return _work(way, place, call, func)
         try:
-            while True:
-                place = way.started.get()
-                if place is None:
-                    return None
-                way.begin(place)
-                if place['gpus']:
-                    os.environ['CUDA_VISIBLE_DEVICES'] = ','.join(place['gpus'])
-                end = _work(way, place, call, func)
-                if end.well:
-                    return way.rank, end.data
-        except OSError:  # nobody is there who would be told
-            return None
+            data = _elastic_member.until_well(way, work)
         finally:
             ray_logger.configure(None)
-            way.close()
+        return None if data is None else (way.rank, data)
