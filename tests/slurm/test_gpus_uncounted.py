@@ -58,9 +58,9 @@ def test_reigen_run_does_the_same_from_a_node_of_the_job(slurm):
     slurm.head.write('batch.sh', f"#!/bin/sh\n{PROGRAMS.reigen} run --on slurm --image base -- "
                                  "sh -c 'echo $REIGEN_RANK $(hostname) $NVIDIA_VISIBLE_DEVICES'\n",
                      mode=0o755)
-    done = slurm.head.run(['sbatch', '--quiet', '--wait', '-N2', '-o', 'said', './batch.sh'],
-                          timeout=READY, env=with_smi(slurm))
-    said = slurm.head.path('said').read_text(encoding='utf-8')
+    done = slurm.head.run(['sbatch', '--quiet', '--wait', '-N2', '-o', 'said', '-e', 'told',
+                           './batch.sh'], timeout=READY, env=with_smi(slurm))
+    said, told = (slurm.head.path(name).read_text(encoding='utf-8') for name in ('said', 'told'))
     found = sorted(line.split('] ')[-1] for line in said.splitlines())
     assert done.returncode == 0 and found == ['0 node1 all', '1 node1 all', '2 node2 all',
-                                              '3 node2 all'], said + done.stderr
+                                              '3 node2 all'], said + told + done.stderr
