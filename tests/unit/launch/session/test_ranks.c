@@ -160,23 +160,6 @@ static int play_fences(void)
     return 0;
 }
 
-static int play_missing(void)
-{
-    struct rg_rankmsg_fence_failed failed = { 0 };
-
-    if (my_rank == 1) {
-        rg_sleep_ms(100); /* patient: the other one most often waits by now */
-        return 0;         /* never came, and ended well */
-    }
-    int fd = join_job();
-    send_fence(fd, 1, 10000);
-    expect(fd, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields, &failed);
-    must(failed.errnum == ECONNRESET, "ECONNRESET");
-    must(strstr(failed.text, "rank 1 has ended (exit code 0)") != NULL, failed.text);
-    send_frame(fd, RG_RANKMSG_GOODBYE, NULL, NULL);
-    return 0;
-}
-
 /* Where the late rank meets those whose fence has failed. */
 static int late_socket(struct sockaddr_un *ret_address, socklen_t *ret_length)
 {
@@ -190,14 +173,14 @@ static int late_socket(struct sockaddr_un *ret_address, socklen_t *ret_length)
 }
 
 /* Nobody ends before all others have failed: if one did, that would be why. */
-static void be_late(void)
+static void be_late(int nothers)
 {
     struct sockaddr_un address;
     socklen_t length;
     int fd = late_socket(&address, &length);
 
-    must(bind(fd, (struct sockaddr *) &address, length) == 0 && listen(fd, 3) == 0, "listen");
-    for (int i = 0; i < 3; i++)
+    must(bind(fd, (struct sockaddr *) &address, length) == 0 && listen(fd, nothers) == 0, "listen");
+    for (int i = 0; i < nothers; i++)
         must(accept(fd, NULL, NULL) >= 0, "accept");
 }
 
@@ -213,12 +196,33 @@ static void wait_for_others(void)
     must(read(fd, &byte, 1) <= 0, "the late rank speaks");
 }
 
+static int play_missing(void)
+{
+    struct rg_rankmsg_fence_failed failed = { 0 };
+
+    if (my_rank == 1) {
+        rg_sleep_ms(100); /* patient: the other one most often waits by now */
+        return 0;         /* never came, and ended well */
+    }
+    int fd = join_job();
+    send_fence(fd, 1, 10000);
+    expect(fd, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields, &failed);
+    must(failed.errnum == ECONNRESET, "ECONNRESET");
+    must(strstr(failed.text, "rank 1 has ended (exit code 0)") != NULL, failed.text);
+    if (my_rank == 0)
+        be_late(1);
+    else
+        wait_for_others();
+    send_frame(fd, RG_RANKMSG_GOODBYE, NULL, NULL);
+    return 0;
+}
+
 static int play_late(void)
 {
     struct rg_rankmsg_fence_failed failed = { 0 };
 
     if (my_rank == 2) {
-        be_late();
+        be_late(3);
         return 0;
     }
     int fd = join_job();
