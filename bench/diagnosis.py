@@ -37,6 +37,7 @@ CGROUPS = Path('/sys/fs/cgroup')
 SECONDS = 7
 STARTS_S = 60
 NONE = 'nothing'
+QUIET_LOAD = 3  # a core; a job with a neighbour has 2 by itself
 
 sys.path.insert(0, str(ROOT / 'tests'))
 
@@ -254,34 +255,56 @@ class Noted:
             with open(self.keep, 'a') as file:
                 file.write(json.dumps(one) + '\n')
 
-    def said(self):
+    def said(self, jobs=None):
         said = collections.defaultdict(collections.Counter)
-        for one in self.all:
+        for one in self.all if jobs is None else jobs:
             said[one['cause']][one['word']] += 1
         return said
 
+    def by_load(self):
+        """The jobs of a quiet computer, and those of a busy one."""
+        limit = QUIET_LOAD * len(os.sched_getaffinity(0))
+        return ([one for one in self.all if one['load'] <= limit],
+                [one for one in self.all if one['load'] > limit])
 
-def table(said):
-    lines = ['| injected | jobs | right | nothing said | another word |', '|---|---|---|---|---|']
-    for cause, words in sorted(said.items()):
-        wrong = {word: n for word, n in words.items() if word not in (cause, NONE)}
-        lines.append(f'| {cause} | {sum(words.values())} | {words[cause]} | '
-                     f'{words[NONE] if cause != NONE else ""} | '
-                     + (', '.join(f'{n} {word}' for word, n in wrong.items()) or '0') + ' |')
+
+def cells(words, cause):
+    """Of one cause: right of all, without a word, and the other words."""
+    wrong = [f'{n} {word}' for word, n in words.items() if word not in (cause, NONE)]
+    return [f'{words[cause]} of {sum(words.values())}' if words else '',
+            str(words[NONE]) if words and cause != NONE else '',
+            ', '.join(wrong) or ('0' if words else '')]
+
+
+def table(noted):
+    quiet, busy = map(noted.said, noted.by_load())
+    lines = ['| injected | quiet: right | nothing said | another word '
+             '| busy: right | nothing said | another word |', '|---' * 7 + '|']
+    for cause in sorted({*quiet, *busy}):
+        lines.append('| ' + ' | '.join([cause, *cells(quiet[cause], cause),
+                                        *cells(busy[cause], cause)]) + ' |')
     return '\n'.join(lines)
+
+
+def about(jobs, name):
+    """Which seeds and which load a half of the table has."""
+    if not jobs:
+        return []
+    seeds = ', '.join(map(str, dict.fromkeys(one['seed'] for one in jobs)))
+    loads = sorted(one['load'] for one in jobs)
+    return [f'{name}: seeds {seeds}, a load of {loads[0]:.0f} to {loads[-1]:.0f} (median '
+            f'{statistics.median(loads):.0f})']
 
 
 def write(noted):
     """Behind its mark, up to the next empty line but one."""
     before, mark, after = PAGE.read_text().partition('<!-- diagnosed -->\n')
     rest = after.split('\n\n', 2)[2]
-    cores = len(os.sched_getaffinity(0))
-    seeds = ', '.join(map(str, dict.fromkeys(one['seed'] for one in noted.all)))
-    loads = sorted(one['load'] for one in noted.all)
-    PAGE.write_text(f'{before}{mark}{table(noted.said())}\n\nSeeds: {seeds}. The load of the '
-                    f'computer\'s {cores} cores was {loads[0]:.0f} to {loads[-1]:.0f} '
-                    f'meanwhile (median {statistics.median(loads):.0f}), that of the jobs '
-                    f'themselves included.\n\n{rest}')
+    quiet, busy = noted.by_load()
+    halves = '; '.join(about(quiet, 'Quiet') + about(busy, 'busy'))
+    PAGE.write_text(f'{before}{mark}{table(noted)}\n\n{halves}.\nThe computer has '
+                    f'{len(os.sched_getaffinity(0))} cores; the jobs\' own load is included.\n\n'
+                    f'{rest}')
 
 
 def is_good(said):
@@ -331,7 +354,7 @@ def main():
                 links(2 * args.each, rng, folder, noted)
             except Left as why:
                 left['slow-link'] = str(why)
-    print('\n' + table(noted.said()))
+    print('\n' + table(noted))
     if args.write:
         write(noted)
     for cause, why in left.items():
