@@ -181,10 +181,19 @@ def _taken(parts: List[Batch]) -> Batch:
     return whole
 
 
-def _cut(chunks: Iterator[Batch], rows: int) -> Iterator[Batch]:
-    """Batches of so many rows; the last one may have fewer."""
+def _sizes(total: int, rows: int, alone: bool) -> Iterator[int]:
+    """Of the batches that so many rows make. alone: one row may be the last batch; else the one
+    before it has that row, too, since a layer that normalizes a batch cannot train on one row."""
+    while total > 0:
+        join = not alone and rows > 1 and total == rows + 1
+        yield total if join or total < rows else rows
+        total -= rows + 1 if join else rows
+
+
+def _cut(chunks: Iterator[Batch], sizes: Iterator[int]) -> Iterator[Batch]:
+    """Batches of these numbers of rows, as many as there are; the last one may have fewer."""
     held: List[Batch] = []
-    count = 0
+    count, rows = 0, next(sizes)
     for chunk in chunks:
         at, end = 0, _count(chunk)
         while count + end - at >= rows:
@@ -192,6 +201,7 @@ def _cut(chunks: Iterator[Batch], rows: int) -> Iterator[Batch]:
             held.append(_part(chunk, at, at + step))
             count, at = 0, at + step
             yield _taken(held)
+            rows = next(sizes, rows)
         if at < end:
             held.append(_part(chunk, at, end))
             count += end - at
@@ -211,10 +221,10 @@ class Reader:
     """A rank's share of a Dataset, by epochs.
 
     columns: names of those that batches have, all unless told. fill: equal numbers of rows on each
-    rank (see deal), for training. shuffle: another order in each epoch, within blocks of
-    block_rows (None: as fit in 64 MB). cache: the share is read once and kept. ahead: a thread
-    reads while the caller computes. transform: a function that makes of a pandas.DataFrame another
-    one of as many rows.
+    rank (see deal), for training, and no batch of one row behind others. shuffle: another order in
+    each epoch, within blocks of block_rows (None: as fit in 64 MB). cache: the share is read once
+    and kept. ahead: a thread reads while the caller computes. transform: a function that makes of a
+    pandas.DataFrame another one of as many rows.
     """
 
     def __init__(self, fs: Any, data: Dataset, rank: int, size: int, batch_size: int, *,
@@ -233,8 +243,10 @@ class Reader:
         self._kept: Optional[Batch] = None
         self._cache = cache
         self.rows = sum(piece.take for piece in deal(data.groups, rank, size, fill))
-        #: Batches of an epoch, on each rank.
+        #: Batches of an epoch, on each rank; see _sizes().
         self.steps = -(-self.rows // batch_size)
+        if fill and batch_size > 1 and self.rows > 1 and self.rows % batch_size == 1:
+            self.steps -= 1
 
     def _pieces(self, epoch: int) -> List[Piece]:
         groups = self._data.groups
@@ -301,7 +313,7 @@ class Reader:
         chunks = self._decoded(epoch)
         if self._shuffle:
             rng = np.random.default_rng([self._seed, epoch, self._rank])
-            blocks = _cut(chunks, self._block_rows)
+            blocks = _cut(chunks, itertools.repeat(self._block_rows))
             chunks = map(lambda block: _mixed(block, rng), blocks)
         return _ahead(chunks) if self._ahead else chunks
 
@@ -310,10 +322,14 @@ class Reader:
             self._kept = _joined(list(self._decoded(0)))
         rng = np.random.default_rng([self._seed, epoch, self._rank])
         order = rng.permutation(self.rows) if self._shuffle else None
-        for first in range(0, self.rows, self._batch_size):
-            end = first + self._batch_size
+        end = 0
+        for rows in self._batches():
+            first, end = end, end + rows
             yield _part(self._kept, first, end) if order is None else \
                 {name: array[order[first:end]] for name, array in self._kept.items()}
+
+    def _batches(self) -> Iterator[int]:
+        return _sizes(self.rows, self._batch_size, alone=not self._fill)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """This rank's batches of that epoch. Arrays may be read-only. ValueError that names a
@@ -322,7 +338,7 @@ class Reader:
             return iter(())
         if self._cache:
             return self._from_memory(number)
-        return _cut(self._chunks(number), self._batch_size)
+        return _cut(self._chunks(number), self._batches())
 
     def batches(self, steps: Optional[int] = None, first: int = 0) -> Iterator[List[Batch]]:
         """Iterators over epochs, from that one on, without an end: each of so many batches, with
