@@ -16,6 +16,7 @@ from pyspark.ml.util import (DefaultParamsReader, DefaultParamsWriter, MLReadabl
 from horovod.spark.common import preparing, reading
 from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.params import EstimatorParams, ModelParams
+from horovod.spark.common.running import Run
 
 #: Rows that a model predicts at once.
 _PREDICTED_ROWS = 1024
@@ -108,6 +109,21 @@ class HorovodEstimator(Estimator, EstimatorParams, Writable, Readable):
                 raise TypeError(reading.TEXT.format(text[0]))
         run_id = self.getRunId() or f'run_{int(time.time())}_{os.urandom(3).hex()}'
         return self._train(data, backend, run_id)
+
+    def _run(self, data: preparing.Prepared, run_id: str) -> Run:
+        """What the ranks are told of it, whatever the framework."""
+        return Run(
+            features=self.getFeatureCols(), labels=self.getLabelCols(),
+            weight=self.getSampleWeightCol(), label_shapes=self.getLabelShapes(), data=data,
+            store=self.getStore(), run_id=run_id, epochs=self.getEpochs(),
+            batch_size=self.getBatchSize(),
+            val_batch_size=self.getValBatchSize() or self.getBatchSize(),
+            steps=self.getTrainStepsPerEpoch(), val_steps=self.getValidationStepsPerEpoch(),
+            seed=self.getRandomSeed(), shuffle=self.getShuffle(),
+            block_rows=self.getShufflingBufferSize(), cache=self.getInMemoryCacheAll(),
+            ahead=self.getTrainReaderNumWorker() > 0, val_ahead=self.getValReaderNumWorker() > 0,
+            transform=self.getTransformationFn(), use_gpu=self.getUseGpu(),
+            verbose=self.getVerbose())
 
     def _train(self, data: preparing.Prepared, backend: Any, run_id: str) -> Any:
         """The framework's part: its model."""

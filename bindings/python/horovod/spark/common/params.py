@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of estimators and their models, as Spark's: attributes, setX() and getX()."""
+import copy
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 try:
@@ -53,8 +54,12 @@ class Holder(Params):
 
     def __init__(self) -> None:
         super().__init__()
-        self._setDefault(**{name: list(value) if isinstance(value, list) else value
+        self._setDefault(**{name: copy.copy(value) if isinstance(value, (list, dict)) else value
                             for name, value in self._known.items()})
+
+    def _set(self, **kwargs: Any) -> Any:
+        """None leaves a parameter as it is."""
+        return super()._set(**{name: value for name, value in kwargs.items() if value is not None})
 
     def setParams(self, **kwargs: Any) -> Any:
         """Several at once."""
@@ -144,6 +149,10 @@ class EstimatorParams(Holder):
         if (self.getShufflingBufferSize() or 0) < 0:
             raise ValueError(f'shuffle_buffer_size is {self.getShufflingBufferSize()}: it is a '
                              'number of rows, or 0 for no shuffling')
+        for name in ('loss_weights', 'label_shapes'):
+            each, labels = self.getOrDefault(name), self.getLabelCols()
+            if each is not None and len(each) != len(labels):
+                raise ValueError(f'{name}: {len(each)} for {len(labels)} label_cols: one for each')
         part = self.getValidation()
         if part is not None and not isinstance(part, str) and not 0 <= part < 1:
             raise ValueError(f'validation is {part}: it is the part of the rows, from 0 to less '

@@ -79,14 +79,9 @@ class TorchEstimator(HorovodEstimator):
         if len(losses) not in (1, len(labels)):
             raise ValueError(f'{len(losses)} losses for {len(labels)} label_cols: tell one by '
                              'loss or loss_constructors, or one for each')
-        weights = self.getLossWeights()
-        if weights and len(weights) != len(labels):
-            raise ValueError(f'{len(weights)} loss_weights for {len(labels)} label_cols')
-        for name, each in [('label_shapes', self.getLabelShapes()),
-                           *[('metrics', one) for one in self.getMetrics()
-                             if isinstance(one, (list, tuple))]]:
-            if each is not None and len(each) != len(labels):
-                raise ValueError(f'{name}: {len(each)} for {len(labels)} label_cols: one for each')
+        for one in self.getMetrics():
+            if isinstance(one, (list, tuple)) and len(one) != len(labels):
+                raise ValueError(f'metrics: {len(one)} for {len(labels)} label_cols: one for each')
         if self.getBackwardPassesPerStep() < 1:
             raise ValueError(f'backward_passes_per_step is {self.getBackwardPassesPerStep()}: it '
                              'is 1 or more')
@@ -101,22 +96,13 @@ class TorchEstimator(HorovodEstimator):
         return remote.Job(
             model=model, optimizer=optimizer,
             losses=losses * (len(labels) if len(losses) == 1 else 1),
-            constructed=self.getLoss() is None, labels=labels,
+            constructed=self.getLoss() is None,
             loss_weights=self.getLossWeights() or [1 / len(labels)] * len(labels),
             metrics=[_list(one) * (1 if isinstance(one, (list, tuple)) else len(labels))
                      for one in _list(self.getMetrics())],
-            features=self.getFeatureCols(), weight=self.getSampleWeightCol(),
-            input_shapes=self.getInputShapes(), label_shapes=self.getLabelShapes(),
-            step=self.getTrainMinibatchFn(), passes=self.getBackwardPassesPerStep(),
-            compression=self.getGradientCompression(), data=data, store=self.getStore(),
-            run_id=run_id, epochs=self.getEpochs(), batch_size=self.getBatchSize(),
-            val_batch_size=self.getValBatchSize() or self.getBatchSize(),
-            steps=self.getTrainStepsPerEpoch(), val_steps=self.getValidationStepsPerEpoch(),
-            seed=self.getRandomSeed(), shuffle=self.getShuffle(),
-            block_rows=self.getShufflingBufferSize(), cache=self.getInMemoryCacheAll(),
-            ahead=self.getTrainReaderNumWorker() > 0, val_ahead=self.getValReaderNumWorker() > 0,
-            transform=self.getTransformationFn(), use_gpu=self.getUseGpu(),
-            verbose=self.getVerbose())
+            input_shapes=self.getInputShapes(), step=self.getTrainMinibatchFn(),
+            passes=self.getBackwardPassesPerStep(), compression=self.getGradientCompression(),
+            run=self._run(data, run_id))
 
     def _train(self, data: preparing.Prepared, backend: Any, run_id: str) -> 'TorchModel':
         job = self._job(data, run_id)

@@ -3,14 +3,13 @@
 import copy
 import inspect
 import io
-import json
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
-from horovod.spark.common.preparing import Prepared
-from horovod.spark.common.reading import Dataset, Reader
+from horovod.spark.common import running
+from horovod.spark.common.reading import Reader
 
 _TOLD_STEPS = 100
 
@@ -24,31 +23,11 @@ class Job(NamedTuple):
     constructed: bool          # they are functions that make them
     loss_weights: List[float]
     metrics: List[List[Any]]   # each has a function for each label
-    features: List[str]
-    labels: List[str]
-    weight: Optional[str]
     input_shapes: Optional[List[List[int]]]
-    label_shapes: Optional[List[List[int]]]
     step: Optional[Callable]
     passes: int
     compression: Any
-    data: Prepared
-    store: Any
-    run_id: str
-    epochs: int
-    batch_size: int
-    val_batch_size: int
-    steps: Optional[int]
-    val_steps: Optional[int]
-    seed: Optional[int]
-    shuffle: bool
-    block_rows: Optional[int]
-    cache: bool
-    ahead: bool
-    val_ahead: bool
-    transform: Optional[Callable]
-    use_gpu: bool
-    verbose: int
+    run: running.Run
 
 
 def inputs_of(arrays: Sequence[np.ndarray], shapes: Optional[Sequence[Sequence[int]]],
@@ -57,11 +36,6 @@ def inputs_of(arrays: Sequence[np.ndarray], shapes: Optional[Sequence[Sequence[i
     tensors = [torch.from_numpy(np.array(array, np.float32)).to(device) for array in arrays]
     return tensors if shapes is None else \
         [tensor.reshape(tuple(shape)) for tensor, shape in zip(tensors, shapes)]
-
-
-def _label(array: np.ndarray, device: Any) -> torch.Tensor:
-    kind = np.int64 if array.dtype.kind in 'iu' else np.float32
-    return torch.from_numpy(np.array(array, kind)).to(device)
 
 
 def _listed(outputs: Any) -> List[Any]:
@@ -131,7 +105,7 @@ class _Sums:
 
     def __init__(self, job: Job):
         self._job = job
-        self._sums = np.zeros(2 + len(job.metrics) * len(job.labels))
+        self._sums = np.zeros(2 + len(job.metrics) * len(job.run.labels))
 
     def add(self, rows: int, loss: Any, outputs: Sequence[Any], labels: Sequence[Any]) -> None:
         with torch.no_grad():
@@ -148,7 +122,7 @@ class _Sums:
         named = iter(values)
         return {'loss': loss, 'all_metrics': [
             {f'{getattr(one, "__name__", type(one).__name__)}_{label}': next(named)
-             for one, label in zip(group, self._job.labels)} for group in self._job.metrics]}
+             for one, label in zip(group, self._job.run.labels)} for group in self._job.metrics]}
 
 
 def _step(passes: int) -> Callable:
@@ -172,9 +146,7 @@ def _step(passes: int) -> Callable:
 def _device(hvd: Any, use_gpu: bool) -> torch.device:
     if not use_gpu or not torch.cuda.is_available():
         return torch.device('cpu')
-    from horovod.spark.task import get_available_devices
-    given = get_available_devices()
-    index = int(given[0]) if given else hvd.local_rank() % torch.cuda.device_count()
+    index = running.gpu(hvd, torch.cuda.device_count())
     torch.cuda.set_device(index)
     return torch.device('cuda', index)
 
@@ -187,9 +159,10 @@ def _scale(optimizer: Any, factor: float) -> None:
 class _Trainer:
     def __init__(self, job: Job, hvd: Any):
         self.job, self.hvd = job, hvd
-        self.device = _device(hvd, job.use_gpu)
-        if job.seed is not None:
-            torch.manual_seed(job.seed + hvd.rank())
+        self.run = job.run
+        self.device = _device(hvd, self.run.use_gpu)
+        if self.run.seed is not None:
+            torch.manual_seed(self.run.seed + hvd.rank())
         self.model = job.model.to(self.device)
         job.optimizer.load_state_dict(job.optimizer.state_dict())  # its state to the device
         self.first, self.last, self.history = self._begin(job.optimizer)
@@ -199,54 +172,38 @@ class _Trainer:
             job.optimizer, named_parameters=self.model.named_parameters(),
             backward_passes_per_step=job.passes, **more)
         known = {'model': self.model, 'optimizer': self.optimizer, 'hvd': hvd, 'torch': torch,
-                 'feature_columns': job.features, 'label_columns': job.labels}
+                 'feature_columns': self.run.features, 'label_columns': self.run.labels}
         self.loss = _Loss(job, known, self.device)
         self.step = job.step or _step(job.passes)
         self.sizes: List[int] = []
 
     def _begin(self, optimizer: Any) -> Tuple[int, int, List[Any]]:
-        """From the run's checkpoint, if there is one: the first epoch, the end, what was. A run
-        that was interrupted goes on to its end; one that had ended trains as many epochs again."""
-        path = self.job.store.get_checkpoint_path(self.job.run_id)
-        first, last, history = 0, self.job.epochs, []
-        if self.hvd.rank() == 0 and path and self.job.store.exists(path):
-            state = load(self.job.store, self.job.run_id, self.device)
+        """From the run's checkpoint, if there is one: the first epoch, the end, what was."""
+        store, run_id = self.run.store, self.run.run_id
+        path = store.get_checkpoint_path(run_id)
+        first, last, history = 0, self.run.epochs, []
+        if self.hvd.rank() == 0 and path and store.exists(path):
+            state = load(store, run_id, self.device)
             try:
                 self.model.load_state_dict(state['model'])
                 optimizer.load_state_dict(state['optimizer'])
             except (RuntimeError, ValueError) as error:
-                raise ValueError(f'run_id {self.job.run_id!r} has the checkpoint {path} of another '
-                                 'model or optimizer: take another run_id, or remove it '
-                                 f'({error})') from error
+                raise self.run.other_model(path, error) from error
             history = state['history']
-            first, last = len(history), state['last']
-            last = last if first < last else first + self.job.epochs
+            first = len(history)
+            last = self.run.end(first, state['last'])
         first, last, history = self.hvd.broadcast_object((first, last, history), root_rank=0)
         self.hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)
         self.hvd.broadcast_optimizer_state(optimizer, root_rank=0)
         return first, last, history
 
-    def reader(self, data: Dataset, training: bool) -> Reader:
-        job = self.job
-        return Reader(job.store.fs, data, self.hvd.rank(), self.hvd.size(),
-                      job.batch_size if training else job.val_batch_size,
-                      columns=[*job.features, *job.labels, *([job.weight] if job.weight else [])],
-                      fill=training, shuffle=training and job.shuffle, block_rows=job.block_rows,
-                      seed=job.seed or 0, cache=job.cache, transform=job.transform,
-                      ahead=job.ahead if training else job.val_ahead)
-
     def tensors(self, batch: Dict[str, np.ndarray]) -> Tuple[List[Any], List[Any], Any]:
-        job = self.job
-        for name in [*job.features, *job.labels]:
-            if batch[name].dtype == object and isinstance(batch[name].flat[0], (str, bytes)):
-                raise TypeError(f'column {name!r} has text, or bytes that differ in length: make '
-                                'numbers of them by transformation_fn')
-        inputs = inputs_of([batch[name] for name in job.features], job.input_shapes, self.device)
-        labels = [_label(batch[name], self.device) for name in job.labels]
-        if job.label_shapes:
-            labels = [label.reshape(tuple(shape))
-                      for label, shape in zip(labels, job.label_shapes)]
-        weights = inputs_of([batch[job.weight]], None, self.device)[0] if job.weight else None
+        job, run = self.job, self.run
+        run.check_numbers(batch)
+        inputs = inputs_of([batch[name] for name in run.features], job.input_shapes, self.device)
+        labels = [torch.from_numpy(array).to(self.device)
+                  for array in run.labels_of(batch, np.float32)]
+        weights = inputs_of([batch[run.weight]], None, self.device)[0] if run.weight else None
         return inputs, labels, weights
 
     def train(self, number: int, batches: Any) -> Dict[str, Any]:
@@ -257,7 +214,7 @@ class _Trainer:
             outputs, loss = self.step(self.model, self.optimizer, transform_outputs, self.loss,
                                       inputs, labels, weights)
             sums.add(len(inputs[0]), loss, *transform_outputs(outputs, labels))
-            if self.job.verbose and not self.hvd.rank() and count % _TOLD_STEPS == 0:
+            if self.run.verbose and not self.hvd.rank() and count % _TOLD_STEPS == 0:
                 print(f'epoch {number} step {count}: loss {float(loss):.4g}')
         return sums.means(self.hvd)
 
@@ -266,7 +223,7 @@ class _Trainer:
         sums = _Sums(self.job)
         with torch.no_grad():
             for count, batch in enumerate(batches):
-                if count == self.job.val_steps:
+                if count == self.run.val_steps:
                     break
                 inputs, labels, weights = self.tensors(batch)
                 outputs, labels = transform_outputs(self.model(*inputs), labels)
@@ -290,23 +247,22 @@ class _Trainer:
         return buffer
 
     def save(self) -> None:
-        job = self.job
-        if self.hvd.rank() == 0 and job.store.saving_runs():
-            job.store.write(job.store.get_checkpoint_path(job.run_id), self.state().getvalue())
-            lines = ''.join(json.dumps(one) + '\n' for one in self.history)
-            job.store.write_text(f'{job.store.get_logs_path(job.run_id)}/history.jsonl', lines)
+        store, run_id = self.run.store, self.run.run_id
+        if self.hvd.rank() == 0 and store.saving_runs():
+            store.write(store.get_checkpoint_path(run_id), self.state().getvalue())
+            self.run.write_history(self.history)
 
-    def run(self) -> None:
-        job = self.job
-        train = self.reader(job.data.train, True)
-        val = self.reader(job.data.val, False) if job.data.val else None
-        epochs = train.batches(job.steps, self.first)
+    def fit(self) -> None:
+        run = self.run
+        train = run.reader(run.data.train, True, self.hvd)
+        val = run.reader(run.data.val, False, self.hvd) if run.data.val else None
+        epochs = train.batches(run.steps, self.first)
         for number in range(self.first, self.last):
             told = {'epoch': number, 'train': self.train(number, next(epochs))}
             if val is not None:
                 told['validation'] = self.evaluate(val.epoch(0))
             self.history.append(told)
-            if job.verbose and not self.hvd.rank():
+            if run.verbose and not self.hvd.rank():
                 print(told)
             self.save()
         self.sizes = self.output_sizes(train)
@@ -318,11 +274,11 @@ def train(job: Job) -> Optional[Dict[str, Any]]:
     import horovod.torch as hvd
     hvd.init()
     trainer = _Trainer(job, hvd)
-    trainer.run()
+    trainer.fit()
     result = None
     if hvd.rank() == 0:
         result = {'history': trainer.history, 'sizes': trainer.sizes}
-        if not job.store.saving_runs():
+        if not job.run.store.saving_runs():
             state = trainer.state()
             state.seek(0)
             result.update(torch.load(state, map_location='cpu', weights_only=True))
