@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What estimators of all frameworks do: a DataFrame becomes Parquet in the store, the backend calls
 a training function on the ranks, and its result becomes a model that transforms DataFrames."""
-import base64
 import json
 import math
 import os
@@ -20,21 +19,29 @@ from horovod.spark.common.running import Run
 
 #: Rows that a model predicts at once.
 _PREDICTED_ROWS = 1024
+#: Of a file of those that save() writes.
+_PART_NBYTES = 16 << 20
 
 
 class HorovodParamsWriter(MLWriter):
-    """Writes what has been set, pickled together: a model and its optimizer stay a pair."""
+    """Writes what has been set, pickled together: a model and its optimizer stay a pair. Besides
+    Spark's metadata there are parts of it, in Parquet, since a model may have any size."""
 
     def __init__(self, instance: Any):
         super().__init__()
         self.instance = instance
 
     def saveImpl(self, path: str) -> None:
-        import cloudpickle
-        values = {param.name: value for param, value in self.instance._paramMap.items()}
-        data = base64.b64encode(cloudpickle.dumps(values)).decode()
+        data = self.instance._dumps({param.name: value for param, value
+                                     in self.instance._paramMap.items()})
+        parts = [(first, data[first:first + _PART_NBYTES])
+                 for first in range(0, len(data), _PART_NBYTES)]
         DefaultParamsWriter.saveMetadata(self.instance, path, self.sparkSession, paramMap={},
-                                         extraMetadata={'pickled': data})
+                                         extraMetadata={'pickled': len(data)})
+        # Each part is a task, and a file: Spark limits what it sends at once.
+        rows = self.sparkSession.sparkContext.parallelize(parts, len(parts))
+        frame = self.sparkSession.createDataFrame(rows, 'first long, data binary')
+        frame.write.option('compression', 'uncompressed').parquet(f'{path}/pickled')
 
 
 class HorovodParamsReader(MLReader):
@@ -45,20 +52,36 @@ class HorovodParamsReader(MLReader):
         self.cls = cls
 
     def load(self, path: str) -> Any:
-        import cloudpickle
         metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+        frame = self.sparkSession.read.parquet(f'{path}/pickled')
+        data = bytearray(metadata['pickled'])
+        found = 0
+        for row in frame.rdd.toLocalIterator():
+            data[row['first']:row['first'] + len(row['data'])] = row['data']
+            found += len(row['data'])
+        if found != len(data):
+            raise ValueError(f'{path}/pickled has {found} bytes, not {len(data)}: save it again')
         instance = self.cls()
         instance._resetUid(metadata['uid'])
-        instance._set(**cloudpickle.loads(base64.b64decode(metadata['pickled'])))
+        instance._set(**instance._loads(data))
         return instance
 
 
 class Writable(MLWritable):
+    def _dumps(self, values: Dict[str, Any]) -> bytes:
+        import cloudpickle
+        return cloudpickle.dumps(values)
+
     def write(self) -> HorovodParamsWriter:
         return HorovodParamsWriter(self)
 
 
 class Readable(MLReadable):
+    @classmethod
+    def _loads(cls, data: bytes) -> Any:
+        import cloudpickle
+        return cloudpickle.loads(data)
+
     @classmethod
     def read(cls) -> HorovodParamsReader:
         return HorovodParamsReader(cls)
