@@ -164,7 +164,7 @@ def test_who_dies_as_all_meet_holds_nobody(job):
     threads = [threading.Thread(target=join, args=(way,)) for way in ways[:2]]
     for thread in threads:
         thread.start()
-    until(lambda: len(one.hub._turns.get((1, 0), ())) == 2, 'two of three')
+    until(lambda: len(one.hub._said) == 2, 'two of three')
     for way in ways:
         way.line.send('elastic')
     ways[2].close()

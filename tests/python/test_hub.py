@@ -2,6 +2,7 @@
 """How processes that a cluster has placed become ranks (reigen._hub, reigen._member), on real
 sockets, and the verdicts of horovod.spark.run() on what they tell; without a cluster."""
 import functools
+import itertools
 import json
 import os
 import pickle
@@ -272,7 +273,7 @@ def test_stop_ends_whoever_waits_for_others(modules, hub, monkeypatch):
     monkeypatch.setattr(modules.member._core, 'shutdown', left.set)
     one = hub(2)
     first, second = ways(modules, one, 2)
-    thread = threading.Thread(target=lambda: until(lambda: one._turns, 'a gather') and one.stop())
+    thread = threading.Thread(target=lambda: until(lambda: one._said, 'a gather') and one.stop())
     thread.start()
     with pytest.raises(modules.member.Gone):
         first.gather(b'x', 3600)
@@ -320,6 +321,34 @@ def test_an_exchange_that_was_given_up_is_not_taken_for_the_next(modules, hub):
     assert at_once(lambda: second.gather(b'late', 60))[0] == [b'old', b'late']
     both = at_once(lambda: first.gather(b'a', 60), lambda: second.gather(b'b', 60))
     assert both == [[b'a', b'b']] * 2
+    for way in (first, second):
+        way.close()
+
+
+@pytest.mark.parametrize('far', [False, True])
+def test_who_calls_init_again_meets_the_others(modules, hub, monkeypatch, far):
+    """far: another one is in the second exchange of the meeting that was given up."""
+    one, numbers, found = hub(2), itertools.count(), []
+
+    def meet(rank, size, exchange, *_):
+        number = next(numbers)  # of the call
+        found.append((rank, [exchange(b'%d %d' % (number, turn)) for turn in range(3)]))
+    monkeypatch.setattr(modules.member.boot, 'meet', meet)
+    first, second = ways(modules, one, 2)
+    with pytest.raises(TimeoutError, match='some ranks did not call init'):
+        first.meet(0, 2, 0.01)
+    other = threading.Thread(target=second.meet, args=(1, 2, 60))
+    if far:
+        other.start()
+        until(lambda: one._said.get(1, [{}])[0].get('turn'), 'the second exchange')
+    again = threading.Thread(target=first.meet, args=(0, 2, 60))
+    again.start()
+    if not far:
+        until(lambda: 0 in one._said and one._said[0][0]['round'] == 2, 'the second call')
+        other.start()
+    for thread in (other, again):
+        thread.join(60)
+    assert len(found) == 2 and found[0][1] == found[1][1]
     for way in (first, second):
         way.close()
 

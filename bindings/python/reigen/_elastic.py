@@ -77,7 +77,7 @@ class ElasticHub(Hub):
             if index not in self._ranks or self._broken == epoch:
                 return
             self._broken = epoch
-            self._turns.clear()
+            self._said.clear()
             others = [other for other in self._ranks if other != index]
         for other in others:
             self._tell(other, 'broken', epoch=epoch)
@@ -86,7 +86,7 @@ class ElasticHub(Hub):
         """The members of an epoch, by rank."""
         with self._lock:
             self._epoch, self._ranks = epoch, {one: rank for rank, one in enumerate(order)}
-            self._turns.clear()
+            self._said.clear()
             if self._gone & set(order):
                 self._broken = epoch
 

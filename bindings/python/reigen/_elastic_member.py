@@ -50,7 +50,7 @@ class _Way(_member._Way):
             self._epochs.put(fields)
         elif kind == 'broken':
             self._broken = fields['epoch']
-            self._gathered.put(({'epoch': -1, 'turn': -1}, b''))  # who waits looks at it
+            self._gathered.put(({}, b''))  # who waits looks at it
         elif kind == 'update' and fields['epoch'] == self._now.number:
             self._now.update |= fields['update']
             self._now.stamp = fields['stamp']

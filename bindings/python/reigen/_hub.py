@@ -27,6 +27,14 @@ class Event(NamedTuple):
     data: bytes
 
 
+#: In an exchange: which one it is by the member's own count, and what it hands over.
+_Said = Tuple[Dict[str, Any], bytes]
+
+
+def _of_exchange(fields: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: fields[name] for name in ('epoch', 'round', 'turn')}
+
+
 class _Events:
     """A queue of bounded length, that nobody waits at any more once it is closed."""
 
@@ -73,7 +81,7 @@ class Hub:
         self._lines: Dict[int, Line] = {}
         self._all: Set[Line] = set()            # those too that came for an index that is here
         self._facts: Dict[int, Dict[str, Any]] = {}
-        self._turns: Dict[Tuple[int, int], Dict[int, bytes]] = {}  # by epoch and turn
+        self._said: Dict[int, _Said] = {}       # by those that wait in one and the same exchange
         self._closed = False
         self._greeting = threading.Semaphore(size + _GREETING)
         host, bind = host.strip('[]'), bind.strip('[]')  # as Spark writes addresses of IPv6
@@ -191,20 +199,36 @@ class Hub:
             if fields['kind'] == 'failed':
                 self._tell(index, 'heard')
             return
-        epoch, turn = fields['epoch'], fields['turn']
-        blob = unseal(self.key, data)
         with self._lock:
-            ranks = self._meeting(epoch)
+            ranks = self._meeting(fields['epoch'])
             if index not in ranks:
                 return
-            blobs = self._turns.setdefault((epoch, turn), {})
-            blobs[index] = blob
-            if len(blobs) < len(ranks):
-                return
-            del self._turns[epoch, turn]
-        whole = seal_all(self.key, [blobs[i] for i in ranks])
-        for i in ranks:
-            self._tell(i, 'gathered', whole, epoch=epoch, turn=turn)
+            words = (fields, unseal(self.key, data))
+            apart, together = self._join_turn(index, words, len(ranks))
+            blobs = [together[i][1] for i in ranks] if together else []
+        for i, (where, _) in apart.items():
+            self._tell(i, 'apart', **_of_exchange(where))
+        if together:
+            whole = seal_all(self.key, blobs)
+            for i, (where, _) in together.items():
+                self._tell(i, 'gathered', whole, **_of_exchange(where))
+
+    def _join_turn(self, index: int, words: _Said, size: int
+                   ) -> Tuple[Dict[int, _Said], Dict[int, _Said]]:
+        """Those that wait in vain now, as one of them has begun the meeting again; and all, if they
+        are complete. Under the lock."""
+        self._said.pop(index, None)  # it has given that up
+        waits = next(iter(self._said.values()), words)[0]['turn']
+        if words[0]['turn'] > waits:
+            return {index: words}, {}
+        apart = {}
+        if words[0]['turn'] < waits:
+            apart, self._said = self._said, {}
+        self._said[index] = words
+        if len(self._said) < size:
+            return apart, {}
+        together, self._said = self._said, {}
+        return apart, together
 
     def _meeting(self, epoch: int) -> Mapping[int, int]:
         """The ranks of those that exchange bytes then, in their order; under the lock."""

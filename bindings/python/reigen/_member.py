@@ -59,6 +59,10 @@ class Gone(RuntimeError):
     """The program that has asked for this process has ended, or the job has."""
 
 
+class _Apart(RuntimeError):
+    """One that was to meet the others has given up, and calls init() again."""
+
+
 class _Way:
     """The line to that program, and what comes over it."""
 
@@ -68,6 +72,7 @@ class _Way:
         self.started: 'queue.Queue[Optional[Dict[str, Any]]]' = queue.Queue()
         self._gathered: 'queue.Queue[Optional[Tuple[Dict[str, Any], bytes]]]' = queue.Queue()
         self._key, self._turns, self._epoch = call.key, itertools.count(), 0
+        self._round = 0  # of exchanges: each meeting has one
         self.stopped = self._closing = False
         self.torn = False  # an exchange has failed here: others may count another one as the next
         self.heard = threading.Event()  # that the function has failed
@@ -93,7 +98,7 @@ class _Way:
             self.started.put(fields['place'])
         elif fields['kind'] == 'heard':
             self.heard.set()
-        elif fields['kind'] == 'gathered':
+        elif fields['kind'] in ('gathered', 'apart'):
             self._gathered.put((fields, data))
         elif fields['kind'] == 'stop':
             self.started.put(None)
@@ -109,10 +114,12 @@ class _Way:
         leaving.start()
         self._leaving.append(leaving)
 
-    def gather(self, blob: bytes, timeout: float) -> List[bytes]:
-        """boot's allgather. The blobs hold the key of the job, and so they are sealed."""
-        turn, end = next(self._turns), time.monotonic() + timeout
-        self.line.send('gather', seal(self._key, blob), epoch=self._epoch, turn=turn)
+    def gather(self, blob: bytes, timeout: float, end: float = 0) -> List[bytes]:
+        """boot's allgather. The blobs hold the key of the job, and so they are sealed. end: when
+        the timeout is over that began before."""
+        turn, end = next(self._turns), end or time.monotonic() + timeout
+        here = {'epoch': self._epoch, 'round': self._round, 'turn': turn}
+        self.line.send('gather', seal(self._key, blob), **here)
         while not self.stopped:
             self._check()
             try:
@@ -123,8 +130,11 @@ class _Way:
             if found is None:
                 break
             fields, data = found
-            if (fields['epoch'], fields['turn']) == (self._epoch, turn):
-                return unseal_all(self._key, data)  # else of one that had been given up
+            if not here.items() <= fields.items():
+                continue  # of one that had been given up
+            if fields['kind'] == 'apart':
+                raise _Apart('another rank has begun to meet the others again')
+            return unseal_all(self._key, data)
         raise Gone('the job has ended, or the program that started it has')
 
     def _check(self) -> None:
@@ -133,12 +143,18 @@ class _Way:
     def meet(self, rank: int, size: int, limit: Optional[float]) -> None:
         """What init() does, with the limit that it was given."""
         timeout = limit or _meet_s()
-        try:
-            boot.meet(rank, size, lambda blob: self.gather(blob, timeout) if size > 1 else [blob],
-                      timeout, lambda: self._gathered.put(None))
-        except BaseException:
-            self.torn = True
-            raise
+        end = time.monotonic() + timeout
+        while True:
+            self._round, self._turns = self._round + 1, itertools.count()
+            try:
+                return boot.meet(rank, size, lambda blob: self.gather(
+                    blob, timeout, end) if size > 1 else [blob], timeout,
+                    lambda: self._gathered.put(None))
+            except _Apart:
+                continue  # gather() ends that in time
+            except BaseException:
+                self.torn = True
+                raise
 
     def close(self) -> None:
         """Nothing of it is left in this process, which may be called for another job at once: a
