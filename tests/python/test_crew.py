@@ -31,7 +31,7 @@ class Job:
     """What happens is taken by a thread, as run_elastic() does."""
 
     def __init__(self, modules, np, min_np, max_np, timeout=60, reset_limit=None):
-        self.modules, self.said, self.ways = modules, [], []
+        self.modules, self.said, self.ways, self.calls = modules, [], [], []
         self.hub = modules.elastic.ElasticHub(max_np, '127.0.0.1')
         self.crew = modules.elastic.Crew(self.hub, modules.elastic.Asked(
             np, min_np, max_np, timeout, reset_limit), self.said.append)
@@ -45,6 +45,8 @@ class Job:
             if event is not None and event.kind != 'over':
                 self.crew.take(event)
             self.crew.tick()
+            while self.calls:
+                self.calls.pop(0)()
 
     def come(self, index, machine='a', gpus=()):
         call = self.modules.call(self.hub.address, self.hub.key, b'', {})
@@ -264,22 +266,61 @@ def test_a_rank_that_never_calls_init_is_ended_and_the_others_go_on(job, modules
         'it did not call init() within 1 s of the first rank that did, and was ended')
 
 
-def test_who_comes_for_one_that_was_taken_away_has_its_local_rank_and_gpu(job):
-    """Nobody is to blame for a slot that the cluster takes back."""
+def give_up(one, index):
+    """Whether the crew will let it go in its time."""
+    said = []
+    one.calls.append(lambda: said.append(one.crew.give_up(index)))
+    until(lambda: said, 'the crew')
+    return said[0]
+
+
+def leave(way):
+    """Its slot has gone: what it does when it meets the others."""
+    with pytest.raises(RuntimeError, match='the job has ended, or begins anew'):
+        way.join(None)
+    fail(way, follows=True)
+    assert way.started.get(timeout=60) is None
+
+
+def test_ranks_hear_of_a_slot_that_goes_and_lose_nothing(job):
+    """Nobody is to blame, and who comes in its place has its local rank and its GPU."""
     one = job(2, 1, 2)
     ways = [one.come(index, gpus=[str(index)]) for index in range(2)]
     assert [(place['local_rank'], place['gpus']) for place in map(start, ways)] == \
         [(0, ['0', '1']), (1, ['0', '1'])]
-    join(*ways)
+    assert join(*ways) == [(0, 1, 1), (1, 1, 1)]
     for way in ways:
         way.go_on(False, False)
-    one.crew.taken_away(1)
-    ways[1].close()
-    ways[0].go_on(True, False)
-    assert join(ways[0]) == [(0, 2, 1)]
+    assert give_up(one, 1) and not give_up(one, 5)
+    until(lambda: [way.epoch().update for way in ways] == [1, 1], 'the news')
+    leaving = threading.Thread(target=leave, args=(ways[1],))
+    leaving.start()
+    assert join(ways[0]) == [(0, 2, 0)]  # with what it has: nothing is sent again
+    leaving.join(60)
     assert one.said == ['epoch 2: 1 rank'] and one.crew.failed == []
     place = start(one.come(7, gpus=['1']))
     assert (place['local_rank'], place['local_size'], place['gpus']) == (1, 2, ['0', '1'])
+
+
+def test_a_slot_that_goes_stays_as_long_as_too_few_would_be_left(job):
+    one = job(2, 2, 2)
+    ways = one.begin('a', 'b')
+    join(*ways)
+    for way in ways:
+        way.go_on(False, False)
+    assert give_up(one, 1)
+    new = one.come(2, 'c')
+    start(new)
+    joining = threading.Thread(target=join, args=(new,))
+    joining.start()
+    until(lambda: [way.epoch().update for way in ways] == [3, 3], 'the news')
+    leaving = threading.Thread(target=leave, args=(ways[1],))
+    leaving.start()
+    assert join(ways[0]) == [(0, 2, 1)]
+    for thread in (leaving, joining):
+        thread.join(60)
+        assert not thread.is_alive()
+    assert (new.rank, one.crew.failed) == (1, [])
 
 
 def test_a_twin_ends_only_when_the_result_has_had_time_to_arrive(job, modules, monkeypatch):

@@ -140,6 +140,45 @@ def goes_on(steps):
     return run_fn(train, again)(state)
 
 
+class Shrinks(elastic.RayHostDiscovery):
+    """The cluster's first node, from which a slot is taken when the ranks have begun."""
+
+    def find_available_hosts_and_slots(self):
+        host = min(super().find_available_hosts_and_slots())
+        return {host: 1 if (FOLDER / 'shrink').exists() else 2}
+
+
+def shrinks():
+    """Steps that are never committed, until one of two ranks has gone; how many were lost."""
+    import numpy as np
+
+    import reigen
+    from horovod.common.elastic import ObjectState, run_fn
+    from reigen._objects import broadcast_object
+
+    def again():
+        reigen.shutdown()
+        reigen.init()
+
+    done, shrink = [], FOLDER / 'shrink'
+
+    def train(state):
+        while reigen.size() == 2 or not shrink.exists():
+            reigen.allreduce(np.ones(1), name='step')
+            if reigen.size() == 1:  # the other one has not come yet
+                state.commit()
+                continue
+            done.append(state.step)
+            state.step += 1
+            shrink.touch()
+            state.check_host_updates()
+        return [reigen.rank(), state.step - len(done)]
+
+    reigen.init()
+    return run_fn(train, again)(ObjectState(lambda value: broadcast_object(value, 0), reigen.rank,
+                                            step=0))
+
+
 def interrupted(executor):
     def press():
         while not all((FOLDER / f'waits-{rank}').exists() for rank in range(2)):
@@ -261,6 +300,9 @@ def goes_on_and_fails(settings):
     tell('goes on', lambda: executor.run(goes_on, [5], callbacks=[heard.append]))
     tell('heard', lambda: sorted(one['rank'] for one in heard))
     tell('no workers', lambda: executor.run_remote(work, [1]))
+    settings.discovery = Shrinks()
+    fewer = RayExecutor(settings, min_workers=1, override_discovery=False)
+    tell('shrinks', lambda: fewer.run(shrinks))
     asked = elastic.ElasticRayExecutor.create_settings(min_np=2, max_num_proc=2, reset_limit=0)
     old = elastic.ElasticRayExecutor(asked)
     old.start()

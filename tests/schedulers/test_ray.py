@@ -113,6 +113,10 @@ def test_an_elastic_job_goes_on_when_a_worker_dies_and_another_one_comes(told):
     assert told['heard']['result'] == [0, 1]
 
 
+def test_a_slot_that_goes_costs_no_step(told):
+    assert told['shrinks']['result'] == [[0, 0]]
+
+
 def test_hosts_are_found(told):
     assert [[*one.values()] for one in told['discovery']['result']] == [[2]] * 3
 

@@ -120,7 +120,7 @@ class _Process:
         self.rank = -1                # the last one that it was, or is likely to be
         self.attempts = 0
         self.works = self.asked = self.waits = self.met = self.is_over = False
-        self.taken = self.well = False  # its slot has gone; its function has ended well
+        self.well = False             # its function has ended so
         self.text = ''                # how its function failed
         self.follows = False
 
@@ -161,6 +161,7 @@ class Crew:
         self._waiting: List[_Process] = []          # not for the membership yet
         self._names: Dict[str, int] = {}            # of machines
         self._slots: Dict[int, int] = {}            # by name
+        self._surplus: Dict[int, int] = collections.Counter()  # by name: processes to be let go
         self._aside: Set[int] = set()
         self._empty: Dict[int, int] = {}            # hosts that wait for a process: their names
         self._at_host: Dict[int, _Process] = {}
@@ -201,11 +202,18 @@ class Crew:
     def rank_of(self, number: int) -> int:
         return self._all[number].rank
 
-    def taken_away(self, index: int) -> None:
-        """The cluster is about to end the process of that index: nobody is to blame."""
-        for one in self._all.values():
-            if one.index == index:
-                one.asked = one.taken = True
+    def give_up(self, index: int) -> bool:
+        """The cluster takes the slot of that process back. False: nothing of the job is there, and
+        it may be ended at once. Else the ranks hear of it at their next commit, go on without one of
+        that machine, and its process is let go; unless too few would be left."""
+        one = next((one for one in self._all.values() if one.index == index and
+                    not one.is_over and one not in self._waiting), None)
+        if one is None or self.end:
+            return False
+        name = self._names[one.machine]
+        self._surplus[name] += 1
+        self._want(name, -1)
+        return True
 
     def blamed(self) -> Optional[Failure]:
         """By which the job has ended, if by any; else the first that came by itself."""
@@ -377,7 +385,7 @@ class Crew:
             one.text = one.text or 'it was lost: its process has ended, or its computer has'
             self._bad(one)
         self._leave(one)
-        if not done:
+        if not done and not self._lets_go(one):
             self._want(self._names[one.machine], -1)
 
     def _leave(self, one: _Process) -> None:
@@ -454,13 +462,25 @@ class Crew:
         if self._empty.pop(host, None) is not None:
             self._do(m.HOST_LOST, host=host)
         elif host in self._at_host:
-            self._leave(self._at_host[host])
+            one = self._at_host[host]
+            self._leave(one)
+            if self._lets_go(one):
+                one.is_over = True
+                self._let_go(one)
             self._fill()
+
+    def _lets_go(self, one: _Process) -> bool:
+        """Whether its slot is one of those that have been given up."""
+        name = self._names[one.machine]
+        if not self._surplus[name]:
+            return False
+        self._surplus[name] -= 1
+        return True
 
     def _start(self, one: _Process) -> None:
         rank, size = self._membership.seat(one.place)
         one.rank, one.attempts = rank, one.attempts + 1
-        one.works, one.asked, one.met, one.text = True, one.taken, False, ''
+        one.works, one.asked, one.met, one.text = True, False, False, ''
         self._hub.tell(one.number, 'start', place={
             'rank': rank, 'size': size, 'cross_rank': rank, 'cross_size': size,
             'attempt': one.attempts, **self._locals(one)})

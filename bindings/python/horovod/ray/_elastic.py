@@ -68,15 +68,16 @@ class _Fleet:
         self._indices = itertools.count()
         self._workers: Dict[int, _Worker] = {}
         self._losses: Dict[str, int] = {}
+        self._leaving: Dict[str, int] = {}  # of a node, workers whose slots have gone
         self._next = 0.0
         self.found: Mapping[str, int] = {}
         self._failing = False   # discovery, and it has been said
         self.results: List[Any] = []
         self.over = False   # a function has ended well: no more are started
 
-    def look(self, taken_away: Callable[[int], None]) -> None:
-        """See who has ended, and often enough which hosts there are. taken_away: is told of the
-        workers that are ended because their slot has gone."""
+    def look(self, give_up: Callable[[int], bool]) -> None:
+        """See who has ended, and often enough which hosts there are. give_up: is told of a worker
+        whose slot has gone, and says whether the job will let one of its node go in its time."""
         refs = {worker.ref: index for index, worker in self._workers.items()}
         done, _ = ray.wait(list(refs), num_returns=len(refs), timeout=0) if refs else ([], [])
         for ref in done:
@@ -84,7 +85,7 @@ class _Fleet:
         if time.monotonic() >= self._next and not self.over:
             self._next = time.monotonic() + _DISCOVER_S
             self.found = self._discover()
-            self._match(taken_away)
+            self._match(give_up)
 
     def _discover(self) -> Mapping[str, int]:
         """What it fails by ends only a job that has no hosts yet."""
@@ -104,7 +105,7 @@ class _Fleet:
         try:
             result = ray.get(worker.ref)
         except Exception as error:
-            self._losses[worker.host] = self._losses.get(worker.host, 0) + 1
+            self._lose(worker.host)
             if isinstance(error, ray.exceptions.RayTaskError):
                 print(f'horovod.ray: a worker on {worker.host} cannot take part: {error}',
                       file=sys.stderr, flush=True)
@@ -113,19 +114,29 @@ class _Fleet:
         if result is not None:
             self.results.append(result)
             self.over = True
-        elif not self.over:  # it has been let go, as one that cannot take part
-            self._losses[worker.host] = self._losses.get(worker.host, 0) + 1
+        elif not self.over:  # it has been let go
+            self._lose(worker.host)
 
-    def _match(self, taken_away: Callable[[int], None]) -> None:
+    def _lose(self, host: str) -> None:
+        """A worker there has ended: one that was to, or one that cannot take part."""
+        if self._leaving.get(host):
+            self._leaving[host] -= 1
+        else:
+            self._losses[host] = self._losses.get(host, 0) + 1
+
+    def _match(self, give_up: Callable[[int], bool]) -> None:
         """As many workers on each host as it has slots, in all as many as are asked for."""
         there: Dict[str, List[int]] = {}
         for index, worker in self._workers.items():
             there.setdefault(worker.host, []).append(index)
         for host, indices in there.items():
-            for index in indices[self.found.get(host, 0):]:
-                taken_away(index)
-                ray.kill(self._workers.pop(index).actor)
-        room = (self._asked.max_np or sys.maxsize) - len(self._workers)
+            for index in indices[self.found.get(host, 0) + self._leaving.get(host, 0):]:
+                if give_up(index):
+                    self._leaving[host] = self._leaving.get(host, 0) + 1
+                else:
+                    ray.kill(self._workers.pop(index).actor)
+        staying = len(self._workers) - sum(self._leaving.values())
+        room = (self._asked.max_np or sys.maxsize) - staying
         for host, slots in self.found.items():
             more = min(slots - len(there.get(host, [])), room)
             if self._losses.get(host, 0) < _LOSSES_MAX:
@@ -202,7 +213,7 @@ class Run:
             self._take(event)
             event = self._hub.events.get(0)
         self._crew.tick()
-        self._fleet.look(self._crew.taken_away)
+        self._fleet.look(self._crew.give_up)
 
     def wait(self) -> List[Any]:
         """What the ranks that ended returned, by rank; raises what went wrong."""
