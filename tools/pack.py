@@ -52,7 +52,7 @@ def versions() -> Tuple[str, str]:
     own = re.search(r"version: '([\d.]+)'", (ROOT / 'meson.build').read_text())
     theirs = re.search(r"__version__ = '(.+)'", (PYTHON / 'horovod/__init__.py').read_text())
     assert own and theirs
-    return own[1], theirs[1]
+    return own[1], f'{theirs[1]}+reigen'
 
 
 # ---------------------------------------------------------------------------- linking

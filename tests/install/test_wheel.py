@@ -223,7 +223,7 @@ def test_pip_installs_checks_and_uninstalls_it(wheels, tmp_path):
     assert done.returncode == 0, done.stdout
     done = run(env / 'bin/python', '-c', 'import importlib.metadata as m, reigen, horovod\n'
                'print(m.version("horovod"), horovod.__version__, reigen._core.version())')
-    assert done.stdout == '0.28.1+reigen 0.28.1+reigen 0.1.0\n'
+    assert done.stdout == '0.28.1+reigen 0.28.1 0.1.0\n'
     done = run(*pip, 'uninstall', '-y', 'reigen', 'horovod', 'cloudpickle')
     assert done.returncode == 0, done.stdout
     left = {p for p in env.rglob('*') if '__pycache__' not in p.parts and p.is_file()} - before

@@ -5,7 +5,8 @@
 """
 from horovod import _other
 
-__version__ = '0.28.1+reigen'
+#: As Horovod writes it: programs read its numbers. The distribution's has '+reigen' behind it.
+__version__ = '0.28.1'
 
 _other.check()
 

@@ -8,6 +8,7 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import horovod
+from horovod import _other
 from horovod.runner import _call
 from horovod.runner.common.util import config_parser
 from horovod.runner.elastic import driver
@@ -171,7 +172,8 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """horovodrun's arguments (sys.argv by default), the configuration file included."""
     override_args: set = set()
     parser = argparse.ArgumentParser('horovodrun', description='Run a command on several ranks.')
-    parser.add_argument('-v', '--version', action='version', version=horovod.__version__)
+    parser.add_argument('-v', '--version', action='version',
+                        version=horovod.__version__ + _other.OURS)
     np_arg = parser.add_argument('-np', '--num-proc', dest='num_proc', type=int)
     parser.add_argument('-cb', '--check-build', action=make_check_build_action(np_arg), nargs=0)
     parser.add_argument('--config-file', action=make_override_action(override_args))
