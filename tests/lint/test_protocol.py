@@ -36,7 +36,7 @@ def test_messages_of_launcher_and_agent_are_documented():
     documented = {(number, name, direction, fields)
                   for section, direction in (('From the agent', 'true'),
                                              ('From the launcher', 'false'))
-                  for number, name, fields, _ in rows(section)}
+                  for number, name, fields in rows(section)}
     assert documented == coded
 
 
@@ -45,5 +45,5 @@ def test_frames_of_rank_and_agent_are_documented():
     header = repo.read(repo.ROOT / 'src/wire/rankmsg.h')
     coded = {(number, name, tables.get(f'rg_rankmsg_{name.lower()}', ''))
              for name, number in re.findall(r'RG_RANKMSG_(\w+) = (\d+),', header)}
-    documented = {(number, name, fields) for number, name, _, fields, _ in rows('Rank and agent')}
+    documented = {(number, name, fields) for number, name, _, fields in rows('Rank and agent')}
     assert documented == coded

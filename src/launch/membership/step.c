@@ -1,5 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each event changes by itself; then whatever can go on goes on. */
+/*
+ * What each event changes by itself; then whatever can go on goes on. In ENDING an event counts for
+ * the time after it.
+ *
+ *  state         what it is                                            it ends
+ *  GATHER        no rank runs; hosts are awaited                       with an epoch, or at the
+ *                                                                      timeout
+ *  RUN           members work; when one is lost or comes to meet,      with a restart, or the job
+ *                all others are awaited, and the next epoch begins
+ *  ENDING        all ranks are being ended, to be started again        in GATHER
+ *  OVER          the job has ended                                     never
+ *
+ *  event         GATHER                     RUN                               ENDING
+ *  WANTED        new machines get hosts,    the same, but unwanted places     as in GATHER
+ *                unwanted are released      become leavers, the last first
+ *  HOST_READY    its slots count            in place: its ranks are joiners;  as in GATHER
+ *                                           restart: its slots count
+ *  HOST_LOST     a failed one sets its      the same; its members are lost    as in GATHER
+ *                machine aside; another
+ *                is replaced
+ *  HOST_GOES     its machine is not wanted  its places become leavers, too    as in GATHER
+ *                until it is lost
+ *  RANK_ENDED    -                          well: the job is finishing;       one less is awaited
+ *                                           badly: a member is lost, its
+ *                                           machine set aside
+ *  RANK_ELASTIC  -                          the job goes on in place          the same
+ *  RANK_MEETS    -                          in place: it waits for the next   -
+ *                                           epoch; restart: if its epoch
+ *                                           failed, all are started again
+ *  DRAIN         the machine is not wanted  the same; who is still there at   the same
+ *                any more                   its deadline is lost, but has
+ *                                           not failed
+ *  TICK          deadlines are looked at    the same                          the same
+ *  STOP          the state is OVER          the same                          the same
+ */
 #include "launch/membership/epoch.h"
 #include "launch/membership/hosts.h"
 
