@@ -47,6 +47,8 @@ def judge(reigen, row):
         return  # below
     if says.startswith('refused'):
         assert done.returncode == 2 and done.stderr.startswith(f'reigen: {name}'), told
+        # What to do instead is told, which the page leaves to the error.
+        assert len(done.stderr.split()) > 6, told
         for named in re.findall(r'`(--?[a-z-]+)[ =`]', says):
             assert named in done.stderr, f'{told} lacks {named}'
         return
