@@ -25,10 +25,9 @@ medians; within a run all take turns.
 
 ## Hosts reached by ssh
 
-Nearly all of the time is that of ssh and sshd, on the same cores; runs: {runs}. *first* is `reigen
-run -H node1:1,... -- true` when no host has the agent, *cold* when all have it. *pdsh* is `pdsh -R
-ssh -f 64 -w ... true`. *barrier* is from the last host's being ready to the end of a C program's
-first barrier.
+Nearly all of the time is that of ssh and sshd; runs: {runs}. *first* is `reigen run -H
+node1:1,... -- true` when no host has the agent, *cold* when all have it. *pdsh* is `pdsh -R ssh
+-f 64 -w ... true`. *barrier* is from the last host's being ready to the end of a first barrier.
 
 {hosts}
 

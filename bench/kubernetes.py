@@ -62,10 +62,8 @@ The bare Job is `kubectl create` of {pods} pods that sleep. The Job with a Servi
 rounds without refusals {free_floor:.2f}, {free_ours:.2f} and {free_plain:.2f} times.
 
 *Refused* counts rounds in which a kubelet asked for a ConfigMap or Secret before a busy API server
-knew its pod. It asks again about a second later.
-
-The targets for `reigen stop` and Helm take the worst of {stops} rounds, those for `helm template`
-the median:
+knew its pod: it asks again a second later. The targets for `reigen stop` and Helm take the worst of
+{stops} rounds, those for `helm template` the median:
 
 {targets}
 

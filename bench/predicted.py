@@ -34,7 +34,7 @@ ranks than cores, all of it is multiplied by {crowding:g} x ranks / cores, but b
 **{near} of {rows}**
 predictions are within a fifth of what was [measured](benchmarks-hosts.md); the mean error is
 {error:.0%}. The table has the least and the greatest of predicted by measured, of {sizes} sizes
-from {least} to {most}, by network (1g-0.1 is 1 Gb/s with 0.1 ms) and by hosts x ranks of each.
+from {least} to {most}, by network (1g-0.1 is 1 Gb/s with 0.1 ms) and hosts x ranks.
 """
 
 

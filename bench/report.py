@@ -185,19 +185,16 @@ def size_table(r, np):
     ratios = [title for title, (ours, _) in SIDES.items() if ours in names]
     lines = ['| us | ' + ' | '.join([*(LABELS[n] for n in names), *ratios]) + ' |',
              '|---|' + '---|' * (len(names) + len(ratios))]
-    for series, how in (('out', ''), ('in', ', in place')):
-        for nbytes in shown(r.raw['sizes']):
-            cells = size_row(r, np, names, ratios, series, nbytes)
-            if cells:
-                lines.append(f'| {size_name(nbytes)}{how} | ' + ' | '.join(cells) + ' |')
+    for nbytes in shown(r.raw['sizes']):
+        cells = size_row(r, np, names, ratios, 'out', nbytes)
+        if cells:
+            lines.append(f'| {size_name(nbytes)} | ' + ' | '.join(cells) + ' |')
     return lines + ['']
 
 
 def many_table(r):
-    """A row for each way, a column for each number of ranks and pattern: the first and the last."""
-    many = r.raw['many']
-    patterns = many if len(many) < 3 else [many[0], many[-1]]
-    columns = [(np, p) for np in r.raw['np'] for p in patterns]
+    """A row for each way, a column for each number of ranks: of the first pattern."""
+    columns = [(np, p) for np in r.raw['np'] for p in r.raw['many'][:1]]
     measured = [n for n in LABELS if any(r.us(np, n, s, p) for s in MANY for np, p in columns)]
     ways = [(n, s) for n in tabled(measured) for s in MANY
             if any(r.us(np, n, s, p) for np, p in columns)]
@@ -223,8 +220,8 @@ def launch_table(launch):
 
 
 #: Beside what each of them stands.
-WITHOUT = {'eager, hvd.allreduce': 'eager, tf.identity', 'function, hvd.allreduce':
-           'function, x + 1', 'function, 32 times hvd.allreduce': 'function, 32 times x + 1'}
+WITHOUT = {'eager, hvd.allreduce': 'eager, tf.identity',
+           'function, 32 times hvd.allreduce': 'function, 32 times x + 1'}
 
 
 def tensorflow_table(r):
@@ -244,27 +241,25 @@ def tensorflow_table(r):
 
 INTRO = """# Benchmarks
 
-In each step of training, ranks add up their gradients and wait for the sums. This is how long they
-wait for one tensor, by Reigen and by what else does it:
+In each step of training, ranks wait for the sums of their gradients. This is how long they wait for
+one tensor:
 
 ![bars: what one allreduce takes, on one host and between two hosts](benchmarks.svg)
 
-This page measures ranks of one host. Others measure [ranks of several hosts](benchmarks-hosts.md),
-the start [on hosts and in containers](benchmarks-launch.md), [by your own
-mpirun](benchmarks-engines.md), [in Slurm](benchmarks-slurm.md) and [on
-Kubernetes](benchmarks-kubernetes.md), and [the loss of a rank](benchmarks-elastic.md). [For
-GPUs](benchmarks-gpu.md) there is nothing yet.
+This page is of one host. Others have [several hosts](benchmarks-hosts.md), the start [on hosts and
+in containers](benchmarks-launch.md), [by your own mpirun](benchmarks-engines.md), [in
+Slurm](benchmarks-slurm.md) and [on Kubernetes](benchmarks-kubernetes.md), and [the loss of a
+rank](benchmarks-elastic.md). [For GPUs](benchmarks-gpu.md) there is nothing yet.
 
 `make bench` writes this page. `make bench ARGS=--quick` takes a minute or two and writes nothing.
 
-- A figure is the median over {rounds} rounds, in which all take turns on one machine. The tables
-  show a part; the pictures and [the record](benchmarks.json) have all sizes and all peers.
+- A figure is the median over {rounds} rounds in turns, of float32. The tables show a part;
+  [the record](benchmarks.json) has all sizes and all peers.
 - A ratio is Reigen's time divided by that of the best of all peers. Below 1 Reigen is faster.
 - MPI and Horovod 0.28.1 are with Debian's Open MPI 4.1, torch.distributed and a second Horovod
   over gloo.
-{peers}- Every sum is of float32. PyTorch has one thread per process.
-- A training step is that of a model in bench/training.py. At best it takes as long as *one
-  process* alone, if each rank has a core.
+{peers}- A training step is that of a model in bench/training.py, with one thread per process. At best it
+  takes as long as *one process* alone.
 
 Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.
 {absent}"""

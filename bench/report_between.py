@@ -19,10 +19,8 @@ GRADIENT_NBYTES = {'mlp': 2678824, 'conv': 4799528, 'big': 33615912, 'deep': 327
 MODELS = {'mlp': 'MLP', 'conv': 'convolutional', 'big': 'large layers', 'deep': 'many layers'}
 TRAINING = """\
 *alone* is as many single processes. The target is that and 0.6 of what the best peer adds to it.
-*iperf3* is how long an allreduce of all gradients takes at the rate of its slowest stream. Two
-cores train for all hosts and carry their network: with large layers on 4x1 iperf3 alone takes
-longer than Reigen may add. The convolutional net alone takes 44 to 67 ms from run to run on 2x1,
-which is more than its gradients take. All ranks have `OMP_NUM_THREADS=1`.
+*iperf3* is how long an allreduce of all gradients takes at the rate of its slowest stream: with
+large layers on 4x1 longer than Reigen may add. All ranks have `OMP_NUM_THREADS=1`.
 """
 LINE_BOUND = """\
 At 10 Gb/s it is the two cores, not the line. On 4x1 (perf, 2026-11-28) the kernel takes 0.56 ns of
@@ -36,13 +34,13 @@ PAGE = """# Benchmarks: between hosts
 `bench/between.py --write` (as root) measures this page: simulated hosts of one machine, each with a
 cable to one switch. Reigen, Open MPI 4.1 over TCP and torch.distributed over gloo take turns. A
 figure is the median over {rounds} rounds or more of an allreduce of float32; in C, for gloo in
-Python and in place. Tables show some sizes of the lines with a delay, pictures show 2x1, and
-[the record](benchmarks-hosts.json) has all.
+Python and in place. Tables show some sizes, pictures 2x1, and [the record](benchmarks-hosts.json)
+has all.
 
 - *1 Gb/s + 1 ms*: a packet takes 1 ms to another host, and the answer 1 ms back.
 - *4x1*: four hosts with one rank each. All work, the network's too, is done by the same {cores}
   cores; *iperf3* is what the slowest stream of TCP alone reaches there.
-- TCP sends by Reno. The line lets 72 KiB pass at once after a pause.
+- TCP sends by Reno.
 - **Bold** figures miss a target.
 
 ## Targets
@@ -202,8 +200,10 @@ def group_lines(groups):
 # ---------------------------------------------------------------------------- tables
 
 def size_table(r, network, rows):
-    """A line for each size, in which each layout has a cell for each contender."""
+    """A line for each size, in which each layout of one rank a host has a cell for each contender."""
     layouts = list(dict.fromkeys(layout for _, layout, _ in rows))
+    layouts = [layout for layout in layouts if Layout(layout).ranks == Layout(layout).hosts] \
+        or layouts
     names = ('reigen', *PEERS)
     lines = ['| us | ' + ' | '.join(f'{layout} {LABELS[n]}' for layout in layouts for n in names)
              + ' |', '|---|' + '---|' * (len(layouts) * len(names))]
@@ -219,9 +219,11 @@ def size_table(r, network, rows):
 
 
 def has_table(r, network):
-    """No line of a real network is without delay: those have a picture, where others are there."""
+    """No line of a real network is without delay, and of those with the same one the last, the
+    quickest, has a table: the others have a picture, where such are there."""
     delays = {n: delay for n, (_, delay) in r.raw['networks'].items()}
-    return bool(delays[network]) or not any(delays.values())
+    last = {delay: n for n, delay in delays.items()}
+    return last[delays[network]] == network and (bool(delays[network]) or not any(delays.values()))
 
 
 def network_section(r, network, where):
@@ -240,10 +242,6 @@ def network_section(r, network, where):
         lines += [f'![time by size, {title}]({picture})', '']
     if has_table(r, network):
         lines += [*size_table(r, network, rows), '']
-    reached = [f'{r.get("iperf", *k, "iperf3"):.2f} on {k[1]}' for k in r.keys('iperf')
-               if k[0] == network and r.get('iperf', *k, 'iperf3')]
-    if reached:
-        lines += ['iperf3, Gb/s: ' + ', '.join(reached) + '.', '']
     return lines
 
 
