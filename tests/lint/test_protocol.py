@@ -18,11 +18,12 @@ def fields_in(code):
 
 
 def rows(section):
-    """The cells of each row of the tables below this heading."""
+    """(number, name, the rest) of each line of the block below this heading."""
     text = repo.read(repo.ROOT / 'docs/protocol.md')
     body = re.split(r'^#{2,3} ', text.partition(f'# {section}\n')[2], flags=re.M)[0]
-    return [[c.strip() for c in line.strip('|').split('|')] for line in body.splitlines()
-            if re.match(r'\| \d+ \|', line)]
+    block = re.search(r'^```text\n(.*?)^```', body, re.S | re.M)[1]
+    # A line without a number goes on with the one before.
+    return re.findall(r'^ ?(\d+) (\w+) *(.*)$', re.sub(r'\n {3,}', ' ', block), re.M)
 
 
 def test_messages_of_launcher_and_agent_are_documented():
@@ -45,5 +46,6 @@ def test_frames_of_rank_and_agent_are_documented():
     header = repo.read(repo.ROOT / 'src/wire/rankmsg.h')
     coded = {(number, name, tables.get(f'rg_rankmsg_{name.lower()}', ''))
              for name, number in re.findall(r'RG_RANKMSG_(\w+) = (\d+),', header)}
-    documented = {(number, name, fields) for number, name, _, fields in rows('Rank and agent')}
+    documented = {(number, name, fields) for number, name, rest in rows('Rank and agent')
+                  for fields in [rest.partition(' ')[2].strip()]}
     assert documented == coded
