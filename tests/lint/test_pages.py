@@ -9,6 +9,9 @@ import repo
 
 #: Words of one sentence; where ; and : stand, a reader can rest.
 MAX_WORDS = 35
+#: Words of README.md and of all pages in docs/. The bars of a table and the marks of a list are none.
+#: Who has more to say takes away what is said twice, and nobody looks up.
+MAX_WORDS_OF_ALL = 58500
 PAGES = [*sorted(repo.ROOT.glob('*.md')), *sorted((repo.ROOT / 'docs').glob('*.md'))]
 
 
@@ -36,6 +39,15 @@ def test_sentences_can_be_read_at_once():
             if count > MAX_WORDS:
                 problems.append(f'{repo.name(path)}: {count} words: {sentence[:100]}')
     repo.report(problems)
+
+
+def test_all_pages_together_are_short():
+    words = {repo.name(path): sum(bool(re.search(r'[A-Za-z0-9]', word))
+                                  for word in repo.read(path).split())
+             for path in PAGES if path.parent.name == 'docs' or path.name == 'README.md'}
+    longest = sorted(words, key=words.get, reverse=True)[:5]
+    assert len(words) > 60 and sum(words.values()) <= MAX_WORDS_OF_ALL, \
+        f'{sum(words.values())} words; the longest: {longest}'
 
 
 def test_every_page_is_in_the_index():
