@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of other launchers, as the table in docs/launchers.md says."""
+"""The flags of other launchers, as the table in docs/launchers.md says, and those that it leaves to
+the program."""
 import re
 import shlex
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,12 @@ def rows():
         cells = re.fullmatch(r'\| (`.+?`) \| (.+) \|', line)
         for flag in re.findall(r'`(.+?)`', cells[1]) if cells else []:
             found.append((launcher, *written_out(flag, cells[2])))
+    for line in (ROOT / 'tests/behaviour/launchers_flags.txt').read_text().splitlines():
+        if line.startswith('['):
+            launcher = line.strip('[]')
+        elif line and not line.startswith('#'):
+            says, _, flag = line.partition(' ')
+            found.append((launcher, flag, says))
     return found
 
 
