@@ -258,8 +258,8 @@ rank](benchmarks-elastic.md). [For GPUs](benchmarks-gpu.md) there is nothing yet
 - A ratio is Reigen's time divided by that of the best of all peers. Below 1 Reigen is faster.
 - MPI and Horovod 0.28.1 are with Debian's Open MPI 4.1, torch.distributed and a second Horovod
   over gloo.
-{peers}- A training step is that of a model in bench/training.py, with one thread per process. At best it
-  takes as long as *one process* alone.
+{peers}- A training step is that of a model in bench/training.py, with one thread per process. At
+  best it takes as long as *one process* alone.
 
 Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.
 {absent}"""

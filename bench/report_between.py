@@ -200,7 +200,7 @@ def group_lines(groups):
 # ---------------------------------------------------------------------------- tables
 
 def size_table(r, network, rows):
-    """A line for each size, in which each layout of one rank a host has a cell for each contender."""
+    """A line for each size, and a cell for each contender with each layout of one rank a host."""
     layouts = list(dict.fromkeys(layout for _, layout, _ in rows))
     layouts = [layout for layout in layouts if Layout(layout).ranks == Layout(layout).hosts] \
         or layouts

@@ -9,8 +9,8 @@ import repo
 
 #: Words of one sentence; where ; and : stand, a reader can rest.
 MAX_WORDS = 35
-#: Words of README.md and of all pages in docs/. The bars of a table and the marks of a list are none.
-#: Who has more to say takes away what is said twice, and nobody looks up.
+#: Words of README.md and of all pages in docs/, where bars of a table and marks of a list are none.
+#: Who has more to say takes away what is said twice, or what nobody looks up.
 MAX_WORDS_OF_ALL = 58500
 PAGES = [*sorted(repo.ROOT.glob('*.md')), *sorted((repo.ROOT / 'docs').glob('*.md'))]
 

@@ -2,8 +2,8 @@
 /*
  * Which places of a job are its ranks: a step function of what happens. It has no input or output,
  * no clock (events carry the time), and allocates nothing after its creation: the session feeds it
- * with events and carries out the actions that each step returns. step.c begins with a table of what
- * each event does in each state.
+ * with events and carries out the actions that each step returns. step.c begins with a table of
+ * what each event does in each state.
  *
  *  place    where one rank's process runs: a slot of a host. Numbered from 0 as hosts are added,
  *           those of a host in a row; numbers are never used again, but a place whose process has
