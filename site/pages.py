@@ -77,16 +77,23 @@ def dialect(text):
 
 
 def listed():
-    """{kind: [{title: page}]} in the order of docs/README.md, each page once."""
+    """{kind: [{title: page}]} in the order of docs/README.md, each page once. NAME-MORE.md stands
+    below NAME.md: {title: [NAME.md, {title: NAME-MORE.md}]}."""
     kinds, seen = {}, set()
     for part in re.split(r'^## ', (DOCS / 'README.md').read_text(), flags=re.M)[1:]:
         kind = part.splitlines()[0]
+        pages = kinds.setdefault(kind, {})
         for words, target in LINK.findall(part):
             path = posixpath.normpath(posixpath.join('docs', target.split('#')[0]))
             if path.endswith('.md') and place(path) and path not in seen:
                 seen.add(path)
-                kinds.setdefault(kind, []).append({words[1:-1]: place(path)})
-    return kinds
+                above = re.sub(r'-.*', '.md', place(path))
+                if above in pages:
+                    pages[above][1].append({words[1:-1]: place(path)})
+                else:
+                    pages[place(path)] = words[1:-1], []
+    return {kind: [{title: [page, *below] if below else page} for page, (title, below)
+                   in pages.items()] for kind, pages in kinds.items()}
 
 
 def on_config(config):
