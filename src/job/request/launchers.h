@@ -3,7 +3,7 @@
  * The flags of other launchers: torchrun, mpirun, mpiexec.hydra, horovodrun, srun, accelerate and
  * deepspeed. What has a meaning here is an option of ours by another name; what is harmless is
  * ignored with a remark; what is not possible is an error that says what to use instead.
- * docs/launchers.md shows the table, and a test runs each of its rows.
+ * docs/launchers.md lists what they mean, and a test runs each of them.
  *
  * A flag is looked for among the options of `reigen run` first. An underscore in a name stands for
  * a dash. Numbers may be glued to short names (-n4, -N2), and hosts to -H (-Hnode1:4).
