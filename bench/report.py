@@ -135,8 +135,8 @@ def middle(values):
 
 
 def target_table(r):
-    """The lines of two tables, and how many targets were missed: those of so many ranks have a
-    column for each number, the others one."""
+    """The lines of two tables, and how many targets were missed: what was missed with so many ranks
+    has a column for each number, and what goes by no number one."""
     by_ranks, others, missed = {}, [], 0
     for what, limit, value, form in all_targets(r):
         missed += value > limit
@@ -147,10 +147,14 @@ def target_table(r):
             by_ranks.setdefault(same, {})[int(ranks[1])] = said
         else:
             others.append(f'| {what} | {form.format(limit)} | {said} |')
-    lines = ['| target | at most | ' + ' | '.join(f'{np} ranks' for np in r.raw['np']) + ' |',
-             '|---|---|' + '---|' * len(r.raw['np'])]
+    rows = {key: said for key, said in by_ranks.items()
+            if any('MISSED' in text for text in said.values())}
+    count = sum(map(len, by_ranks.values()))
+    lines = [f'Of {count} targets these are not met, and all others are:', '',
+             '| target | at most | ' + ' | '.join(f'{np} ranks' for np in r.raw['np']) + ' |',
+             '|---|---|' + '---|' * len(r.raw['np'])] if rows else []
     lines += [f'| {what} | {limit} | ' + ' | '.join(said.get(np, '') for np in r.raw['np']) + ' |'
-              for (what, limit), said in by_ranks.items()]
+              for (what, limit), said in rows.items()]
     return [*lines, '', '| target | at most | measured |', '|---|---|---|', *others], missed
 
 
