@@ -204,8 +204,8 @@ class Crew:
 
     def give_up(self, index: int) -> bool:
         """The cluster takes the slot of that process back. False: nothing of the job is there, and
-        it may be ended at once. Else the ranks hear of it at their next commit, go on without one of
-        that machine, and its process is let go; unless too few would be left."""
+        it may be ended at once. Else the ranks hear of it at their next commit, go on without one
+        of that machine, and its process is let go; unless too few would be left."""
         one = next((one for one in self._all.values() if one.index == index and
                     not one.is_over and one not in self._waiting), None)
         if one is None or self.end:
