@@ -32,16 +32,27 @@ def test_without_spark(told, file, name):
     assert told(file)[name] == '', told(file)[name]
 
 
-@pytest.fixture(scope='module')
-def trained(program, tmp_path_factory):
-    """What estimator_job.py's pytorch() found, with PyTorch from another environment."""
-    other = jobs.ROOT / 'build/envs/torch2/lib'
-    made = subprocess.run([jobs.ROOT / 'tools/frameworks.sh', 'torch2'], capture_output=True,
+def site(environment):
+    """The packages of another environment."""
+    made = subprocess.run([jobs.ROOT / 'tools/frameworks.sh', environment], capture_output=True,
                           text=True, timeout=1200, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
-    site = next(other.glob('python*/site-packages'))
+    return str(next((jobs.ROOT / 'build/envs' / environment / 'lib').glob('python*/site-packages')))
+
+
+@pytest.fixture(scope='module')
+def trained(program, tmp_path_factory):
+    """What estimator_job.py found, with PyTorch from another environment."""
     return json.loads(program('spark', 'estimator_job.py', tmp_path_factory.mktemp('trained'),
-                              'local[2]', 'pytorch', also=site))
+                              'local[2]', 'pytorch', also=site('torch2')))
+
+
+@pytest.fixture(scope='module')
+def keras(program, tmp_path_factory):
+    """What keras_job.py found, with TensorFlow from another environment."""
+    out = program('spark', 'keras_job.py', tmp_path_factory.mktemp('keras'), 'local[2]', 'keras',
+                  also=site('tf'))
+    return json.loads(re.findall('^{"name": .*', out, re.M)[-1])
 
 
 def test_two_ranks_learn_the_digits_and_the_model_transforms(trained):
@@ -72,6 +83,8 @@ def test_all_that_a_fit_can_be_told_goes_together(trained):
         assert set(found['history'][0][part]['all_metrics'][0]) == {'right_digit', 'off_odd'}
     assert found['columns'] == ['the pixels.x', 'digit', 'odd', 'digit__output', 'odd__output']
     assert found['kinds'] == ['vector', 'double'] and found['rows'] == 240
+    assert 'rank 1 on localhost: signal 9' in found['killed'] and found['kept'] == 1
+    assert found['steps'] == '24'  # of the two epochs that were left
     assert "a column 'digit__output' already: drop it" in found['again']
     assert 'metrics: 1 for 2 label_cols: one for each' in found['outputs']
     assert 'backward_passes_per_step is 0: it is 1 or more' in found['passes']
@@ -95,3 +108,44 @@ def test_what_is_saved_is_loaded(trained):
 ])
 def test_what_cannot_be_is_told(trained, name, text):
     assert text in trained['errors'][name], trained['errors']
+
+
+def test_keras_learns_the_digits_and_the_model_transforms(keras):
+    history = keras['history']
+    assert set(history) == {f'{part}{name}' for part in ('', 'val_') for name in (
+        'loss', 'digit_loss', 'odd_loss', 'digit_accuracy', 'odd_off')}
+    best = min(range(3), key=history['val_loss'].__getitem__)
+    assert keras['right'] > 0.7, (keras['right'], history)
+    # Of the same rows, by the ranks and by transform(), and of the model that was the best.
+    assert history['val_digit_accuracy'][best] == pytest.approx(keras['right'], abs=0.001)
+    assert keras['columns'][4:] == ['digit__output', 'odd__output']
+    assert keras['kinds'] == ['vector', 'double']
+    assert keras['untouched'] and keras['rate'] == pytest.approx(0.003)  # of one rank
+    assert keras['run'] == ['checkpoint.h5', 'logs', 'state.npz']
+
+
+def test_a_killed_fit_of_keras_goes_on(keras):
+    assert 'rank 1 on localhost: signal 9' in keras['killed'] and keras['kept'] == 1
+    assert keras['epochs'].split() == ['0', '1', '1', '2'] and keras['steps'] == 90
+    assert len(keras['history']['loss']) == 3
+    # Of HorovodRunner's callback, on the ranks.
+    assert 'sparkdl:epoch 1 begins' in keras['shown'], keras['shown']
+    assert re.search(r'sparkdl:epoch 2, .*val_loss: [\d.]+', keras['shown']), keras['shown']
+
+
+def test_what_keras_has_saved_is_loaded(keras):
+    found = keras['saved']
+    assert found['right'] == keras['right'] and found['same'] == [True] * 12
+    assert found['epochs'] == 3 and found['files'] > 1
+
+
+@pytest.mark.parametrize('name, text', [
+    ('weights', 'ValueError: loss_weights: 1 for 2 label_cols: one for each'),
+    ('labels', 'ValueError: loss_weights: 2 for 1 label_cols: one for each'),
+    ('loss', "ValueError: loss is needed, such as 'mse'"),
+    ('model', 'ValueError: model is a builtins.builtin_function_or_method: it is a keras.Model'),
+    ('optimizer', "it is an optimizer of the model's package keras, or its name"),
+    ('other', "ValueError: reader_pool_type='process': threads read the rows; leave it out"),
+])
+def test_what_cannot_be_with_keras_is_told(keras, name, text):
+    assert text in keras['errors'][name], keras['errors']

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KerasEstimator on Spark, with the digits of the examples, as estimator_job.py has them.
+
+usage: keras_job.py FOLDER MASTER NAME...
+"""
+import io
+import os
+
+import estimator_job
+import keras
+import numpy as np
+from estimator_job import FOLDER, error_of, frame, killer, share_right
+from horovod.keras.callbacks import BestModelCheckpoint
+from sparkdl.horovod.tensorflow.keras import LogCallback
+
+from horovod.spark.common import estimator as common
+from horovod.spark.common.backend import LocalBackend, SparkBackend
+from horovod.spark.common.store import Store
+from horovod.spark.keras import KerasEstimator, KerasModel, remote
+
+COLUMNS = ('pixels AS `the pixels.x`', 'weight', 'double(digit % 2) AS odd')
+
+
+def bent_model():
+    """Of images, which the rows have as vectors, and a number, with two outputs and an activation
+    of its own; and what Keras must know of it."""
+    def bent(x):
+        return keras.ops.leaky_relu(x, 0.1)
+    keras.utils.set_random_seed(2)
+    pixels, weight = keras.Input((28, 28, 1)), keras.Input((1,))
+    joined = keras.layers.Concatenate()([keras.layers.Flatten()(pixels), weight])
+    hidden = keras.layers.Dense(32, activation=bent)(joined)
+    return keras.Model([pixels, weight], [
+        keras.layers.Dense(10, name='digit')(hidden),
+        keras.layers.Dense(1, name='odd')(hidden)]), {'bent': bent}
+
+
+def callback():
+    """It notes when an epoch begins, and has rank 1 killed in the second one."""
+    folder, die_once = FOLDER, killer()
+
+    class Dies(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+            import reigen
+            if reigen.rank() == 0:
+                with open(folder / 'keras-epochs', 'a') as stream:
+                    stream.write(f'{epoch} ')
+
+        def on_train_batch_end(self, batch, logs=None):
+            die_once(folder / 'keras-died', self.epoch == 1 and batch == 3)
+    return Dies()
+
+
+def saved(trained, estimator, test):
+    """What comes back of a model and an estimator, of which the model is in several files."""
+    common._PART_NBYTES = 1 << 16
+    trained.write().save(str(FOLDER / 'keras-saved'))
+    loaded = KerasModel.load(str(FOLDER / 'keras-saved'))
+    estimator.write().overwrite().save(str(FOLDER / 'keras-estimator'))
+    again = KerasEstimator.load(str(FOLDER / 'keras-estimator'))
+    store = estimator.getStore()
+    kept = keras.models.load_model(
+        store.get_localized_path(store.get_checkpoint_path('keras')), compile=False,
+        custom_objects=estimator.getCustomObjects())
+    same = [np.allclose(a, b) for other in (kept, loaded.getModel())
+            for a, b in zip(trained.getModel().get_weights(), other.get_weights())]
+    return {'right': share_right(loaded.transform(test)), 'same': same, 'epochs': again.getEpochs(),
+            'files': len(list((FOLDER / 'keras-saved/pickled').glob('*.parquet')))}
+
+
+def fits(session):
+    """Rank 1 is killed in the second epoch of a fit, and another fit goes on, in Spark's tasks."""
+    def numbers(frame):
+        return frame.assign(digit=frame['digit'].astype(int))
+    rows = frame(session)
+    model, custom_objects = bent_model()
+    before = model.get_weights()[0]
+    estimator = KerasEstimator(
+        backend=LocalBackend(2), store=Store.create(str(FOLDER / 'store')), model=model, epochs=3,
+        optimizer=keras.optimizers.Adam(0.003), custom_objects=custom_objects,
+        loss=[keras.losses.SparseCategoricalCrossentropy(from_logits=True), 'mse'],
+        loss_weights=[1, 0.5],
+        metrics=[['accuracy'], [keras.metrics.MeanAbsoluteError(name='off')]],
+        feature_cols=['the pixels.x', 'weight'], label_cols=['digit', 'odd'], validation='last',
+        batch_size=16, val_batch_size=20, random_seed=1, transformation_fn=numbers,
+        inmemory_cache_all=True, run_id='keras', callbacks=[callback(), LogCallback()],
+        checkpoint_callback=BestModelCheckpoint(monitor='val_loss'), sample_weight_col='weight',
+        train_steps_per_epoch=30, partitions_per_process=2, verbose=0)
+    known = rows.selectExpr(*COLUMNS, 'string(digit) AS digit', 'last')
+    killed = error_of(lambda: estimator.fit(known))
+    store = estimator.getStore()
+    kept = remote.State.loads(store.read(remote.state_path(store, 'keras'))).done
+    shown = io.StringIO()
+    trained = estimator.setBackend(SparkBackend(2, stdout=shown, stderr=shown)).fit(known)
+    test = rows.where('last').selectExpr(*COLUMNS, 'digit')
+    predicted = trained.transform(test)
+
+    def wrong(name, value):
+        return error_of(lambda: estimator.copy()._set(**{name: value}).fit(known))
+    return {
+        'killed': killed, 'kept': kept, 'history': trained.getHistory(), 'shown': shown.getvalue(),
+        'epochs': (FOLDER / 'keras-epochs').read_text(), 'right': share_right(predicted),
+        'columns': predicted.columns, 'kinds': [kind for _, kind in predicted.dtypes[4:]],
+        'untouched': bool((model.get_weights()[0] == before).all()),
+        'rate': float(trained.getModel().optimizer.learning_rate.numpy()),
+        'steps': int(trained.getModel().optimizer.iterations.numpy()),
+        'run': sorted(os.listdir(FOLDER / 'store/runs/keras')),
+        'saved': saved(trained, estimator, test),
+        'errors': {
+            'weights': wrong('loss_weights', [1]), 'labels': wrong('label_cols', ['digit']),
+            'loss': error_of(lambda: estimator.copy().setLoss(None).fit(known)),
+            'model': wrong('model', print), 'optimizer': wrong('optimizer', print),
+            'other': wrong('reader_pool_type', 'process')}}
+
+
+if __name__ == '__main__':
+    estimator_job.JOBS['keras'] = fits
+    estimator_job.main()
