@@ -11,6 +11,7 @@
 #        tools/frameworks.sh spark    Spark; it needs a Java of 17 or later  0.8 GB, 0.5 to load
 #        tools/frameworks.sh dask     Dask's schedulers and workers         0.2 GB, 0.05 to load
 #        tools/frameworks.sh ray      Ray's clusters                        0.4 GB, 0.1 to load
+#        tools/frameworks.sh apps     what trains by Horovod, with torch2   0.02 GB, 0.01 to load
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
@@ -60,8 +61,16 @@ make_ray() {
     pip ray==2.60.0 numpy
 }
 
+make_apps() {
+    # They name torch; they find that of torch2.
+    pip --no-deps pytorch-ignite==0.5.5 pyro-ppl==1.9.2
+    pip packaging pyro-api opt-einsum tqdm
+    site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    echo "${env%/*}/torch2/${site#"$env"/}" >"$site/torch2.pth"
+}
+
 case $name in
-torch2 | tf | tf215 | zig | jupyter | dask | spark | ray) ;;
+torch2 | tf | tf215 | zig | jupyter | dask | spark | ray | apps) ;;
 *)
     sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
     exit 2
@@ -73,6 +82,9 @@ if [ "${2-}" = --make ]; then
     exit
 fi
 mkdir -p build/envs
+if [ "$name" = apps ]; then
+    tools/frameworks.sh torch2 >/dev/null
+fi
 # Two tests may ask at once; the second waits for the first.
 exec 9>"$env.lock"
 flock 9
