@@ -37,6 +37,24 @@ def test_a_foreign_library_is_an_import_error_that_names_it():
     assert 'ImportError' in done.stderr and 'cannot be used as libreigen.so' in done.stderr
 
 
+def test_an_optimizer_is_ready_for_others_where_ranks_may_come():
+    """Also in elastic jobs of Spark's and Ray's processes, which have no variable that says so."""
+    code = ("""
+import types
+import horovod.torch as hvd, torch
+from reigen import _lib, boot
+def alone(limit):
+    boot.meet(0, 1, lambda blob: [blob], 60, lambda: None)
+for elastic in (None, types.SimpleNamespace(epoch=_lib.Epoch)):
+    with boot.lending(alone, elastic):
+        hvd.init()
+        model = torch.nn.Linear(1, 1)
+        print(hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1))._hooked)
+""")
+    done = run(['-c', code])
+    assert done.stdout == 'False\nTrue\n', done.stderr
+
+
 def test_without_a_driver_the_gpu_is_refused_and_the_host_works():
     code = ("""
 import ctypes, os

@@ -106,6 +106,11 @@ lent_join: Optional[Callable[[Optional[float]], None]] = None
 lent_elastic: Optional[Any] = None
 
 
+def may_grow() -> bool:
+    """Whether a job of one rank may have more later: it is elastic."""
+    return lent_elastic is not None or os.environ.get('HOROVOD_ELASTIC') == '1'
+
+
 def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
          process_sets: Sequence[Sequence[int]] = ()) -> None:
     """Join the job; blocks until all ranks have come, at most `timeout` seconds.

@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from reigen import _core
+
 
 def _executing_eagerly() -> bool:
     return tf.executing_eagerly()
@@ -61,5 +63,4 @@ def refs_to_vars(refs):
 def alone(size: int) -> bool:
     """True when reducing over `size` ranks changes nothing, now and later: an elastic job of one
     rank may grow, and what is recorded is to be as among others."""
-    return (size == 1 and os.environ.get('HOROVOD_ELASTIC') != '1'
-            and os.environ.get('REIGEN_ALONE') != '1')
+    return size == 1 and not _core.may_grow() and os.environ.get('REIGEN_ALONE') != '1'

@@ -142,10 +142,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         params = [p for group in self.param_groups for p in group['params']]
         self._early = _cores.overlaps() or any(p.is_cuda for p in params)
         # One rank has nobody to reduce with, unless others come later, or its step is recorded.
-        elastic = os.environ.get('HOROVOD_ELASTIC') == '1'
         self._alone = os.environ.get('REIGEN_ALONE') == '1'
         self._hooked = bool(process_set.included() and
-                            (process_set.size() > 1 or elastic or self._alone))
+                            (process_set.size() > 1 or _core.may_grow() or self._alone))
         self._agreement_setup()
         self._look()
         self._base = min(slot.name for slot in self._slots) + '.agreement'
