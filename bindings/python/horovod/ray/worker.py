@@ -14,7 +14,8 @@ from reigen._frames import seal
 
 
 def gpus() -> List[str]:
-    return [str(one) for one in ray.get_runtime_context().get_accelerator_ids().get('GPU', [])]
+    ask = getattr(ray.get_runtime_context(), 'get_accelerator_ids', None)  # Ray 2.3 has none
+    return [str(one) for one in (ask().get('GPU', []) if ask else ray.get_gpu_ids())]
 
 
 def _variables(place: Mapping[str, Any]) -> Dict[str, str]:
