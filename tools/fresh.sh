@@ -8,9 +8,10 @@
 # Your own machine hides what an installation script forgets. The last commit is cloned into a new
 # root, and bash runs COMMAND there as root, with an empty HOME, in mount and pid name spaces of its
 # own: whatever it starts or installs is gone when it ends. Only the network is this machine's, as
-# are the places where apt and pip look; and ccache's folder, where CCACHE_DIR names it. The root's
-# base is made once by debootstrap, below build/bed (REIGEN_BED_DIR names another folder; it has to
-# lie on a disk's file system, not on an overlay).
+# are the places where apt and pip look; and ccache's folder, where CCACHE_DIR names it: then ccache
+# is there as well, before `make check` installs it. The root's base is made once by debootstrap,
+# below build/bed (REIGEN_BED_DIR names another folder; it has to lie on a disk's file system, not
+# on an overlay).
 #
 # Exit status: COMMAND's; 77 where this machine can't do it.
 set -euo pipefail
@@ -37,9 +38,11 @@ place=$(realpath -m "${REIGEN_BED_DIR:-build/bed}")/fresh
 mkdir -p "$place"
 
 # How this machine reaches packages, copied into a root: apt's sources and proxies, pip's settings,
-# certificates, name service.
+# certificates, name service. And packages come without what only people read, as in Debian's own
+# slim images.
 settle() {
     local file
+    printf 'path-exclude=/usr/share/%s/*\n' info locale man >"$1/etc/dpkg/dpkg.cfg.d/slim"
     rm -f "$1/etc/apt/sources.list"
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
         [ ! -f "$file" ] || cp "$file" "$1$file"
@@ -52,24 +55,26 @@ settle() {
     done
 }
 
+base=slim packages=ca-certificates,git,make
+[ -z "${CCACHE_DIR-}" ] || base=slim-ccache packages=$packages,ccache
 make_base() {
     local mirror
     echo "fresh: making Debian's base in $place, once; some two minutes"
-    rm -rf "$place/base"
+    rm -rf "${place:?}/$base"
     mkdir -p "$place/debs"
     mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)
-    if ! debootstrap --variant=minbase --include=ca-certificates,git,make \
-        --cache-dir="$place/debs" bookworm "$place/base" "$mirror" >"$place/base.log" 2>&1; then
+    if ! debootstrap --variant=minbase --include="$packages" \
+        --cache-dir="$place/debs" bookworm "$place/$base" "$mirror" >"$place/base.log" 2>&1; then
         tail -n 5 "$place/base.log" >&2
         refuse "debootstrap failed; $place/base.log says why"
     fi
-    settle "$place/base"
+    settle "$place/$base"
     rm -rf "$place/debs"
-    : >"$place/base/.complete"
+    : >"$place/$base/.complete"
 }
 exec 9>"$place/lock"
 flock 9
-[ -e "$place/base/.complete" ] || make_base 9>&-
+[ -e "$place/$base/.complete" ] || make_base 9>&-
 flock -u 9
 
 own=$(mktemp -d "$place/run.XXXXXX")
@@ -77,9 +82,9 @@ trap 'rm -rf --one-file-system "$own"' EXIT
 mkdir -p "$own/changes/src" "$own/work" "$own/root"
 git clone -q . "$own/changes/src/reigen"
 
-# Runs as process 1 of the new name spaces: $0 is the place, $1 this run's folder, $2 the commands.
+# Runs as process 1 of the new name spaces: $0 is the base, $1 this run's folder, $2 the commands.
 inside='
-    mount -t overlay -o "lowerdir=$0/base,upperdir=$1/changes,workdir=$1/work" fresh "$1/root" ||
+    mount -t overlay -o "lowerdir=$0,upperdir=$1/changes,workdir=$1/work" fresh "$1/root" ||
         { echo "fresh: overlayfs refuses $0; REIGEN_BED_DIR names another folder" >&2; exit 77; }
     cd "$1/root"
     mount -t proc proc proc
@@ -98,4 +103,4 @@ inside='
         bash -c "cd /src/reigen && set -ex && eval \"\$0\"" "$2"
 '
 timeout --kill-after=10 "$limit_s" \
-    unshare --mount --pid --fork --kill-child bash -euc "$inside" "$place" "$own" "$commands"
+    unshare --mount --pid --fork --kill-child bash -euc "$inside" "$place/$base" "$own" "$commands"

@@ -31,7 +31,7 @@ def test_demo_of_an_empty_clone_reaches_97_percent_with_equal_ranks(tmp_path):
     done = subprocess.run(['git', 'clone', '-q', ROOT, clone], capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stderr
-    # This folder's build has filled the compiler's cache; tests/fresh builds without.
+    # This folder's build has filled the compiler's cache.
     env = {'HOME': str(home), 'PATH': os.environ['PATH'], 'LANG': 'C.UTF-8', **compiled.cache()}
 
     def make(target):

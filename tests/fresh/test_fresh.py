@@ -34,7 +34,8 @@ TESTS = r'''make check ARGS=lint
 
 def fresh(commands):
     """What they print there, and how many tests each of them passed. It takes a compiler and all
-    headers to find what was compiled before, and the same ones."""
+    headers to find what was compiled before, and the same ones. A ccache, which has it, is there
+    from the beginning."""
     done = subprocess.run([ROOT / 'tools/fresh.sh', commands], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False, env={**os.environ, **compiled.cache()})
