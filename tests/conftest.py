@@ -16,6 +16,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -27,6 +28,11 @@ from wait import patience, spent_s, told
 # Where a person's PATH has no tools of administrators, such as chroot and ip: tests mean them.
 os.environ['PATH'] = os.pathsep.join([os.environ.get('PATH', '/usr/bin:/bin'), '/usr/local/sbin',
                                       '/usr/sbin', '/sbin'])
+
+# This process writes down what it has compiled of the tests, for the next one. What they start
+# leaves nothing in anybody's folders.
+sys.dont_write_bytecode = False
+os.environ['PYTHONDONTWRITEBYTECODE'] = '1'
 
 # A shell that starts a command with & has it ignore Ctrl-C, and all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -152,7 +152,7 @@ def show_tail(text):
 
 def pytest(part, paths, *options, env=None):
     """Run pytest, and count what its XML report says, with a second look at what failed."""
-    paths = [p for p in paths if glob.glob(str(ROOT / p / '**/test_*.py'), recursive=True)]
+    paths = [p for p in paths if (ROOT / p).is_file() or any((ROOT / p).rglob('test_*.py'))]
     if not paths:
         return Result()
     result = pytest_once(part, paths, *options, env=env)
@@ -177,7 +177,7 @@ def pytest_once(part, paths, *options, env=None):
     xml.unlink(missing_ok=True)
     status = run(part, [sys.executable, '-m', 'pytest', '-q', '--tb=short', f'--junitxml={xml}',
                         '-c', 'tests/pytest.ini', '--rootdir=tests', *map(str, options), *paths],
-                 env={'PYTHONDONTWRITEBYTECODE': '1', **(env or {})})
+                 env=env)
     count_junit(xml, result)
     # 5: no test was selected.
     if status not in (0, 1, 5) or (status == 1 and not result.failures):
@@ -350,10 +350,14 @@ def part_unit(part):
     return unit(part, ROOT / 'build', *which)
 
 
-def behaviour(part, marks):
-    # Those of tests/python take longest, so they begin.
-    return pytest(part, ['tests/python', 'tests/behaviour'], '-n', BEHAVIOUR_WORKERS,
-                  '-m', f'{marks} and not soak and not serial')
+def behaviour(part, marks, files):
+    return pytest(part, files, '-n', BEHAVIOUR_WORKERS, '-m', f'{marks} and not soak and not serial')
+
+
+def naming(word, *folders):
+    """The files of tests there that have this word: each worker would read all of them first."""
+    return [str(path.relative_to(ROOT)) for folder in folders
+            for path in sorted((ROOT / folder).glob('test_*.py')) if word in path.read_text()]
 
 
 def merge(result, other):
@@ -366,7 +370,11 @@ def merge(result, other):
 
 
 def part_behaviour(part):
-    return behaviour(part, 'not slow')
+    if CI:  # compile the tests once for all workers
+        run(part, [sys.executable, '-m', 'pytest', '-qqq', '-c', 'tests/pytest.ini',
+                   '--rootdir=tests', '--collect-only', 'tests/python', 'tests/behaviour'])
+    # Those of tests/python take longest, so they begin.
+    return behaviour(part, 'not slow', ['tests/python', 'tests/behaviour'])
 
 
 def part_install(part):
@@ -400,18 +408,20 @@ def part_asan(part):
 
 
 def part_asan_ranks(part):
-    return sanitized_ranks(part, 'asan', ['tests/behaviour'])
+    return sanitized_ranks(part, 'asan', naming('sanitize', 'tests/behaviour'))
 
 
 def part_tsan(part):
     """The runtime only. Launcher, agent and parsers have one thread; so has srun_docker.sh, but for
     the watcher of its srun (cmd/compat/srundocker_watch.c), which no sanitized test starts. And
-    those tests only in which threads share something."""
+    those tests only in which threads share something. Its ranks have no time beside other parts."""
     files = [str(f.relative_to(ROOT)) for kind in ('boot', 'collectives', 'failure', 'sets',
                                                    'timeline')
              for f in sorted((ROOT / 'tests/behaviour').glob(f'test_{kind}*.py'))
              if f.stem != 'test_collectives_adasum']  # other arithmetic, the same threads
     result = sanitized_units(part, 'tsan', '--suite', 'threads', wrapper=without_aslr())
+    if ASKED != {part}:
+        return result
     more = sanitized_ranks(f'{part}-ranks', 'tsan', files)
     if more.failures:
         with open(LOGS / f'{part}.log', 'ab') as out:
@@ -422,12 +432,12 @@ def part_tsan(part):
 
 
 def part_serial(part):
-    return pytest(part, ['tests/behaviour', 'tests/python', 'tests/install'],
+    return pytest(part, naming('serial', 'tests/behaviour', 'tests/python', 'tests/install'),
                   '-m', 'not slow and serial')
 
 
 def part_slow(part):
-    return behaviour(part, 'slow')
+    return behaviour(part, 'slow', naming('slow', 'tests/python', 'tests/behaviour'))
 
 
 def part_random(part):
@@ -489,6 +499,7 @@ def part_variants(part):
     result = Result()
     for folder in ('python', 'torch2', 'tensorflow', 'kubernetes', 'slurm'):
         merge(result, in_a_long_soak(f'{part}-{folder}', [f'tests/{folder}']))
+    merge(result, in_a_long_soak(f'{part}-hosts', naming('rest(', 'tests/hosts')))
     return result
 
 
@@ -506,12 +517,8 @@ def simulated(part, dist, *words):
                   '-o', 'timeout_method=signal', *words)
 
 
-def part_hosts(part):
-    return simulated(part, 'loadfile', '-m', 'not serial')
-
-
-def part_slurm(part):
-    return simulated(part, 'loadfile', '-m', 'not soak')
+def part_bed(part):
+    return simulated(part, 'loadfile', '-m', 'not serial and not soak')
 
 
 def begin_fetching(names):
@@ -571,8 +578,9 @@ def in_a_long_soak(part, paths):
 
 
 def part_slow_serial(part):
-    return pytest(part, ['tests/behaviour', 'tests/python', 'tests/demo', 'tests/install',
-                         'tests/hosts/test_openpai.py', 'tests/hosts/test_between.py'],
+    """Those of tests/hosts where nothing else is asked for."""
+    folders = ['behaviour', 'python', 'demo', 'install', *(['hosts'] if ASKED == {part} else [])]
+    return pytest(part, naming('serial', *(f'tests/{folder}' for folder in folders)),
                   '-m', 'slow and serial')
 
 
@@ -594,7 +602,7 @@ PARTS = {
     'check-all': [Part('prepare', part_prepare, 1.3, 900),
                   Part('kubernetes', part_kubernetes, 0.8, 970, after='prepare'),
                   Part('operator', part_operator, 1.0, 15, after='prepare'),
-                  Part('hosts', part_hosts, 0.5, 1040), Part('slurm', part_slurm, 0.4, 690),
+                  Part('hosts', part_bed, 0.5, 1040), Part('slurm', part_bed, 0.4, 690),
                   Part('torch2', part_folder, 1.0, 600),
                   Part('tensorflow', part_folder, 1.1, 490),
                   Part('tsan', part_tsan, 1.0, 340), Part('demo', part_demo, 0.9, 300),
