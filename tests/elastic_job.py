@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An elastic job of a real framework: horovodrun on hosts that are homes on this computer, behind a
 program in the place of ssh."""
+import contextlib
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from wait import until
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / 'tests/behaviour'))
-from processes import assert_gone, parent  # noqa: E402
+from processes import assert_gone, environment, name, parent, with_word  # noqa: E402
 
 SSH = '''#!/bin/sh
 while [ "$1" != -- ]; do shift; done
@@ -55,7 +56,16 @@ class ElasticJob:
     def lose(self, host, whole=False):
         """Kill a rank of this host; or its agent, and so the host."""
         pid = int(self.wait(rf'place \d+ on {host} pid (\d+)').group(1))
-        os.kill(parent(pid) if whole else pid, signal.SIGKILL)
+        os.kill(self.agent(host) if whole else pid, signal.SIGKILL)
+
+    def agent(self, host):
+        """The parent of what has been started there as ranks; a fork has another one."""
+        def find():
+            with contextlib.suppress(IndexError):  # one of them has just ended
+                return next((above for pid in with_word(str(self.folder))
+                             if environment(pid).get('LOGIN') == host and
+                             name(above := parent(pid)) == 'rg-agent'), None)
+        return until(find, f'the agent of {host}')
 
     def end(self):
         """The output of a job that ends well."""

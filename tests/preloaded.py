@@ -33,7 +33,7 @@ MESSAGE_MAX = 1 << 20
 LONGEST_S = 1
 #: What the dynamic loader, Python or a library reads before a fork: who wants others of these gets
 #: another server.
-AT_START = ('LD_', 'PYTHON', 'OMP_', 'MALLOC_', 'GLIBC_', 'ASAN_', 'TSAN_')
+AT_START = ('LD_', 'PYTHON', 'OMP_', 'MALLOC_', 'GLIBC_', 'ASAN_', 'TSAN_', 'REIGEN_ELASTIC')
 SERVERS = {}
 FOLLOWER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'forked.py')
 _numbers = itertools.count()

@@ -51,6 +51,12 @@ def agent_of(launcher):
                              for p in children(guard) if name(p) == 'rg-agent'], 'an agent')[0]
 
 
+def environment(pid):
+    """The variables with which its program was started."""
+    words = _read(f'/proc/{pid}/environ').decode(errors='replace').split('\0')
+    return dict(word.split('=', 1) for word in words if '=' in word)
+
+
 def name(pid):
     """What pkill and ps call it."""
     return _read(f'/proc/{pid}/comm').decode().rstrip()

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 import torch
+import torch._dynamo  # noqa: F401  DDP wants these two, in each child of a fork anew
 import torch.distributed as dist
-import torch.distributed.tensor  # noqa: F401  DDP wants it, in each child of a fork anew
+import torch.distributed.tensor  # noqa: F401
 import torch.multiprocessing as mp
 from reigen._observe import diagnose
 from torch import nn

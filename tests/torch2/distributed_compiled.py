@@ -7,6 +7,7 @@ usage: distributed_compiled.py [BACKEND]   gloo, to see that the expectations ar
 import sys
 
 import torch
+import torch._dynamo as dynamo
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch.distributed.device_mesh import init_device_mesh
@@ -14,12 +15,9 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-assert 'torch._dynamo' not in sys.modules
 dist.init_process_group(sys.argv[1] if len(sys.argv) > 1 else 'reigen')
 import horovod.torch as hvd  # noqa: E402
 hvd.init()
-assert 'torch._dynamo' not in sys.modules, 'it takes seconds, and is for those who compile'
-import torch._dynamo as dynamo  # noqa: E402
 
 ME, SIZE = dist.get_rank(), dist.get_world_size()
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from elastic_job import ElasticJob
-from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
-from test_distributed import ROOT, environment, free_port, run
+from test_torch2 import (HERE, PYTHON, environment, forked_python, site,
+                         torch2)  # noqa: F401  a fixture, used by itself
+from test_distributed import ROOT, free_port, run
 from variants import rest
 from wait import until
 
@@ -37,7 +38,7 @@ def test_an_exception_while_a_group_is_made_leaves_nothing_of_it(tmp_path):
 @pytest.mark.parametrize('when', ['told', 'met'])
 def test_a_rank_is_lost_while_a_group_meets(when, tmp_path):
     job = ElasticJob(tmp_path, ['-np', '2', '--min-np', '2', '-H', 'a:1,b:1,c:1', '--'],
-                     [PYTHON, HERE / 'meeting_lost.py', tmp_path, when],
+                     [*forked_python(REIGEN_ELASTIC='1'), HERE / 'meeting_lost.py', tmp_path, when],
                      launcher=('reigen', 'run'), PYTHONPATH=site())
     try:
         assert job.end().count('gone on') == 2
@@ -75,7 +76,8 @@ class Replicas:
 
     def replica(self, number):
         return self.start(number, ROOT / '.venv/bin/reigen', 'run', '-np', '1', '--max-restarts',
-                          '1', '--', self.python, HERE / 'torchft_digits.py', self.folder,
+                          '1', '--', *forked_python(self.python), HERE / 'torchft_digits.py',
+                          self.folder,
                           '--replica', str(number), '--steps', '120')
 
     def out(self, name):
@@ -126,9 +128,9 @@ def test_nvidias_in_process_restart_goes_on(resilience):
     """A rank raises, and a rank is killed: its Wrapper ends the groups from a thread of its own."""
     env = environment(MASTER_ADDR='localhost', MASTER_PORT=str(free_port()),
                       WRAPPER_PORT=str(free_port()), WORLD_SIZE='3')
-    ranks = [subprocess.Popen([resilience, HERE / 'restarted.py'], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, env={**env, 'RANK': str(rank)})
-             for rank in range(3)]
+    ranks = [subprocess.Popen([*forked_python(resilience), HERE / 'restarted.py'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env={**env, 'RANK': str(rank)}) for rank in range(3)]
     outputs = [rank.communicate(timeout=200)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0, -signal.SIGKILL], outputs
     for rank in (0, 1):

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from elastic_job import ElasticJob, Script
-from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
+from test_torch2 import HERE, forked_python, site, torch2  # noqa: F401  a fixture, used by itself
 from variants import rest
 
 pytestmark = pytest.mark.timeout(600)
@@ -17,8 +17,9 @@ HOLD, IMAGES = 60, 20000
 class Training(ElasticJob):
     def __init__(self, folder, *options):
         super().__init__(folder, ['-np', '2', '--min-np', '2', *options],
-                         [PYTHON, HERE / 'elastic_digits.py', folder, str(HOLD), '--epochs', '2',
-                          '--log-interval', '1', '--report', folder / 'report'], PYTHONPATH=site())
+                         [*forked_python(), HERE / 'elastic_digits.py', folder, str(HOLD),
+                          '--epochs', '2', '--log-interval', '1', '--report', folder / 'report'],
+                         PYTHONPATH=site())
 
     def report(self):
         (self.folder / 'go').touch()

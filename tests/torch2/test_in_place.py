@@ -4,7 +4,7 @@ import re
 
 import pytest
 from elastic_job import ElasticJob, Script
-from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
+from test_torch2 import HERE, forked_python, site, torch2  # noqa: F401  a fixture, used by itself
 from variants import rest
 
 pytestmark = pytest.mark.timeout(300)
@@ -13,7 +13,8 @@ pytestmark = pytest.mark.timeout(300)
 class Training(ElasticJob):
     def __init__(self, folder, how, *options):
         super().__init__(folder, ['-np', '2', '--min-np', '2', *options, '--'],
-                         [PYTHON, HERE / 'ddp_digits.py', folder, how, '--steps', '120'],
+                         [*forked_python(REIGEN_ELASTIC='1'), HERE / 'ddp_digits.py', folder, how,
+                          '--steps', '120'],
                          launcher=('reigen', 'run'), PYTHONPATH=site())
 
     def accuracy(self, ranks):

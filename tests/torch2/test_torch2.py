@@ -13,6 +13,9 @@ from wait import LEAST
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 PYTHON = ROOT / 'build/envs/torch2/bin/python'
+#: What ranks share that need not show how they import: 6 s of a processor. The first optimizer, or
+#: DDP, imports Dynamo, whether somebody compiles or not.
+MODULES = ['torch', 'torch.distributed.tensor', 'torch._dynamo']
 
 
 @pytest.fixture(scope='session', autouse=True)
@@ -29,19 +32,30 @@ def site():
                           capture_output=True, text=True, check=True).stdout.strip()
 
 
-def run_ranks(np, *argv, timeout=200, **more):
-    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1', **more}
-    done = subprocess.run([ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', PYTHON, *argv],
-                          capture_output=True, text=True, timeout=timeout, env=env, check=False)
+def environment(**more):
+    """Of a rank; what it imports of an environment's packages is compiled once."""
+    return {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1',
+            'PYTHONDONTWRITEBYTECODE': '', **more}
+
+
+def forked_python(python=PYTHON, **more):
+    """What stands in the place of python in a command: its ranks are forks of one process that has
+    imported PyTorch, with these variables."""
+    return preloaded.command(python, MODULES, environment(**more))
+
+
+def run_ranks(np, *argv, python=(PYTHON,)):
+    done = subprocess.run([ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', *python, *argv],
+                          capture_output=True, text=True, timeout=200, env=environment(),
+                          check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def run_forked(np, *argv, timeout=200, **more):
-    """The same without a launcher: an import of this PyTorch takes 3 s of a processor, so that the
-    ranks of all such programs share one."""
-    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1', **more}
-    statuses, output = preloaded.ranks(PYTHON, ['torch'], np, argv, env, HERE, timeout / LEAST)
+def run_forked(np, *argv, **more):
+    """The same without a launcher."""
+    statuses, output = preloaded.ranks(PYTHON, MODULES, np, argv, environment(**more), HERE,
+                                       200 / LEAST)
     assert statuses == [0] * np, output
     return output
 
@@ -51,7 +65,8 @@ pytestmark = pytest.mark.timeout(1500)
 
 @pytest.mark.parametrize('np', [rest(2), 3])
 def test_collectives_training_and_objects_work_with_torch_2(np):
-    assert f'all good on {np} ranks with torch 2' in run_ranks(np, HERE / 'train.py')
+    assert f'all good on {np} ranks with torch 2' in run_ranks(
+        np, HERE / 'train.py', python=forked_python())
 
 
 @pytest.mark.parametrize('program', ['operations', 'training', 'changing', 'failures', 'misuse',
@@ -83,7 +98,7 @@ def test_ranks_stay_in_step_through_a_hundred_inits_and_wrong_calls(launcher, ve
     commands = {'horovodrun': [ROOT / '.venv/bin/horovodrun'],
                 'mpirun': ['mpirun', '--allow-run-as-root', '--oversubscribe',
                            '-x', 'PYTHONPATH', '-x', 'OMP_NUM_THREADS']}
-    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1'}
+    env = environment()
     done = subprocess.run(
         [*commands[launcher], '-np', str(np), PYTHON if version == 2 else '/usr/bin/python3',
          ROOT / 'tests/python/ranks/suite.py'], capture_output=True, text=True, timeout=400,
@@ -108,10 +123,9 @@ def test_ranks_of_torchrun_meet(tmp_path):
                       'boot = reigen.describe().splitlines()[0]\n'
                       'os.write(1, f"{hvd.rank()} {hvd.size()} {hvd.local_rank()} {s[0]} {boot}'
                       '\\n".encode())\n')
-    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1', 'PMI_FD': '99',
-           'PMI_RANK': '0', 'PMI_SIZE': '2'}
     done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--standalone',
-                           '--nproc_per_node', '3', script], capture_output=True, text=True,
-                          timeout=200, env=env, check=False)
+                           '--nproc_per_node', '3', '--no-python', *forked_python(), script],
+                          capture_output=True, text=True, timeout=200, check=False,
+                          env=environment(PMI_FD='99', PMI_RANK='0', PMI_SIZE='2'))
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(done.stdout.splitlines()) == [f'{r} 3 {r} 3.0 boot: env' for r in range(3)]

@@ -4,8 +4,9 @@ import subprocess
 
 import pytest
 from elastic_job import ElasticJob
-from test_distributed import environment, free_port
-from test_torch2 import HERE, PYTHON, site, torch2  # noqa: F401  a fixture, used by itself
+from test_distributed import free_port
+from test_torch2 import (HERE, PYTHON, environment, forked_python, site,
+                         torch2)  # noqa: F401  a fixture, used by itself
 from variants import rest
 from wait import until
 
@@ -16,9 +17,9 @@ class Training(ElasticJob):
     def __init__(self, folder, backend, *options):
         (folder / 'hold').touch()
         # No resolver knows the hosts' names.
-        super().__init__(folder, [*options, '--env', 'MASTER_ADDR=127.0.0.1'],
-                         [HERE / 'ddp_steps.py', folder, backend], launcher=('reigen', 'torchrun'),
-                         PYTHONPATH=site(), PYTHON_EXEC=str(PYTHON))
+        super().__init__(folder, [*options, '--env', 'MASTER_ADDR=127.0.0.1', '--no-python'],
+                         [*forked_python(), HERE / 'ddp_steps.py', folder, backend],
+                         launcher=('reigen', 'torchrun'), PYTHONPATH=site())
 
 
 @pytest.fixture
@@ -42,8 +43,9 @@ def result(text):
 def undisturbed(tmp_path_factory):
     done = subprocess.run(
         [PYTHON, '-m', 'torch.distributed.run', '--nnodes=1', '--nproc-per-node=4',
-         '--master-port', str(free_port()), HERE / 'ddp_steps.py', tmp_path_factory.mktemp('plain'),
-         'gloo'], capture_output=True, text=True, timeout=200, env=environment(), check=False)
+         '--master-port', str(free_port()), '--no-python', *forked_python(), HERE / 'ddp_steps.py',
+         tmp_path_factory.mktemp('plain'), 'gloo'], capture_output=True, text=True, timeout=200,
+        env=environment(), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return result(done.stdout)
 
