@@ -350,8 +350,8 @@ def part_unit(part):
     return unit(part, ROOT / 'build', *which)
 
 
-def behaviour(part, marks, files):
-    return pytest(part, files, '-n', BEHAVIOUR_WORKERS, '-m', f'{marks} and not soak and not serial')
+def behaviour(part, mark, files):
+    return pytest(part, files, '-n', BEHAVIOUR_WORKERS, '-m', f'{mark} and not soak and not serial')
 
 
 def naming(word, *folders):

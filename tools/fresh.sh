@@ -43,6 +43,7 @@ mkdir -p "$place"
 settle() {
     local file
     printf 'path-exclude=/usr/share/%s/*\n' info locale man >"$1/etc/dpkg/dpkg.cfg.d/slim"
+    echo force-unsafe-io >>"$1/etc/dpkg/dpkg.cfg.d/slim"
     rm -f "$1/etc/apt/sources.list"
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
         [ ! -f "$file" ] || cp "$file" "$1$file"
