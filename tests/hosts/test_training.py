@@ -7,13 +7,14 @@ import mpis
 import pytest
 from bed import Node
 from built import PROGRAMS
+from variants import rest
 
 HOME = Node.home()
 USERS_IMAGE = 'uber/horovod:0.12.1-tf1.8.0-py3.5'  # such names users have; here it is trainer
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize('nodes', [2, 4])
+@pytest.mark.parametrize('nodes', [rest(2), 4])
 def test_an_ordinary_user_trains_on_several_hosts_in_an_image_without_sshd(clean4, nodes):
     first = clean4[1]
     first.run(['mkdir', '-p', 'work'], check=True)
@@ -36,7 +37,7 @@ def test_an_ordinary_user_trains_on_several_hosts_in_an_image_without_sshd(clean
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize('name', ['openmpi5', 'mpich5', 'impi'])
+@pytest.mark.parametrize('name', ['openmpi5', rest('mpich5'), 'impi'])
 def test_the_users_mpi_starts_the_same_job_in_the_same_image(clean4, name):
     """The MPI is mounted; the image has none, and no sshd. (Open MPI 4: test_engines.py.)"""
     first, second = clean4[1], clean4[2]

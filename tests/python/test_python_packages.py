@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 import jobs
+from variants import rest
 
 PACKAGES = jobs.ROOT / 'bindings/python'
 EXAMPLES = jobs.ROOT / 'examples'
@@ -169,7 +170,7 @@ def test_mnist_trains_two_ranks_to_the_same_bits(all_pass, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize('size', [2, 4])
+@pytest.mark.parametrize('size', [rest(2), 4])
 def test_the_examples_with_pytorch_run(all_pass, size):
     ranks = all_pass(size, EXAMPLES / 'process_sets.py', '--steps', '30', limit=150)
     assert 'identical to the bit in each team' in ranks.text(0)
