@@ -36,9 +36,9 @@ def main():
             kube_operator.program()
             return
         kube_build.programs()
-        kube_store.prepare(IMAGES)
         with tempfile.TemporaryDirectory(dir=images.folder(), prefix='context-') as temporary:
-            kube_store.prepare(original(Path(temporary)))
+            # Both clusters' at once: they have most of their layers in common.
+            kube_store.prepare([*IMAGES, *original(Path(temporary))])
     except (kube_build.BuildError, node.BedError) as error:
         sys.exit(f'prepare: {error}')
 
