@@ -20,7 +20,14 @@ name=${1-}
 env=$(pwd)/build/envs/$name
 
 pip() {
-    "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off "$@"
+    "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off \
+        --no-compile "$@"
+}
+
+# Compile what is used of thousands of modules, by an import: pip would compile all of them, for
+# minutes of a processor. Who uses more writes down what that is made of.
+used() {
+    env -u PYTHONDONTWRITEBYTECODE "$env/bin/python" -c "import $1"
 }
 
 make_torch2() {
@@ -30,14 +37,17 @@ make_torch2() {
     pip numpy typing_extensions filelock sympy networkx jinja2 fsspec setuptools keras expecttest
     site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     "$env/bin/python" tests/torch2/stubs.py "$site/torch" >&2
+    KERAS_BACKEND=torch used 'torch._dynamo, torch.distributed.tensor, torch.distributed.run, keras'
 }
 
 make_tf() {
     pip 'tensorflow-cpu>=2.16' 'keras>=3' jax
+    used 'tensorflow, keras, jax'
 }
 
 make_tf215() {
     pip 'tensorflow-cpu==2.15.*'
+    used 'tensorflow, keras'
 }
 
 make_zig() {
@@ -46,19 +56,23 @@ make_zig() {
 
 make_jupyter() {
     pip ipykernel==7.4.0 jupyter_client==8.10.0 ipython==9.18.1 debugpy==1.8.22 cloudpickle==3.1.3
+    used 'ipykernel.kernelapp, jupyter_client, debugpy.server.api, cloudpickle'
 }
 
 make_dask() {
     pip distributed==2026.8.0 numpy
+    used 'distributed.cli.dask_scheduler, distributed.cli.dask_worker, numpy'
 }
 
 make_spark() {
     # The last two are the estimators'.
     pip pyspark==4.3.0 cloudpickle numpy pyarrow 'pandas<3'
+    used 'pyspark.sql, pyspark.worker, pyarrow.dataset, pandas'
 }
 
 make_ray() {
     pip ray==2.60.0 numpy
+    used 'ray, numpy'
 }
 
 make_apps() {

@@ -16,7 +16,13 @@ mkdir -p build/envs
 env=$(cd build/envs && pwd -P)/$name
 
 pip() {
-    "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off "$@"
+    "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off \
+        --no-compile "$@"
+}
+
+# As in tools/frameworks.sh.
+used() {
+    env -u PYTHONDONTWRITEBYTECODE "$env/bin/python" -c "import $1"
 }
 
 # They name torch, which names several GB of nvidia's packages: so what they need stands here.
@@ -24,12 +30,14 @@ make_trainers() {
     pip --no-deps accelerate transformers lightning lightning-utilities torchmetrics \
         pytorch-lightning
     pip huggingface_hub psutil pyyaml regex safetensors tokenizers tqdm
+    used 'accelerate, transformers.trainer, lightning.pytorch'
 }
 
 make_resilience() {
     pip --no-deps torchft==0.2.0 nvidia-resiliency-ext==0.4.1
     pip opentelemetry-exporter-otlp-proto-http opentelemetry-sdk psutil nvidia-ml-py pyyaml \
         defusedxml
+    used 'torchft, nvidia_resiliency_ext.inprocess'
 }
 
 case $name in

@@ -14,7 +14,7 @@ from elastic_job import ElasticJob, Script  # noqa: E402
 
 #: Of each rank; they share an import of JAX.
 ENV = {'PYTHONPATH': str(ROOT / 'bindings/python'), 'JAX_PLATFORMS': 'cpu', 'OMP_NUM_THREADS': '1',
-       'PYTHONDONTWRITEBYTECODE': '1'}
+       'PYTHONDONTWRITEBYTECODE': ''}
 
 pytestmark = pytest.mark.timeout(300, func_only=True)
 

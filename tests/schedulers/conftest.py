@@ -23,7 +23,7 @@ def start(environment, name, folder, *arguments, also=None, **options):
     env = {**os.environ, 'PYTHONPATH': os.pathsep.join(
         [str(ROOT / 'bindings/python'), *([str(also)] if also else [])]), 'HOME': str(folder),
            'REIGEN_LIBRARY': jobs.library(),
-           'REIGEN_LAUNCHER': str(ROOT / '.venv/bin/reigen'), 'PYTHONDONTWRITEBYTECODE': '1',
+           'REIGEN_LAUNCHER': str(ROOT / '.venv/bin/reigen'), 'PYTHONDONTWRITEBYTECODE': '',
            'PYSPARK_PYTHON': python, 'SPARK_LOCAL_IP': '127.0.0.1'}
     return subprocess.Popen([python, HERE / name, folder, *arguments], cwd=folder, env=env,
                             stdin=subprocess.DEVNULL, **options)

@@ -16,7 +16,7 @@ ENVS = ('tf', 'tf215')
 LIMIT_S = 400
 #: Of each rank.
 ENV = {'PYTHONPATH': str(ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
-       'TF_CPP_MIN_LOG_LEVEL': '3', 'TF_ENABLE_ONEDNN_OPTS': '0', 'PYTHONDONTWRITEBYTECODE': '1',
+       'TF_CPP_MIN_LOG_LEVEL': '3', 'TF_ENABLE_ONEDNN_OPTS': '0', 'PYTHONDONTWRITEBYTECODE': '',
        'CUDA_VISIBLE_DEVICES': ''}
 
 _pythons = {}

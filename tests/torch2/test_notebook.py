@@ -65,7 +65,7 @@ def cells(python, tmp_path):
         done = subprocess.run(
             [python, Path(__file__).parent / 'notebook.py', tmp_path / 'cells'], text=True,
             capture_output=True, timeout=280, check=False, env={
-                **os.environ, 'PYTHONPATH': site, 'NO_COLOR': '1',
+                **os.environ, 'PYTHONPATH': site, 'NO_COLOR': '1', 'PYTHONDONTWRITEBYTECODE': '',
                 'REIGEN_LAUNCHER': str(ROOT / '.venv/bin/reigen'), 'HOME': str(tmp_path),
                 'JUPYTER_RUNTIME_DIR': str(tmp_path / 'runtime'),
                 'IPYTHONDIR': str(tmp_path / 'ipython')})
