@@ -398,7 +398,8 @@ def sanitized_ranks(part, kind, files):
     """The behaviour tests with a sanitizer: of those files, what is marked so."""
     build = sanitizer_build(part, kind)
     env = {**SANITIZER_ENV, 'REIGEN_TEST_BUILD': str(build), 'REIGEN_TEST_SANITIZER': kind}
-    return pytest(part, files, '-n', WORKERS, '-m', 'sanitize and not slow', env=env) if build \
+    marks = 'sanitize and not slow and not soak'
+    return pytest(part, files, '-n', WORKERS, '-m', marks, env=env) if build \
         else no_build(part, kind)
 
 
