@@ -135,6 +135,24 @@ def test_python_and_c_mean_the_same_structs(modules, tmp_path):
         assert names and [getattr(m, name) for name in names] == list(range(len(names))), names
 
 
+def test_the_first_epoch_has_all_that_come_in_time(job):
+    one = job(1, 1, 2)
+    one.crew.coming = 2
+    first = one.come(0)
+    until(lambda: one.crew.here == 1, 'the first')
+    assert first.started.empty()
+    second = one.come(1, 'b')
+    assert [start(way)['size'] for way in (first, second)] == [2, 2]
+    assert join(first, second) == [(0, 1, 1), (1, 1, 1)]
+
+
+def test_who_does_not_come_in_time_is_not_waited_for(job, modules, monkeypatch):
+    monkeypatch.setattr(modules.elastic, '_COMING_S', 0)
+    one = job(1, 1, 2)
+    one.crew.coming = 2
+    assert start(one.come(0))['size'] == 1
+
+
 def test_ranks_that_are_lost_are_made_up_for_and_others_keep_their_place(job):
     one = job(3, 1, 3)
     first, far, second = one.begin('a', 'b', 'a')

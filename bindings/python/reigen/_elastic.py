@@ -16,6 +16,8 @@ _S = 10 ** 9  # ns
 #: As in jobs of reigen run, in seconds: others on their way are awaited; a program says that it is
 #: elastic; a function ends after it was told to.
 _GATHER_S, _SETTLE_S, _GRACE_S = 5, 30, 5
+#: Seconds for which the first epoch waits for all that are to come, when there are enough.
+_COMING_S = 10
 #: Failures for which a machine is set aside, and where there is no other.
 _TRIES, _TRIES_ALONE = 1, 3
 #: Seconds for which the failure of a rank whose neighbour has gone waits for the news of that one.
@@ -171,6 +173,11 @@ class Crew:
         self._followers: List[Tuple[float, _Process]] = []
         self._twins: List[Tuple[float, _Process]] = []  # are let go then
         self._load_s = max(asked.timeout, _LOAD_S)
+        #: How many processes the cluster has started, as far as its side knows. The first epoch
+        #: waits for them a little.
+        self.coming = 0
+        self._held = False                          # no host gets its process yet
+        self._gathered = 0.0                        # until when, once there are enough
         self._late = float('inf')                   # until when all of the epoch must have met
         self._number = 0                            # of the epoch
         #: What ended the job, as the membership says it; None: it has not ended.
@@ -246,7 +253,7 @@ class Crew:
             self._end_late()
         if self.begun and not self.end:
             self._do(m.TICK)
-            self._admit()
+        self._admit()
 
     def wait_s(self) -> float:
         waits = [until - time.monotonic() for until in
@@ -300,9 +307,14 @@ class Crew:
             return
         if not self.begun:
             # Two of one index are one for the cluster, which has not seen the first one's end.
-            if len({one.index for one in self._waiting}) < self._asked.np:
+            here = len({one.index for one in self._waiting})
+            if here < self._asked.np:
+                return
+            self._gathered = self._gathered or time.monotonic() + _COMING_S
+            if here < self.coming and time.monotonic() < self._gathered:
                 return
             self._begin()
+        self._held = True  # the first epoch is to have all that are there
         for one in [*self._waiting]:
             taken = {other.index for other in self._all.values()
                      if not other.is_over and other not in self._waiting}
@@ -312,6 +324,8 @@ class Crew:
             self._waiting.remove(one)
             name = self._names.setdefault(one.machine, len(self._names))
             self._want(name, 1)
+        self._held = False
+        self._fill()
 
     def _begin(self) -> None:
         self._waiting.sort(key=lambda one: (one.index, one.number))
@@ -448,10 +462,12 @@ class Crew:
 
     def _fill(self) -> None:
         """Hosts get processes of their machine that have none."""
+        if self._held:
+            return
         for host, name in [*self._empty.items()]:
-            one = next((one for one in self._all.values()
-                        if one.host < 0 and not one.is_over and one not in self._waiting and
-                        self._names[one.machine] == name), None)
+            one = min((one for one in self._all.values()
+                       if one.host < 0 and not one.is_over and one not in self._waiting and
+                       self._names[one.machine] == name), key=lambda one: one.index, default=None)
             if one:
                 del self._empty[host]
                 one.host, one.place = host, self._place_of[host]

@@ -156,8 +156,8 @@ class _Fleet:
         return index in self._workers
 
     @property
-    def empty(self) -> bool:
-        return not self._workers
+    def size(self) -> int:
+        return len(self._workers)
 
     def end(self) -> None:
         for worker in self._workers.values():
@@ -212,6 +212,7 @@ class Run:
         while event is not None:
             self._take(event)
             event = self._hub.events.get(0)
+        self._crew.coming = self._fleet.size
         self._crew.tick()
         self._fleet.look(self._crew.give_up)
 
@@ -229,7 +230,7 @@ class Run:
         self._fleet.over = True
         self._crew.stop()
         end = time.monotonic() + _END_S
-        while not self._fleet.empty and (time.monotonic() < end or self._owed()):
+        while self._fleet.size and (time.monotonic() < end or self._owed()):
             self._wait()
         if not well:
             raise self._failure()
