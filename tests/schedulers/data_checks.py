@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of how estimators read Parquet, without Spark: checks.py calls them."""
 import collections
+import itertools
 import os
 import threading
 
@@ -80,6 +81,21 @@ def check_so_many_steps_as_are_asked_for(folder):
     epochs = readers(store, path, 1, 4)[0].batches(5)
     assert [len(batch['x']) for batch in next(epochs)] == [4, 4, 2, 4, 4]
     assert [batch['x'][0] for batch in next(epochs)] == [8, 0, 4, 8, 0]
+
+
+def check_ends_of_files_are_read_at_once(folder):
+    store, path = written(folder, *numbers(1, 2, 3, 4))
+    together, plain, calls = threading.Barrier(4), parquet.ParquetFile, itertools.count()
+
+    def opened(name, **options):
+        if next(calls) < 4:
+            together.wait(60)  # raises unless all come
+        return plain(name, **options)
+    parquet.ParquetFile = opened
+    try:
+        assert describe(store, path, ['x']).rows == 10
+    finally:
+        parquet.ParquetFile = plain
 
 
 def check_all_kinds_of_columns(folder):
@@ -168,10 +184,11 @@ def check_memory_holds_blocks_whatever_the_data_and_no_thread_stays(folder):
     data = describe(store, store.get_train_data_path(), [f'c{i}' for i in range(10)])
     total, most = 60 * 20000 * 80, 0
     for batch in Reader(store.fs, data, 0, 1, 500, shuffle=True, block_rows=5000).epoch(0):
-        assert batch['c9'].base.nbytes == 5000 * 8
+        assert batch['c9'].base.nbytes == 10 * 5000 * 8  # of all columns
         most = max(most, pa.total_allocated_bytes())
     assert 0 < most < total / 10, (most, total)
-    epoch = Reader(store.fs, data, 0, 1, 500).epoch(0)
-    next(epoch)
-    epoch.close()
+    for shuffle in (False, True):
+        epoch = Reader(store.fs, data, 0, 1, 500, shuffle=shuffle, block_rows=5000).epoch(0)
+        next(epoch)
+        epoch.close()
     assert not [one for one in threading.enumerate() if one.name == 'reigen-reader']

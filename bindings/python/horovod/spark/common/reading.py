@@ -12,6 +12,7 @@ row groups have another order in each epoch, and each rank has an equal part of 
 and end within a row group. A block is what memory holds: some rows of this rank, which are mixed,
 while a thread reads the next one.
 """
+import concurrent.futures
 import itertools
 import math
 import queue
@@ -35,6 +36,8 @@ TEXT = ('column {!r} is text: give its values numbers (pyspark.ml.feature.String
 
 #: What a block of rows takes in memory, unless told: a rank has up to three.
 _BLOCK_NBYTES = 64 << 20
+#: Files whose ends are read at once: those of a remote store take long to answer.
+_FOOTERS = 16
 #: Rows that are decoded at once; fewer if they are large.
 _CHUNK_ROWS, _CHUNK_NBYTES = 1 << 15, 16 << 20
 
@@ -69,6 +72,14 @@ class Dataset(NamedTuple):
         return next(column for column in self.columns if column.name == name)
 
 
+def _groups(fs: Any, name: str) -> List[Group]:
+    """Those of a file that have rows."""
+    with parquet.ParquetFile(name, filesystem=fs) as file:
+        meta = file.metadata
+        rows = [meta.row_group(number).num_rows for number in range(meta.num_row_groups)]
+    return [Group(name, number, count) for number, count in enumerate(rows) if count]
+
+
 def _first_row(file: Any, names: Sequence[str]) -> Dict[str, Any]:
     for batch in file.iter_batches(1, columns=list(names)):
         if batch.num_rows:
@@ -85,26 +96,20 @@ def _nbytes(column: Column) -> int:
 def describe(store: Any, path: str, names: Sequence[str]) -> Dataset:
     """The rows in that folder of the store. ValueError when there are none, or not these columns;
     TypeError that names a column whose type no estimator takes."""
-    files = store.parquet_files(path)
-    groups: List[Group] = []
-    columns: List[Column] = []
-    schema = None
-    for name in files:
-        with parquet.ParquetFile(name, filesystem=store.fs) as file:
-            meta = file.metadata
-            found = [Group(name, i, meta.row_group(i).num_rows)
-                     for i in range(meta.num_row_groups) if meta.row_group(i).num_rows]
-            if found and schema is None:
-                missing = [name for name in names if name not in file.schema_arrow.names]
-                if missing:
-                    raise ValueError(f'{path} has no column {", ".join(map(repr, missing))}; it '
-                                     f'has {", ".join(file.schema_arrow.names)}')
-                schema = pa.schema([file.schema_arrow.field(name) for name in names])
-                first = _first_row(file, names)
-                columns = [describe_column(field, first.get(field.name)) for field in schema]
-            groups += found
+    fs, files = store.fs, store.parquet_files(path)
+    with concurrent.futures.ThreadPoolExecutor(_FOOTERS) as pool:
+        groups = [group for found in pool.map(lambda name: _groups(fs, name), files)
+                  for group in found]
     if not groups:
         raise ValueError(f'there are no rows in {path}')
+    with parquet.ParquetFile(groups[0].path, filesystem=fs) as file:
+        missing = [name for name in names if name not in file.schema_arrow.names]
+        if missing:
+            raise ValueError(f'{path} has no column {", ".join(map(repr, missing))}; it has '
+                             f'{", ".join(file.schema_arrow.names)}')
+        schema = pa.schema([file.schema_arrow.field(name) for name in names])
+        first = _first_row(file, names)
+        columns = [describe_column(field, first.get(field.name)) for field in schema]
     return Dataset(path, columns, groups, schema, sum(map(_nbytes, columns)) or 1)
 
 
@@ -174,9 +179,9 @@ def _joined(parts: List[Batch]) -> Batch:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _taken(parts: List[Batch]) -> Batch:
+def _taken(parts: List[Batch], join: Callable[[List[Batch]], Batch]) -> Batch:
     """They joined; nothing holds the parts any longer."""
-    whole = _joined(parts)
+    whole = join(parts)
     parts.clear()
     return whole
 
@@ -190,8 +195,10 @@ def _sizes(total: int, rows: int, alone: bool) -> Iterator[int]:
         total -= rows + 1 if join else rows
 
 
-def _cut(chunks: Iterator[Batch], sizes: Iterator[int]) -> Iterator[Batch]:
-    """Batches of these numbers of rows, as many as there are; the last one may have fewer."""
+def _cut(chunks: Iterator[Batch], sizes: Iterator[int],
+         join: Callable[[List[Batch]], Batch] = _joined) -> Iterator[Batch]:
+    """Batches of these numbers of rows, as many as there are, each made of its parts by join; the
+    last one may have fewer."""
     held: List[Batch] = []
     count, rows = 0, next(sizes)
     for chunk in chunks:
@@ -200,21 +207,32 @@ def _cut(chunks: Iterator[Batch], sizes: Iterator[int]) -> Iterator[Batch]:
             step = rows - count
             held.append(_part(chunk, at, at + step))
             count, at = 0, at + step
-            yield _taken(held)
+            yield _taken(held, join)
             rows = next(sizes, rows)
         if at < end:
             held.append(_part(chunk, at, end))
             count += end - at
     if held:
-        yield _taken(held)
+        yield _taken(held, join)
 
 
-def _mixed(block: Batch, rng: Any) -> Batch:
-    """Its rows in an order of chance. Of one column at a time there are two."""
-    order = rng.permutation(_count(block))
-    for name in block:
-        block[name] = block[name].take(order, axis=0)
-    return block
+def _mixed(parts: List[Batch], rng: Any) -> Batch:
+    """They joined, with their rows in an order of chance: each value is moved once. Columns of one
+    kind share their memory, which then has large pages."""
+    counts = [_count(part) for part in parts]
+    places = np.split(rng.permutation(sum(counts)), np.cumsum(counts)[:-1])
+    kinds: Dict[Any, List[str]] = {}
+    for name, array in parts[0].items():
+        dtype = np.result_type(*[part[name].dtype for part in parts])
+        kinds.setdefault((dtype, array.shape[1:]), []).append(name)
+    whole: Batch = {}
+    for (dtype, shape), names in kinds.items():
+        room = np.empty((len(names), sum(counts), *shape), dtype)
+        for name, column in zip(names, room):
+            for part, where in zip(parts, places):
+                column[where] = part[name]
+            whole[name] = column
+    return whole
 
 
 class Reader:
@@ -313,8 +331,10 @@ class Reader:
         chunks = self._decoded(epoch)
         if self._shuffle:
             rng = np.random.default_rng([self._seed, epoch, self._rank])
-            blocks = _cut(chunks, itertools.repeat(self._block_rows))
-            chunks = map(lambda block: _mixed(block, rng), blocks)
+            if self._ahead:  # of mixing, too: it is about as much work as reading
+                chunks = _ahead(chunks)
+            chunks = _cut(chunks, itertools.repeat(self._block_rows),
+                          lambda parts: _mixed(parts, rng))
         return _ahead(chunks) if self._ahead else chunks
 
     def _from_memory(self, epoch: int) -> Iterator[Batch]:
