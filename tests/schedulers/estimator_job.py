@@ -121,7 +121,7 @@ def together(rows, store):
         label_cols=['digit', 'odd'], validation=0.25, transformation_fn=numbers, run_id='both',
         inmemory_cache_all=True, backward_passes_per_step=2, train_minibatch_fn=step, verbose=0)
     killed = error_of(lambda: estimator.fit(few))
-    kept = len(remote.load(store, 'both')['history'])
+    kept = len(remote.load(store, store.get_checkpoint_path('both'))['history'])
     trained = estimator.fit(few)
     predicted = trained.transform(few)
     return {'history': trained.getHistory(), 'killed': killed, 'kept': kept,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What estimators of all frameworks do: a DataFrame becomes Parquet in the store, the backend calls
 a training function on the ranks, and its result becomes a model that transforms DataFrames."""
+import contextlib
 import json
 import math
 import os
@@ -147,6 +148,17 @@ class HorovodEstimator(Estimator, EstimatorParams, Writable, Readable):
             ahead=self.getTrainReaderNumWorker() > 0, val_ahead=self.getValReaderNumWorker() > 0,
             transform=self.getTransformationFn(), use_gpu=self.getUseGpu(),
             verbose=self.getVerbose())
+    @contextlib.contextmanager
+    def _handed_over(self) -> Iterator[str]:
+        """A path in the store, at which rank 0 leaves what it has for this program: Spark limits
+        what all tasks together may return (spark.driver.maxResultSize)."""
+        store = self.getStore()
+        folder = f'{store.get_runs_path()}/.returned-{os.urandom(6).hex()}'
+        try:
+            yield f'{folder}/state'
+        finally:
+            with contextlib.suppress(OSError):  # what went wrong before says more
+                store.remove(folder)
 
     def _train(self, data: preparing.Prepared, backend: Any, run_id: str) -> Any:
         """The framework's part: its model."""
@@ -240,11 +252,13 @@ class HorovodModel(Model, ModelParams, Writable, Readable):
         return df.sparkSession.createDataFrame(rows, schema, verifySchema=False)
 
 
-def metadata(data: preparing.Prepared, labels: Sequence[str], sizes: Sequence[int]) -> str:
-    """What a model must know of its columns, for HorovodModel._kinds()."""
+def metadata(data: preparing.Prepared, labels: Sequence[str],
+             sizes: Optional[Sequence[int]]) -> str:
+    """What a model must know of its columns, for HorovodModel._kinds(). sizes: elements of each
+    output for one row; None: transform() finds out."""
     kinds = []
     for name in labels:
         column = data.train.column(name)
         whole = column.kind == 'number' and np.dtype(column.dtype).kind in 'iu'
         kinds.append('vector' if column.kind == 'vector' else 'long' if whole else 'double')
-    return json.dumps({'sizes': list(sizes), 'labels': kinds})
+    return json.dumps({'sizes': sizes and list(sizes), 'labels': kinds})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of estimators and their models, as Spark's: attributes, setX() and getX()."""
 import copy
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional
 
 try:
     from pyspark.ml.param import Param, Params, TypeConverters
@@ -124,6 +124,8 @@ _bool, _texts = TypeConverters.toBoolean, TypeConverters.toListString
     Known('mp_start_method', 'MpStartMethod', None, 'refused', _text))
 class EstimatorParams(Holder):
     """Of all estimators."""
+    #: Of what most refuse, that which this one has.
+    _taken: FrozenSet[str] = frozenset()
 
     def _refuse(self) -> None:
         """ValueError for what there is not, with what to use instead."""
@@ -133,9 +135,9 @@ class EstimatorParams(Holder):
                 ('continuous_cols', 'name all columns by feature_cols'),
                 ('categorical_cols', 'name all columns by feature_cols'),
                 ('mp_start_method', 'threads read the rows, and no process is started')]:
-            if self.getOrDefault(name) is not None:
+            if name not in self._taken and self.getOrDefault(name) is not None:
                 raise ValueError(f'{name}: there is none here; {instead}')
-        if self.getReaderPoolType() not in ('thread', 'dummy'):
+        if self.getReaderPoolType() not in (None, 'thread', 'dummy'):
             raise ValueError(f'reader_pool_type={self.getReaderPoolType()!r}: threads read the '
                              'rows; leave it out')
         for name in ('model', 'store', 'feature_cols', 'label_cols'):

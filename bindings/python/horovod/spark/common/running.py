@@ -33,13 +33,14 @@ class Run(NamedTuple):
     use_gpu: bool
     verbose: int
 
-    def reader(self, data: Dataset, training: bool, hvd: Any) -> Reader:
-        """This rank's share of these rows."""
+    def reader(self, data: Dataset, training: bool, hvd: Any, fill: bool = False) -> Reader:
+        """This rank's share of these rows. fill: all ranks take equally many steps, as they always
+        do in training."""
         return Reader(self.store.fs, data, hvd.rank(), hvd.size(),
                       self.batch_size if training else self.val_batch_size,
                       columns=[*self.features, *self.labels,
                                *([self.weight] if self.weight else [])],
-                      fill=training, shuffle=training and self.shuffle,
+                      fill=fill or training, shuffle=training and self.shuffle,
                       block_rows=self.block_rows, seed=self.seed or 0, cache=self.cache,
                       transform=self.transform, ahead=self.ahead if training else self.val_ahead)
 

@@ -16,7 +16,7 @@ from horovod.spark.common.params import Known, parameters
 from horovod.spark.torch import remote
 
 
-def _copied(model: Any, optimizer: Any = None) -> Any:
+def copied(model: Any, optimizer: Any = None) -> Any:
     """Copies on the CPU, for executors without this computer's devices. They are made together, so
     that the optimizer has the copied model's parameters."""
     import cloudpickle
@@ -66,33 +66,45 @@ class TorchEstimator(HorovodEstimator):
         self._set(**given)
 
     def _refuse(self) -> None:
-        super()._refuse()
+        self._refuse_common()
         if self.getCallbacks():
             raise ValueError('callbacks: PyTorch has none; do it in train_minibatch_fn')
+        self._refuse_untrainable()
+
+    def _refuse_common(self) -> None:
+        """What no estimator has."""
+        super()._refuse()
+
+    def _refuse_untrainable(self) -> None:
+        """Of a module that its estimator trains by an optimizer and losses."""
         if self.getOptimizer() is None:
             raise ValueError('optimizer is needed, such as torch.optim.SGD(model.parameters(), '
                              'lr=0.01)')
         losses = _list(self.getLoss()) or _list(self.getLossConstructors())
         if self.getLoss() is not None and self.getLossConstructors() is not None:
             raise ValueError('loss and loss_constructors: tell one of them')
-        labels, shapes = self.getLabelCols(), self.getInputShapes()
+        labels = self.getLabelCols()
         if len(losses) not in (1, len(labels)):
             raise ValueError(f'{len(losses)} losses for {len(labels)} label_cols: tell one by '
                              'loss or loss_constructors, or one for each')
-        for one in self.getMetrics():
-            if isinstance(one, (list, tuple)) and len(one) != len(labels):
-                raise ValueError(f'metrics: {len(one)} for {len(labels)} label_cols: one for each')
+        for each in self.getMetrics():
+            if isinstance(each, (list, tuple)) and len(each) != len(labels):
+                raise ValueError(f'metrics: {len(each)} for {len(labels)} label_cols: one for each')
         if self.getBackwardPassesPerStep() < 1:
             raise ValueError(f'backward_passes_per_step is {self.getBackwardPassesPerStep()}: it '
                              'is 1 or more')
+        self._refuse_shapes()
+
+    def _refuse_shapes(self) -> None:
+        shapes = self.getInputShapes()
         if shapes is not None and len(shapes) != len(self.getFeatureCols()):
             raise ValueError(f'{len(shapes)} input_shapes for {len(self.getFeatureCols())} '
                              'feature_cols: one for each')
 
-    def _job(self, data: preparing.Prepared, run_id: str) -> remote.Job:
+    def _job(self, data: preparing.Prepared, run_id: str, returned: str) -> remote.Job:
         labels = self.getLabelCols()
         losses = _list(self.getLoss()) or _list(self.getLossConstructors())
-        model, optimizer = _copied(self.getModel(), self.getOptimizer())
+        model, optimizer = copied(self.getModel(), self.getOptimizer())
         return remote.Job(
             model=model, optimizer=optimizer,
             losses=losses * (len(labels) if len(losses) == 1 else 1),
@@ -102,14 +114,15 @@ class TorchEstimator(HorovodEstimator):
                      for one in _list(self.getMetrics())],
             input_shapes=self.getInputShapes(), step=self.getTrainMinibatchFn(),
             passes=self.getBackwardPassesPerStep(), compression=self.getGradientCompression(),
-            run=self._run(data, run_id))
+            run=self._run(data, run_id), returned=returned)
 
     def _train(self, data: preparing.Prepared, backend: Any, run_id: str) -> 'TorchModel':
-        job = self._job(data, run_id)
-        done = backend.run(remote.train, args=(job,))[0]
-        # Spark limits what a task returns (spark.driver.maxResultSize), so the store has the state.
-        state = remote.load(self.getStore(), run_id) if self.getStore().saving_runs() else done
-        model, optimizer = _copied(self.getModel(), self.getOptimizer())
+        store = self.getStore()
+        with self._handed_over() as returned:
+            job = self._job(data, run_id, returned)
+            done = backend.run(remote.train, args=(job,))[0]
+            state = remote.load(store, store.get_checkpoint_path(run_id) or returned)
+        model, optimizer = copied(self.getModel(), self.getOptimizer())
         model.load_state_dict(state['model'])
         optimizer.load_state_dict(state['optimizer'])
         return self.get_model_class()(
@@ -141,7 +154,7 @@ class TorchModel(HorovodModel):
 
     def _predictor(self) -> Callable[[], Callable]:
         import cloudpickle
-        data = cloudpickle.dumps(_copied(self.getModel())[0])
+        data = cloudpickle.dumps(copied(self.getModel())[0])
         shapes = self.getInputShapes()
 
         def make() -> Callable:

@@ -28,6 +28,7 @@ class Job(NamedTuple):
     passes: int
     compression: Any
     run: running.Run
+    returned: str              # where the state goes that the checkpoint has not
 
 
 def inputs_of(arrays: Sequence[np.ndarray], shapes: Optional[Sequence[Sequence[int]]],
@@ -38,11 +39,22 @@ def inputs_of(arrays: Sequence[np.ndarray], shapes: Optional[Sequence[Sequence[i
         [tensor.reshape(tuple(shape)) for tensor, shape in zip(tensors, shapes)]
 
 
-def _listed(outputs: Any) -> List[Any]:
+def listed(outputs: Any) -> List[Any]:
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
-class _Loss:
+def tensors_of(job: Job, batch: Dict[str, np.ndarray],
+               device: Any) -> Tuple[List[Any], List[Any], Any]:
+    """Inputs, labels and weights (None: there are none) of a batch."""
+    run = job.run
+    run.check_numbers(batch)
+    inputs = inputs_of([batch[name] for name in run.features], job.input_shapes, device)
+    labels = [torch.from_numpy(array).to(device) for array in run.labels_of(batch, np.float32)]
+    weights = inputs_of([batch[run.weight]], None, device)[0] if run.weight else None
+    return inputs, labels, weights
+
+
+class Loss:
     """The weighted sum of the labels' losses; with sample weights, of each row's by its weight."""
 
     def __init__(self, job: Job, known: Dict[str, Any], device: Any):
@@ -84,15 +96,14 @@ class _Loss:
                             f'reduction=\'none\' ({error})') from error
 
 
-def load(store: Any, run_id: str, device: Any = 'cpu') -> Dict[str, Any]:
-    """What a run's checkpoint holds."""
-    return torch.load(io.BytesIO(store.read(store.get_checkpoint_path(run_id))),
-                      map_location=device, weights_only=True)
+def load(store: Any, path: str, device: Any = 'cpu') -> Dict[str, Any]:
+    """What a file of tensors in the store holds."""
+    return torch.load(io.BytesIO(store.read(path)), map_location=device, weights_only=True)
 
 
 def transform_outputs(outputs: Any, labels: List[Any]) -> Tuple[List[Any], List[Any]]:
     """Outputs as a list, and labels in their shapes where they have as many elements."""
-    outputs = _listed(outputs)
+    outputs = listed(outputs)
     if len(outputs) < len(labels):
         raise ValueError(f'the model has {len(outputs)} outputs for {len(labels)} label_cols: one '
                          'for each')
@@ -143,7 +154,7 @@ def _step(passes: int) -> Callable:
     return train_minibatch
 
 
-def _device(hvd: Any, use_gpu: bool) -> torch.device:
+def device_of(hvd: Any, use_gpu: bool) -> torch.device:
     if not use_gpu or not torch.cuda.is_available():
         return torch.device('cpu')
     index = running.gpu(hvd, torch.cuda.device_count())
@@ -160,7 +171,7 @@ class _Trainer:
     def __init__(self, job: Job, hvd: Any):
         self.job, self.hvd = job, hvd
         self.run = job.run
-        self.device = _device(hvd, self.run.use_gpu)
+        self.device = device_of(hvd, self.run.use_gpu)
         if self.run.seed is not None:
             torch.manual_seed(self.run.seed + hvd.rank())
         self.model = job.model.to(self.device)
@@ -173,7 +184,7 @@ class _Trainer:
             backward_passes_per_step=job.passes, **more)
         known = {'model': self.model, 'optimizer': self.optimizer, 'hvd': hvd, 'torch': torch,
                  'feature_columns': self.run.features, 'label_columns': self.run.labels}
-        self.loss = _Loss(job, known, self.device)
+        self.loss = Loss(job, known, self.device)
         self.step = job.step or _step(job.passes)
         self.sizes: List[int] = []
 
@@ -183,7 +194,7 @@ class _Trainer:
         path = store.get_checkpoint_path(run_id)
         first, last, history = 0, self.run.epochs, []
         if self.hvd.rank() == 0 and path and store.exists(path):
-            state = load(store, run_id, self.device)
+            state = load(store, path, self.device)
             try:
                 self.model.load_state_dict(state['model'])
                 optimizer.load_state_dict(state['optimizer'])
@@ -198,13 +209,7 @@ class _Trainer:
         return first, last, history
 
     def tensors(self, batch: Dict[str, np.ndarray]) -> Tuple[List[Any], List[Any], Any]:
-        job, run = self.job, self.run
-        run.check_numbers(batch)
-        inputs = inputs_of([batch[name] for name in run.features], job.input_shapes, self.device)
-        labels = [torch.from_numpy(array).to(self.device)
-                  for array in run.labels_of(batch, np.float32)]
-        weights = inputs_of([batch[run.weight]], None, self.device)[0] if run.weight else None
-        return inputs, labels, weights
+        return tensors_of(self.job, batch, self.device)
 
     def train(self, number: int, batches: Any) -> Dict[str, Any]:
         self.model.train()
@@ -235,7 +240,7 @@ class _Trainer:
         inputs, _, _ = self.tensors(next(reader.epoch(0)))
         self.model.eval()
         with torch.no_grad():
-            return [output[:1].numel() for output in _listed(self.model(*inputs))]
+            return [output[:1].numel() for output in listed(self.model(*inputs))]
 
     def state(self) -> io.BytesIO:
         """Saved, with the learning rate of one rank."""
@@ -269,8 +274,7 @@ class _Trainer:
 
 
 def train(job: Job) -> Optional[Dict[str, Any]]:
-    """On a rank. Rank 0 returns the history, and the model's and the optimizer's state unless the
-    store has them."""
+    """On a rank. Rank 0 returns the history; the store has the states of model and optimizer."""
     import horovod.torch as hvd
     hvd.init()
     trainer = _Trainer(job, hvd)
@@ -279,8 +283,6 @@ def train(job: Job) -> Optional[Dict[str, Any]]:
     if hvd.rank() == 0:
         result = {'history': trainer.history, 'sizes': trainer.sizes}
         if not job.run.store.saving_runs():
-            state = trainer.state()
-            state.seek(0)
-            result.update(torch.load(state, map_location='cpu', weights_only=True))
+            job.run.store.write(job.returned, trainer.state().getvalue())
     hvd.shutdown()
     return result
