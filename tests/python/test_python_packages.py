@@ -107,7 +107,7 @@ ABSENT = ['horovod.mxnet', 'horovod.runner.common.service',
           'horovod.runner.http', 'horovod.runner.http.http_client',
           'horovod.runner.http.http_server', 'horovod.runner.task',
           'horovod.runner.task.task_service', 'horovod.runner.task_fn',
-          'horovod.runner.util.cache', 'horovod.spark.lightning']
+          'horovod.runner.util.cache']
 
 
 def test_what_is_absent_says_what_to_use_instead():

@@ -37,11 +37,12 @@ def begin():
 
 @pytest.fixture(scope='session')
 def program():
-    """program(environment, name, folder, ...) -> what it has printed; it must end well."""
-    def run(*words, **options):
+    """program(environment, name, folder, ...) -> what it has printed; it must end well. limit: in
+    seconds, also on a busy machine."""
+    def run(*words, limit=240, **options):
         child = start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         try:
-            out, err = child.communicate(timeout=240)
+            out, err = child.communicate(timeout=limit)
         finally:
             child.kill()
         assert child.returncode == 0, out + err[-5000:]
