@@ -20,6 +20,8 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
+import pack_agent
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / 'build'
 DEBIAN = {'aarch64': 'arm64', 'x86_64': 'amd64'}
@@ -102,7 +104,8 @@ def compile_lines() -> List[List[str]]:
 def newest_source(lines: List[List[str]]) -> float:
     sources = [BUILD / line[line.index('-c') + 1] for line in lines]
     headers = [p for p in (ROOT / 'src').rglob('*.h')]
-    return max(p.stat().st_mtime for p in [*sources, *headers, SCRIPT, Path(__file__)])
+    return max(p.stat().st_mtime for p in [*sources, *headers, SCRIPT, Path(__file__),
+                                           Path(pack_agent.__file__)])
 
 
 def build(arch: str, out: Path) -> None:
@@ -143,8 +146,8 @@ def build_alone(arch: str, out: Path, work: Path) -> None:
     # Against musl zig links statically by itself; -static-pie it takes without making a PIE.
     # -Os: zig's musl is made small as well.
     said = run([*zig, '-pie', '-s', '-Os', '-o', str(temporary), *objects, *archives,
-                f'-Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack,-T,{SCRIPT}'], cwd=BUILD,
-               both=True, env={**env, 'ZIG_VERBOSE_LINK': '1'})
+                '-Wl,-e,rg_begin,--gc-sections,-z,relro,-z,now,-z,noexecstack',
+                f'-Wl,-T,{SCRIPT}'], cwd=BUILD, both=True, env={**env, 'ZIG_VERBOSE_LINK': '1'})
     # Packed relocations, 27 KB less, are an option of its linker's that zig does not pass on. So is
     # to have the instructions once that several functions share, 25 KB less. What it tells of its
     # linker cannot be taken apart where a path has a blank.
@@ -156,6 +159,7 @@ def build_alone(arch: str, out: Path, work: Path) -> None:
         print(f'the agent for {arch}: it has 52 KB more than it need have: '
               + ('the path of the build has a blank' if linker else
                  'zig has not said how it calls its linker'), file=sys.stderr, flush=True)
+    temporary.write_bytes(pack_agent.pack(temporary.read_bytes()))
     os.replace(temporary, out)
 
 
