@@ -487,10 +487,7 @@ static int open_for_others(struct run *run, struct rg_error *err)
     if (run->as->instead)
         return 0;
     int r = rg_metrics_open(job, &run->metrics, err);
-#ifndef RG_AGENT
-    r = r < 0 ? r : rg_record_open(job->record, &run->record, err);
-#endif
-    return r;
+    return r < 0 ? r : rg_record_open(job->record, &run->record, err);
 }
 
 static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
@@ -588,10 +585,9 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     const struct rg_session_options options = {
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
         .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,
+        .numbers = true, .known_as = run->as->known_as,
 #ifndef RG_AGENT
-        .chaos = run->chaos, .sync = run->sync, .numbers = true,
-#else
-        .numbers = run->metrics,
+        .chaos = run->chaos, .sync = run->sync,
 #endif
     };
 
@@ -773,28 +769,4 @@ int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
     finish(&run);
     rg_notify_run(&run.notify, code);
     return code;
-}
-
-/* --- as a program of its own: there is no terminal, and all that it is told is a file --------- */
-
-static int usage(void)
-{
-    fprintf(stderr, "usage: reigen-agent head --plan FILE\n"
-                    "It runs the job that reigen run --write-plan FILE has written, in the current "
-                    "directory.\n");
-    return RG_EXIT_USAGE;
-}
-
-int rg_head_main(int argc, char **argv)
-{
-    RG_AUTO_PLANNED struct rg_planned planned = { .quiet = false };
-    struct rg_error err = RG_ERROR_INIT;
-    bool open[3];
-
-    rg_stdio_ensure(open);
-    if (argc != 3 || strcmp(argv[1], "--plan") != 0)
-        return usage();
-    if (rg_planned_read(argv[2], &planned, &err) < 0)
-        return rg_fail(&err, "run");
-    return rg_head_run(&planned, &(struct rg_head_as){ .command = "run", .stdin_open = open[0] });
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a job that is over has waited for most of its time, where that was much. An agent that is a
- * head does not look for it (session_lateness.h), and has nothing to tell.
+ * What a job that is over has waited for most of its time, where that was much.
  *
  * This header is internal to src/head. Thread rule: the loop's thread.
  */
@@ -11,19 +10,9 @@
 #include "head/show/presenter.h"
 #include "launch/session/session.h"
 
-#ifndef RG_AGENT
 /* Show the event, and append the line for people to words, unless they want none (NULL). session:
  * which has just ended; NULL is fine. */
 void rg_head_slowed_tell(const struct rg_session *session, struct rg_presenter *shown,
                          struct rg_buf *words);
-#else
-static inline void rg_head_slowed_tell(const struct rg_session *session,
-                                       struct rg_presenter *shown, struct rg_buf *words)
-{
-    (void) session;
-    (void) shown;
-    (void) words;
-}
-#endif
 
 #endif

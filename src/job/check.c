@@ -38,9 +38,9 @@ void rg_job_fini(struct rg_job *job)
     free(job->chaos);
     free(job->notify);
     free(job->metrics);
-    free(job->record);
     free(job->sync);
 #endif
+    free(job->record);
     free(job->file_name);
     free(job->file_text);
     free(job->cwd);

@@ -157,6 +157,8 @@ struct rg_job {
     /* how reigen itself behaves */
     int metrics_port;        /* where the head of a job that runs elsewhere tells its numbers, of
                               * all addresses of its host; 0: nowhere */
+    char *record;            /* the folder that its record is written in, where its head is, or
+                              * NULL */
     bool dry_run;
     int verbose;
 #ifndef RG_AGENT             /* no plan's file has them */
@@ -165,7 +167,6 @@ struct rg_job {
                               * NULL */
     char *notify;            /* the command that gets the verdict (head/notify.h), or NULL */
     char *metrics;           /* where its numbers are found (job/options/metrics.h), or NULL */
-    char *record;            /* the folder that its record is written in, or NULL */
 #endif
 };
 

@@ -21,6 +21,7 @@
 #include "agent/sync/sync.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "head/ask.h"
 #include "head/console/command.h"
 #include "head/console/terminal.h"
 #include "head/head.h"
@@ -191,6 +192,11 @@ static int command_sync(char **argv)
     return rg_sync_main();
 }
 
+static int command_ask(char **argv)
+{
+    return rg_head_ask_main(argv[2]);
+}
+
 static int command_tidy(char **argv)
 {
     return rg_sync_tidy_main(argv[2]);
@@ -206,6 +212,7 @@ static const struct {
     { "inside", 3, command_inside },   { "install", 3, command_install },
     { "sync", 2, command_sync },       { "tidy", 3, command_tidy },
     { "same", 3, command_same },       { "unpack", 6, rg_packages_unpack },
+    { "ask", 3, command_ask },
 };
 
 /* `reigen wait-workers --help` has more to say. */

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from built import PROGRAMS
+from built import PROGRAMS, environment
 from wait import until
 
 LIMIT = 60
@@ -115,8 +115,27 @@ def test_last_lines_come_when_there_is_room_again(start, tmp_path):
     assert len(lines(tmp_path / 'it/tails.jsonl')[0]['lines']) == 2
 
 
-@pytest.mark.parametrize('where', [('--submit', '--on', 'slurm'), ('--write-plan', 'f'),
-                                   ('--on', 'kubernetes', '--image', 'x')])
-def test_elsewhere_it_is_refused(reigen, tmp_path, where):
-    done = reigen('run', '-np', 1, '--record', 'it', *where, '--', 'true', cwd=tmp_path)
-    assert done.returncode == 2 and '--record: ' in done.stderr and not any(tmp_path.iterdir())
+def test_a_head_that_is_an_agent_records_where_it_runs(reigen, tmp_path):
+    done = reigen('run', '-np', 2, '--record', 'it', '--write-plan', 'plan', '--', 'sh', '-c',
+                  'echo rank $RANK; exit $((RANK * 4))', cwd=tmp_path)
+    assert done.returncode == 0 and not (tmp_path / 'it').exists(), done
+    done = subprocess.run([PROGRAMS.agent, 'head', '--plan', 'plan'], env=environment(),
+                          cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
+                          stdin=subprocess.DEVNULL)
+    assert done.returncode == 4, done
+    record = tmp_path / 'it'
+    assert {p.name for p in record.iterdir()} == FILES - {'samples.jsonl'}
+    assert {p.stat().st_mode & 0o777 for p in record.iterdir()} == {0o600}
+    events = lines(record / 'events.jsonl')
+    assert [e['event'] for e in events[:3]] == ['record', 'job', 'start']
+    assert events[-1]['event'] == 'end' and events[-1]['exit_code'] == 4, events
+    assert ['rank 1'] in [t['lines'] for t in lines(record / 'tails.jsonl')]
+    assert reigen('report', 'it', cwd=tmp_path).returncode == 0
+    assert 'rank 1' in (record / 'report.html').read_text()
+
+
+def test_a_record_in_a_pod_is_said_to_go_with_it(reigen, tmp_path):
+    done = reigen('run', '-np', 1, '--record', 'it', '--on', 'kubernetes', '--image', 'x',
+                  '--dry-run', '--', 'true', cwd=tmp_path, env={'PATH': '/nowhere'})
+    assert done.returncode == 0 and '--record it: ' in done.stderr, done
+    assert 'unless it is on a volume' in done.stderr and not any(tmp_path.iterdir())

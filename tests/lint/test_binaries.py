@@ -4,6 +4,7 @@ import json
 import platform
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 import repo
@@ -50,6 +51,26 @@ def test_agent_is_hardened():
     assert re.search(r'Type:\s+DYN', header), 'not position-independent'
     assert 'GNU_RELRO' in header and 'TEXTREL' not in header
     assert re.search(r'GNU_STACK.* RW ', header), 'executable stack'
+
+
+def test_agents_constants_are_packed_and_cannot_be_written_once_they_are_not(tmp_path):
+    """Also where somebody has stripped it once more. What unpacks them can have none."""
+    unpacks = run('readelf', '-SW', AGENT.with_name('programs_agent_unpack_c.o')).stdout
+    assert ' .text' in unpacks and '.rodata' not in unpacks
+    assert run('strip', '-o', tmp_path / 'agent', AGENT).returncode == 0
+    for agent in (AGENT, tmp_path / 'agent'):
+        at, = re.findall(r' \.rodata +NOBITS +([0-9a-f]+) ', run('readelf', '-SW', agent).stdout)
+        with subprocess.Popen([agent, 'ask', 'nobody'], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as child:
+            child.stdin.write('0\n')
+            child.stdin.flush()
+            assert child.stdout.readline() == '{"error":"Connection refused"}\n'
+            maps = re.findall(r'^(\w+)-(\w+) (\S+)',
+                              Path(f'/proc/{child.pid}/maps').read_text(), re.M)
+            child.stdin.close()
+        where = int(maps[0][0], 16) + int(at, 16)
+        kinds = [kind for begin, end, kind in maps if int(begin, 16) <= where < int(end, 16)]
+        assert kinds == ['r--p'], maps
 
 
 #: What each compiler is asked for, by machine; what one of them does not have meson leaves out.

@@ -5,7 +5,7 @@
  * ranks, names of hosts, and the job's id and platform: no command, no environment.
  *
  * An agent that is the head of a job has one way only: it answers at a port of all addresses of its
- * host (port.c). Its page is the same, but for who is waited for (session_lateness.h).
+ * host (port.c). Its page is the same.
  *
  * Thread rule: the loop's thread. Nothing blocks, but that opening may look up a host's name, and
  * writing a file takes as long as its file system does.

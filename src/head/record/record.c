@@ -256,6 +256,7 @@ static void note(struct rg_presenter *p, int rank, const char *text)
     p->record->inner->note(p, rank, text);
 }
 
+#ifndef RG_AGENT
 static void chaos(struct rg_presenter *p, const struct rg_chaos_event *event, int rank,
                   const char *host)
 {
@@ -265,6 +266,7 @@ static void chaos(struct rg_presenter *p, const struct rg_chaos_event *event, in
     send(p->record, p, &line);
     p->record->inner->chaos(p, event, rank, host);
 }
+#endif
 
 static void slowed(struct rg_presenter *p, const struct rg_lateness *diagnosis, const char *host,
                    const char *to)
@@ -303,7 +305,9 @@ static const struct rg_presenter_ops recorded = {
     .rank_ended = rank_ended,
     .note = note,
     .ended = ended,
+#ifndef RG_AGENT
     .chaos = chaos,
+#endif
     .slowed = slowed,
 };
 

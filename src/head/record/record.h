@@ -11,7 +11,7 @@
  * The files are the user's alone, bounded in size, and whole lines but for the last one of a
  * launcher that was killed. Once the job runs, nothing that goes wrong here ends it.
  *
- * An agent is never the head of such a job: no plan's file has the option.
+ * Where an agent is the job's head, the folder is there, too.
  *
  * Thread rule: the loop's thread. Writing takes as long as its file system does.
  */
@@ -26,7 +26,6 @@
 
 struct rg_record;
 
-#ifndef RG_AGENT
 /* Make the folder, which may be there when it is empty or holds a record, and begin: what it held
  * before goes. 0; -errno with err: exit_code 2 where the value will not do, 69 where another job is
  * recorded there, 74 for a full disk, 77 without permission. dir NULL: nothing is wanted, and
@@ -40,26 +39,5 @@ void rg_record_follow(struct rg_record *record, struct rg_presenter *shown, rg_m
 void rg_record_fail(struct rg_record *record, const struct rg_verdict *verdict);
 /* The job has ended by this code. Frees it. */
 void rg_record_close(struct rg_record *record, int exit_code);
-#else
-static inline int rg_record_open(const char *dir, struct rg_record **ret_record,
-                                 struct rg_error *err)
-{
-    (void) dir, (void) ret_record, (void) err;
-    return 0;
-}
-static inline void rg_record_follow(struct rg_record *record, struct rg_presenter *shown,
-                                    rg_metrics_look *look, void *arg)
-{
-    (void) record, (void) shown, (void) look, (void) arg;
-}
-static inline void rg_record_fail(struct rg_record *record, const struct rg_verdict *verdict)
-{
-    (void) record, (void) verdict;
-}
-static inline void rg_record_close(struct rg_record *record, int exit_code)
-{
-    (void) record, (void) exit_code;
-}
-#endif
 
 #endif

@@ -225,7 +225,6 @@ void rg_event_chaos(struct rg_buf *text, const struct rg_chaos_event *chaos, int
     end(text);
 }
 
-#ifndef RG_AGENT
 static void put_text_or_null(struct rg_buf *text, const char *name, const char *value)
 {
     put_name(text, name);
@@ -249,7 +248,6 @@ void rg_event_slowed(struct rg_buf *text, const struct rg_lateness *diagnosis, c
                   diagnosis->value, diagnosis->usual);
     end(text);
 }
-#endif
 
 void rg_event_restart(struct rg_buf *text, int restart, int of, const struct rg_verdict *failure)
 {

@@ -60,6 +60,7 @@ static void chaos(struct rg_presenter *p, const struct rg_chaos_event *event, in
     rg_event_chaos(&p->text, event, rank, host);
     send(p);
 }
+#endif
 
 static void slowed(struct rg_presenter *p, const struct rg_lateness *diagnosis, const char *host,
                    const char *to)
@@ -67,7 +68,6 @@ static void slowed(struct rg_presenter *p, const struct rg_lateness *diagnosis, 
     rg_event_slowed(&p->text, diagnosis, host, to);
     send(p);
 }
-#endif
 
 static void ended(struct rg_presenter *p, const struct rg_verdict *verdict, int again)
 {
@@ -89,7 +89,7 @@ const struct rg_presenter_ops rg_presenter_json = {
     .note = note,
 #ifndef RG_AGENT
     .chaos = chaos,
-    .slowed = slowed,
 #endif
+    .slowed = slowed,
     .ended = ended,
 };

@@ -45,11 +45,11 @@ struct rg_presenter_ops {
 #ifndef RG_AGENT /* whose jobs have none */
     void (*chaos)(struct rg_presenter *p, const struct rg_chaos_event *event, int rank,
                   const char *host);
+#endif
     /* Before ended: what was waited for most of the time; host, to: NULL for none. NULL: the line
      * for people is enough. */
     void (*slowed)(struct rg_presenter *p, const struct rg_lateness *diagnosis, const char *host,
                    const char *to);
-#endif
 };
 
 extern const struct rg_presenter_ops rg_presenter_plain, rg_presenter_json;

@@ -221,7 +221,7 @@ static const struct rg_option options[] = {
      ":PORT of the job's Service.", BY(metrics)},
     {"record", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "DIR", NULL, "@dir",
      "Record in DIR, a new folder or one with an older record, what becomes of the job; reigen "
-     "report DIR makes a page of it.", TEXT(job.record)},
+     "report DIR makes a page of it. The launcher writes it, where that runs.", TEXT(job.record)},
 
     {"stdin", NULL, NULL, RG_GROUP_INPUT, RG_FILE_SCALAR, "RANK|all|none", NULL, "all none 0",
      "Who gets standard input. The default is rank 0.", BY(stdin)},

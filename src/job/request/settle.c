@@ -141,7 +141,7 @@ void rg_request_settle_usual(struct rg_request *request)
         free(rg_steal_ptr(&job->notify));
     if (is_usual(request, "metrics") && ends_elsewhere(request, own))
         free(rg_steal_ptr(&job->metrics));
-    if (is_usual(request, "record") && ends_elsewhere(request, own))
+    if (is_usual(request, "record") && own->away)
         free(rg_steal_ptr(&job->record));
     if (is_usual(request, "sync") &&
         (ends_elsewhere(request, own) || rg_job_has_engine(job) || job->nroles))
@@ -232,16 +232,27 @@ static int check_chaos(const struct rg_request *request, const struct rg_platfor
     return 0;
 }
 
-/* These belong to where the user is: a command, an address, a file. */
+/* Its head writes it, and is in a container there. */
+static int remark_record(struct rg_request *request, const struct rg_platform *own)
+{
+    const struct rg_job *job = &request->job;
+
+    return !job->record || !own->away ? 0
+           : rg_request_note(request, "--record %s: the job's head writes it, which %s runs: it "
+                             "goes with the head's container, unless it is on a volume",
+                             job->record, own->title);
+}
+
+/* These belong to where the user is: a command, an address. */
 static int check_here(const struct rg_request *request, const struct rg_platform *own,
                       struct rg_error *err)
 {
     const struct rg_job *job = &request->job;
 
-    if ((!job->notify && !job->metrics && !job->record) || !ends_elsewhere(request, own))
+    if ((!job->notify && !job->metrics) || !ends_elsewhere(request, own))
         return 0;
     return rg_error_set(err, EINVAL, "%s: the %s of a job %s%s %s here; leave it out",
-                        job->notify ? "--notify" : job->metrics ? "--metrics" : "--record",
+                        job->notify ? "--notify" : "--metrics",
                         job->notify ? "end" : "numbers",
                         own->away ? "on " : "of ",
                         own->away     ? own->title
@@ -315,6 +326,8 @@ int rg_request_settle_platform(struct rg_request *request, struct rg_error *err)
     r = r == 0 ? check_chaos(request, own, err) : r;
     r = r == 0 ? check_sync(request, own, err) : r;
     r = r == 0 ? settle_metrics(request, own, err) : r;
+    if (r == 0 && remark_record(request, own) < 0)
+        return rg_error_memory(err);
     return r == 0 ? check_here(request, own, err) : r;
 }
 

@@ -148,10 +148,8 @@ static void put_place(const struct rg_plan *plan, const struct rg_job *job, stru
             put(text, (*p)->name, number);
     }
     put_output(plan, job, text);
-#ifndef RG_AGENT
     if (job->record)
         put_path(text, "record", "", job->record);
-#endif
 }
 
 static int format(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)

@@ -76,8 +76,8 @@ struct entry {
       .max = (high) }
 
 /* job.file_text is none of them: it may hold secrets, and only its platform's driver reads it. Nor
- * are job.chaos, job.sync, job.notify, job.metrics, job.record and job.detach: such a job is not
- * written down. */
+ * are job.chaos, job.sync, job.notify, job.metrics and job.detach: such a job is not written
+ * down. */
 static const struct entry planned_entries[] = {
     WORDS(job.command),
     STRING(job.title),
@@ -150,6 +150,7 @@ static const struct entry planned_entries[] = {
     FLAG(job.restart_always),
     LONG(job.lease_ms),
     STRING(job.output_dir),
+    STRING(job.record),
     INT(job.tag, 0, RG_TAG_HOROVOD),
     FLAG(job.timestamps),
     INT(job.zone_min, 0, 2 * RG_JOB_DAY_MIN),

@@ -48,6 +48,7 @@ struct session_elastic {
     struct rg_epoch_seats seats;
     struct rg_discovery *discovery; /* NULL: the hosts are those of the job */
     struct rg_control *control;     /* NULL: there is none */
+    struct rg_control *known;       /* the same by options.known_as */
     session_drain *drain;           /* what it calls */
     struct session_numbers numbers; /* of the ranks */
     struct rg_timer timer;

@@ -134,6 +134,9 @@ void session_control_open(struct rg_session *session, session_drain *drain_machi
     int r = rg_control_listen(session->o.loop, session->o.plan->job_id, answer, session,
                               &session->elastic->control);
 
+    if (session->o.known_as)
+        rg_control_listen(session->o.loop, session->o.known_as, answer, session,
+                          &session->elastic->known);
     if (r == 0 || !session->o.job->elastic.on)
         return;
     snprintf(text, sizeof(text), "reigen status will not show this job's epochs: %s", strerror(-r));
@@ -145,6 +148,7 @@ void session_control_close(struct rg_session *session)
     struct session_elastic *elastic = session->elastic;
 
     rg_control_close(elastic->control);
+    rg_control_close(elastic->known);
     for (size_t i = 0; i < elastic->nmachines; i++)
         free(elastic->machines[i].reason);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who is waited for in a running job, and why (launch/diagnosis), of the numbers that its ranks
- * have told (session_numbers.h). An agent that is a head leaves that to who reads its numbers, as
- * it has no room for it: it finds nobody.
+ * have told (session_numbers.h).
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */
@@ -12,7 +11,6 @@
 #include "launch/diagnosis/diagnosis.h"
 #include "launch/session/core/session_core.h"
 
-#ifndef RG_AGENT
 /* New numbers may have come: count this second for who is waited for in it. */
 void session_lateness_count(struct rg_session *session, uint64_t now_ns);
 /* Who is waited for now, and why; ranks are numbers, hosts the plan's. False: no memory. */
@@ -23,27 +21,5 @@ bool session_slowed(const struct rg_session *session, struct rg_lateness *ret_di
 /* Append, with a comma behind it, where a cause is known:
  * "diagnosis":{"cause":"slow-input","rank":1,"host":"a","to":null,"share":0.4,...}, */
 void session_lateness_put(const struct rg_session *session, struct rg_buf *json);
-#else
-static inline void session_lateness_count(struct rg_session *session, uint64_t now_ns)
-{
-    (void) session;
-    (void) now_ns;
-}
-static inline bool session_diagnose(const struct rg_session *session, uint64_t now_ns,
-                                    struct rg_lateness *ret_diagnosis)
-{
-    (void) session;
-    (void) now_ns;
-    (void) ret_diagnosis;
-    return false;
-}
-static inline bool session_slowed(const struct rg_session *session,
-                                  struct rg_lateness *ret_diagnosis)
-{
-    (void) session;
-    (void) ret_diagnosis;
-    return false;
-}
-#endif
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The numbers of a running job's ranks, elastic or not: taken from its hosts, kept
- * (launch/numbers), and given to who asks (session_control.h, session.h). An agent that is a head
- * keeps them only where somebody may ask it: with --metrics.
+ * (launch/numbers), and given to who asks (session_control.h, session.h).
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */

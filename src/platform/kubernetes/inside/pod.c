@@ -86,6 +86,7 @@ static int find(struct rg_pod *pod, struct rg_error *err)
         .doubt = "does its pod run, and does a network policy let the job's pods reach it?",
         .words = WORDS,
         .ready = READY,
+        .known_as = getenv(RG_POD_SERVICE),
         .run = RUN,
         .backoff_ms = rg_kubernetes_backoff_ms,
         .log = true,

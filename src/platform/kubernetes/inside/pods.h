@@ -17,7 +17,8 @@
 
 #define RG_POD_PORT "REIGEN_POD_PORT" /* the head's TCP port, on the Service and in the pod */
 #define RG_POD_PORT_DEFAULT 7461
-#define RG_POD_SERVICE "REIGEN_POD_SERVICE" /* the Service by whose address the head is called */
+#define RG_POD_SERVICE "REIGEN_POD_SERVICE" /* the Service by whose address the head is called;
+                                             * it is called as the job */
 #define RG_POD_NAME "REIGEN_POD_NAME" /* of this pod */
 #define RG_POD_MARK "REIGEN_POD_MARK" /* perhaps: only pods of the same mark work together */
 #define RG_POD_KEY "/reigen/key/key"  /* 64 hexadecimal digits, by which pods know each other */
