@@ -90,8 +90,10 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'examples': 'reigen status 1234\nreigen status --namespace train night',
         'see': ('reigen-jobs', 'reigen-logs', 'reigen-explain')},
     'top': {
-        'about': 'A job\'s numbers come from its launcher, so they are shown where that runs: on '
-                 'this computer, with ranks here, on hosts of ssh or in an allocation of Slurm. '
+        'about': 'A job\'s numbers come from its launcher. It runs on this computer, with ranks '
+                 'here, on hosts of ssh or in an allocation of Slurm; or Slurm (--submit) or '
+                 'Kubernetes runs it, and JOB is asked there, by a step of the job or by kubectl '
+                 'exec. '
                  'Keys: q quits; the arrows, Page Up, Page Down, Home and End choose a row; Enter '
                  'opens a job, a host or a rank, and Esc goes back; s sorts by the waiting that is '
                  'caused, by processors, memory, steps or rank; f shows hosts in the place of '

@@ -37,6 +37,7 @@ struct rg_platform {
     bool contains;         /* it starts ranks in the containers of --image */
     bool own_containers;   /* its hosts are containers also where no --image is named */
     bool away;             /* a job's head is always there: to run is to submit, and to follow */
+    bool leads;            /* a program of it leads to the head of a job: reigen top asks there */
     bool serves;           /* the head of such a job has a port that others reach: --metrics */
     bool takes_files;      /* it runs job files of its own kind as they are (job.h: file_text) */
 };

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """reigen top: a screen of what the ranks of running jobs do, on a terminal and elsewhere."""
+import contextlib
 import json
 import os
 import re
@@ -10,11 +11,17 @@ import pytest
 
 from built import PROGRAMS, environment
 from test_hosts import FAKE
+from test_kubernetes_played import played  # noqa: F401 (a fixture)
 from test_progress_bars import Screen
 from test_submitted import Queue, SINCE
 from wait import until
 
 LIMIT = 60
+#: Runs what it is told to here.
+SRUN = '''#!/bin/sh
+while test "${1#-}" != "$1"; do shift; done
+exec "$@"
+'''
 #: What brings the user's own screen back, and its cursor.
 CLOSED = b'\033[?7h\033[?25h\033[?1049l'
 
@@ -80,6 +87,28 @@ def top(jobs, terminal, programs):
     """top(*words, **as Screen): reigen top on a screen."""
     return lambda *words, **more: terminal(programs.reigen, 'top', *words, kind=Screen,
                                            **jobs.own, **more)
+
+
+@contextlib.contextmanager
+def head_of(jobs, folder, number):
+    """A job of 3 ranks, of which rank 1 is late, with an agent as its head, which a platform runs
+    as its job of this number."""
+    plan = folder / 'head.plan'
+    done = jobs.run('run', '-np', 3, '--write-plan', plan, '--',
+                    PROGRAMS.build / 'tests/programs/uneven', 40, 5)
+    assert done.returncode == 0, done
+    with subprocess.Popen([PROGRAMS.agent, 'head', '--plan', plan], stdin=subprocess.DEVNULL,
+                          env=environment(**jobs.own, SLURM_JOB_ID=number),
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as head:
+        try:
+            yield head
+        finally:
+            head.terminate()
+
+
+def dump(value):
+    """As a text of Python's that has it as JSON."""
+    return repr(json.dumps(value))
 
 
 def see(screen, wanted):
@@ -245,18 +274,74 @@ def test_a_launcher_that_is_paused_keeps_nobody_waiting(jobs, top):
     assert screen.wait() == 0
 
 
-def test_a_job_that_slurm_runs_has_a_row_that_says_where_its_numbers_are(jobs, tmp_path):
+def test_a_head_that_slurm_runs_is_asked_by_a_step_of_its_job(jobs, tmp_path):
+    """srun is played, and what it starts is real: the agent that is the head, and who asks it."""
+    number = str(os.getpid())  # by which nobody else's head is known
     queue = Queue(tmp_path)
-    queue.says('squeue', f'12|RUNNING|None|{SINCE}|0:10|n1\n')
+    (queue.folder / 'srun').write_text(SRUN)
+    (queue.folder / 'srun').chmod(0o755)
+    queue.says('sbatch', f'{number}\n')
+    queue.says('squeue', f'{number}|PENDING|Priority|{SINCE}|0:00|\n')
     assert queue.submit().returncode == 0
-    for words in (['12'], []):  # there is no other
-        done = queue.reigen('top', *words)
-        assert done.returncode == 69 and 'job 12: Slurm runs it' in done.stderr, done
+    waits = queue.reigen('top', number)
+    assert waits.returncode == 69 and f'job {number}: Slurm says PENDING' in waits.stderr, waits
+    queue.says('squeue', f'{number}|RUNNING|None|{SINCE}|1:02:03|n1\n')
+    with head_of(jobs, tmp_path, number) as head:
+        def see_top(*words):
+            def told():
+                assert head.poll() is None, 'the job has ended'
+                now = queue.reigen('top', *words)
+                return 'why: ' in now.stdout and now.stdout
+            return until(told, 'why rank 1 is waited for', LIMIT)
+        for words in ([number], []):  # there is no other
+            text = see_top(*words)
+            assert re.match(rf'job {number}: running for 1:\d\d:\d\d, 3 ranks on 1 host: true\n',
+                            text), text
+            assert '\nwaited for: rank 1 on localhost' in text, text
+        told = json.loads(queue.reigen('top', '--json', number).stdout)
+        assert told['job'] == number and len(told['ranks']) == 3, told
+        head.terminate()
+        head.wait(LIMIT)
+    gone = queue.reigen('top', number)
+    assert gone.returncode == 69 and 'its launcher does not answer' in gone.stderr, gone
+    (queue.folder / 'srun').write_text('#!/bin/sh\necho srun: error: no node >&2; exit 1\n')
+    lost = queue.reigen('top', number)
+    assert lost.returncode == 69 and '(srun: error: no node)' in lost.stderr, lost
     ident = jobs.start()
     heading, mine, other = queue.reigen('top').stdout.splitlines()
     assert mine.split()[0] == ident and 'rank 1 on' in mine, mine
-    assert other.split()[0] == '12' and 'Slurm: RUNNING' in other, other
+    assert other.split()[0] == number, other
+    assert f'Slurm: RUNNING; reigen top {number} shows its numbers' in other, other
     assert other.index('Slurm') == heading.index('WAITED FOR')
+
+
+def test_a_head_in_a_pod_is_asked_by_kubectl_exec(jobs, played, tmp_path):  # noqa: F811
+    name = f'job{os.getpid()}'
+    labels = {'app.kubernetes.io/name': 'reigen', 'app.kubernetes.io/instance': name}
+    made = {'kind': 'Job', 'metadata': {'name': name, 'labels': labels},
+            'spec': {'completions': 1}, 'status': {'active': 1}}
+    pod = {'kind': 'Pod', 'metadata': {
+        'name': f'{name}-0-a', 'creationTimestamp': '2026-01-01T00:00:00Z',
+        'labels': {**labels, 'batch.kubernetes.io/job-completion-index': '0'}},
+        'spec': {'nodeName': 'node1'}, 'status': {'phase': 'Running', 'containerStatuses': [
+            {'name': 'reigen', 'state': {'running': {}}}]}}
+    asks = f'os.execv({str(PROGRAMS.agent)!r}, words[words.index("--") + 1:])'
+    (played.folder / 'plays').write_text(json.dumps({
+        'config view': ['say("space@ctx")'], 'exec': [asks], 'get job': [f'print({dump(made)})'],
+        'get pods': [f'print({dump({"items": [pod]})})'],
+        'get jobs,pods': [f'print({dump({"items": [made, pod]})})']}))
+    with head_of(jobs, tmp_path, name) as head:
+        def told():
+            assert head.poll() is None, 'the job has ended'
+            done = subprocess.run([PROGRAMS.reigen, 'top', '--namespace', 'space', name],
+                                  env=played.env, capture_output=True, text=True, timeout=LIMIT,
+                                  check=False, stdin=subprocess.DEVNULL)
+            return '\nwaited for: rank 1 on localhost' in done.stdout
+        until(told, 'numbers of all ranks', LIMIT)
+        head.terminate()
+        head.wait(LIMIT)
+    assert any(line.startswith(f'exec --stdin --container=reigen {name}-0-a -- /reigen/agent/')
+               for line in played.asked()), played.asked()
 
 
 def test_a_job_that_waited_for_somebody_most_of_its_time_says_so_at_its_end(jobs):

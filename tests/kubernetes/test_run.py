@@ -323,6 +323,8 @@ def test_prometheus_is_told_by_the_service_where_the_numbers_are(reigen):
         found = by_rank(read(text, False), 'reigen_steps_total') if '_steps_total' in text else {}
         return len(found) == 2 and min(found.values()) >= 5
     wait_until(steps, LIMIT, 'steps of both ranks')
+    top = reigen('top', 'told')
+    assert top.returncode == 0 and '2 ranks on 2 hosts' in top.stdout, top
     assert reigen('stop', 'told').returncode == 0
     child.communicate(timeout=LIMIT)
     reigen.wait_gone()

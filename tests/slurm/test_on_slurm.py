@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """reigen run --on slurm: in an allocation, without one, and in the queue."""
+import json
 import re
 
 import pytest
@@ -481,7 +482,7 @@ def listening(slurm):
 
 def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
     command = ['sh', '-c', 'echo rank $REIGEN_RANK; sleep 1; exit 5']
-    done = run(slurm, '--submit', '--nodes', '2', '-np', '2', command=command)
+    done = run(slurm, '--submit', '--record', 'it', '--nodes', '2', '-np', '2', command=command)
     assert done.returncode == 0 and re.fullmatch(r'\d+\n', done.stdout), done.stdout + done.stderr
     number = done.stdout.strip()
     followed = slurm.head.run([PROGRAMS.reigen, 'logs', '-f', number], timeout=60)
@@ -490,6 +491,8 @@ def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
     status = slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     assert f'job {number}: ended with exit code 5' in status
     assert ' ExitCode=5:0\n' in slurm.ask('scontrol', 'show', 'job', number)
+    page = slurm.head.run([PROGRAMS.reigen, 'report', '-o', '-', number])
+    assert page.returncode == 0 and 'rank 1' in page.stdout, page.stderr
     saving = ('trap "sleep 0.5; echo saved; exit 0" TERM; echo up; '
               'while :; do sleep 0.1; done')
     number = run(slurm, '--submit', '--nodes', '2', '-np', '2',
@@ -497,6 +500,8 @@ def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
     wait_for(lambda: slurm.head.run([PROGRAMS.reigen, 'logs', number]).stdout.count('up') >= 2,
              'its ranks')
     assert 'RUNNING' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
+    top = slurm.head.run([PROGRAMS.reigen, 'top', '--json', number], timeout=60)
+    assert top.returncode == 0 and json.loads(top.stdout)['job'] == number, top.stderr
     assert slurm.head.run([PROGRAMS.reigen, 'stop', number], timeout=60).returncode == 0
     slurm.wait_idle()
     assert 'ended with exit code 75' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout

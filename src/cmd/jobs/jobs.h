@@ -11,6 +11,7 @@
  *   jobs_logs.c   the command logs
  *   jobs_tags.c   lines of a log that the job itself keeps
  *   attach.c      the command attach
+ *   beside.c      the way to a head that is an agent elsewhere (beside.h)
  *   stop.c        the command stop; what killed launchers and agents have left
  *
  * Thread rule: main thread. Reads files; with submitted jobs, asks their driver.

@@ -81,7 +81,7 @@ static bool is_mute(const struct batch *batch)
 {
     const struct rg_top_watch *watch = batch->one ? batch->jobs->watches[0] : NULL;
 
-    return watch && !watch->read_ns && !watch->over;
+    return watch && !watch->read_ns && (!watch->over || watch->beside);
 }
 
 static void fail_mute(struct batch *batch)
@@ -89,9 +89,14 @@ static void fail_mute(struct batch *batch)
     rg_autobuf struct rg_buf why = RG_BUF_INIT;
     struct rg_error err = RG_ERROR_INIT;
 
-    rg_top_watch_trouble(batch->jobs->watches[0], &why);
-    rg_error_set_exit(&err, ETIMEDOUT, RG_EXIT_UNAVAILABLE, "job %s: %s",
-                      batch->jobs->watches[0]->job.id, rg_buf_text(&why));
+    const struct rg_top_watch *watch = batch->jobs->watches[0];
+
+    rg_top_watch_trouble(watch, &why);
+    if (watch->verdict)
+        rg_error_set_exit(&err, ECONNRESET, RG_EXIT_UNAVAILABLE, "%s", watch->verdict);
+    else
+        rg_error_set_exit(&err, ETIMEDOUT, RG_EXIT_UNAVAILABLE, "job %s: %s", watch->job.id,
+                          rg_buf_text(&why));
     batch->code = rg_fail(&err, "top");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reigen top: numbers of a job come from its launcher, so only where that runs here there are any;
- * of each other job it is said where they are. */
+/* reigen top: numbers of a job come from its launcher, which runs here, or where a platform has put
+ * it and leads us there; of each other job it is said where they are. */
 #include "cmd/top/top.h"
 
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "base/exitcode.h"
 #include "base/say.h"
+#include "base/time.h"
 #include "cmd/jobs/jobs.h"
 #include "cmd/top/batch.h"
 #include "cmd/top/screen.h"
@@ -33,7 +34,8 @@ static int fail_away(const char *id, const struct rg_platform *platform)
     struct rg_error err = RG_ERROR_INIT;
 
     rg_error_set_exit(&err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
-                      "job %s: %s runs it with its launcher, so its numbers do not come here; "
+                      "job %s: %s runs it with its launcher, and leads nobody there, so its "
+                      "numbers do not come here; "
                       "reigen status %s says how it does, and reigen logs -f %s what it writes", id,
                       platform->title, id, id);
     return rg_fail(&err, "top");
@@ -52,6 +54,76 @@ static int fail_state(const struct rg_registry_job *job)
     return rg_fail(&err, "top");
 }
 
+/* "1-02:03:04" or "2:03" as seconds. */
+static uint64_t seconds_of(const char *elapsed)
+{
+    uint64_t seconds = 0, part = 0;
+
+    for (; elapsed && *elapsed; elapsed++) {
+        if (*elapsed >= '0' && *elapsed <= '9') {
+            part = part * 10 + (uint64_t) (*elapsed - '0');
+            continue;
+        }
+        seconds = (seconds + part) * (*elapsed == '-' ? 24 : 60);
+        part = 0;
+    }
+    return seconds + part;
+}
+
+/* What is known of it, for a title. */
+static int describe(const struct rg_submitted_job *submitted, struct rg_registry_job *ret_job)
+{
+    *ret_job = (struct rg_registry_job){
+        .id = strdup(submitted->id),
+        .command = strdup(submitted->command ? submitted->command : ""),
+        .output = submitted->log && *submitted->log == '/' ? rg_strf("file %s", submitted->log)
+                                                           : NULL,
+        .began_s = rg_wall_ns() / RG_NS_PER_S - seconds_of(submitted->elapsed), .exit_code = -1,
+    };
+    if (ret_job->id && ret_job->command)
+        return 0;
+    rg_registry_job_fini(ret_job);
+    return -ENOMEM;
+}
+
+static int fail_not_running(const struct rg_submitted_job *job)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    rg_error_set_exit(&err, ESRCH, RG_EXIT_UNAVAILABLE, "job %s: %s says %s; reigen top shows jobs "
+                      "that run", job->id, job->platform->title,
+                      job->word && *job->word ? job->word : "nothing of it");
+    return rg_fail(&err, "top");
+}
+
+/* The platform's programs are asked before there is a loop. */
+static int add_submitted(struct rg_top_jobs *jobs, const struct rg_driver_ops *driver,
+                         struct rg_submitted_job *submitted)
+{
+    char *argv[] = { (char *) "ask", submitted->id, NULL };
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_registry_job job;
+    struct rg_jobs_beside *beside;
+
+    if (!driver->queue || !driver->queue->beside)
+        return fail_away(submitted->id, &driver->platform);
+    if (driver->queue->status(submitted, 1, &err) < 0)
+        return rg_jobs_fail_submitted("top", submitted, &err);
+    if (submitted->state != RG_SUBMITTED_RUNS)
+        return fail_not_running(submitted);
+    if (driver->queue->beside(submitted, argv, &words, &err) < 0)
+        return rg_jobs_fail_submitted("top", submitted, &err);
+    jobs->fixed = true;
+    if (describe(submitted, &job) < 0 || rg_loop_create(&jobs->loop) < 0 ||
+        rg_top_jobs_add(jobs, &job) < 0)
+        return rg_jobs_fail_memory("top");
+    if (rg_jobs_beside_create(jobs->loop, &words, &beside, &err) < 0)
+        return rg_jobs_fail_submitted("top", submitted, &err);
+    rg_top_watch_by(jobs->watches[0], beside);
+    return 0;
+}
+
 static int add_named(struct rg_top_jobs *jobs, const struct asked *asked)
 {
     rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
@@ -60,7 +132,7 @@ static int add_named(struct rg_top_jobs *jobs, const struct asked *asked)
     int code = rg_jobs_find_at("top", asked->id, &asked->place, &submitted, &driver);
 
     if (code || driver)
-        return code ? code : fail_away(asked->id, &driver->platform);
+        return code ? code : add_submitted(jobs, driver, &submitted);
     code = rg_jobs_find("top", asked->id, &job);
     if (code)
         return code;
@@ -72,13 +144,25 @@ static int add_named(struct rg_top_jobs *jobs, const struct asked *asked)
     return 0;
 }
 
-/* There is none whose numbers come here. */
-static int fail_none(const struct rg_top_jobs *jobs)
+/* The only job is one that was submitted, and there was a loop already. */
+static int add_only(struct rg_top_jobs *jobs, struct rg_submitted_job *submitted)
+{
+    size_t i = 0;
+
+    rg_loop_destroy(rg_steal_ptr(&jobs->loop));
+    while (rg_drivers[i] && &rg_drivers[i]->platform != submitted->platform)
+        i++;
+    return rg_drivers[i] ? add_submitted(jobs, rg_drivers[i], submitted)
+                         : fail_away(submitted->id, submitted->platform);
+}
+
+/* There is none here; where a platform runs the only one, that is shown. */
+static int look_away(struct rg_top_jobs *jobs)
 {
     for (size_t i = 0; i < jobs->submitted.count; i++) {
-        const struct rg_submitted_job *job = &jobs->submitted.jobs[i];
+        struct rg_submitted_job *job = &jobs->submitted.jobs[i];
         if (job->state != RG_SUBMITTED_ENDED && job->exit_code < 0)
-            return fail_away(job->id, job->platform);
+            return add_only(jobs, job);
     }
     if (jobs->elsewhere.count)
         return fail_state(&jobs->elsewhere.jobs[0]);
@@ -93,7 +177,7 @@ static int add_all(struct rg_top_jobs *jobs)
         rg_top_jobs_find(jobs) < 0)
         return rg_jobs_fail_memory("top");
     if (jobs->count == 0 && rg_top_jobs_others(jobs) < 2)
-        return fail_none(jobs);
+        return look_away(jobs);
     jobs->fixed = jobs->count == 1 && rg_top_jobs_others(jobs) == 0;
     return 0;
 }

@@ -299,7 +299,8 @@ static void put_submitted(const struct rg_submitted_job *job, int width,
     if (waits && job->reason && *job->reason)
         rg_shown_printf(&why, ", %s", job->reason);
     else if (!waits)
-        rg_shown_printf(&why, "; its numbers do not come here");
+        rg_shown_printf(&why, job->platform->leads ? "; reigen top %s shows its numbers"
+                                                   : "; its numbers do not come here", job->id);
     const struct cells cells = { .id = job->id,
                                  .time = job->elapsed && *job->elapsed ? job->elapsed : "-",
                                  .why = rg_buf_text(&why) };

@@ -36,9 +36,14 @@ int rg_top_watch_create(struct rg_loop *loop, struct rg_registry_job *take_job,
 static void hang_up(struct rg_top_watch *watch)
 {
     rg_io_stop(&watch->io);
-    if (watch->fd >= 0)
+    if (watch->fd >= 0 && !watch->beside)
         close(watch->fd);
     watch->fd = -1;
+}
+
+void rg_top_watch_by(struct rg_top_watch *watch, struct rg_jobs_beside *take_beside)
+{
+    watch->beside = take_beside;
 }
 
 void rg_top_watch_destroy(struct rg_top_watch *watch)
@@ -46,6 +51,7 @@ void rg_top_watch_destroy(struct rg_top_watch *watch)
     if (!watch)
         return;
     hang_up(watch);
+    rg_jobs_beside_destroy(watch->beside);
     rg_top_reading_fini(&watch->reading);
     rg_top_reading_fini(&watch->coming);
     rg_registry_job_fini(&watch->job);
@@ -90,6 +96,10 @@ static void end(struct rg_top_watch *watch)
 
     watch->over = true;
     hang_up(watch);
+    if (watch->beside) {
+        watch->verdict = rg_jobs_beside_verdict(watch->beside, watch->job.id);
+        return;
+    }
     look_up(watch, true);
     rg_jobs_describe(&watch->job, NULL, &text);
     const char *line = rg_buf_text(&text);
@@ -126,10 +136,13 @@ static void on_answer(void *arg, int events)
     unsigned from = watch->next;
 
     (void) events;
-    int r = rg_control_take(watch->fd, &text);
+    int r = watch->beside ? rg_jobs_beside_take(watch->beside, &text)
+                          : rg_control_take(watch->fd, &text);
     if (r == -EAGAIN || r == -EINTR)
         return;
     hang_up(watch);
+    if (r < 0 && watch->beside)
+        end(watch);
     json_t *page = r < 0 ? NULL : json_loadb((const char *) rg_buf_bytes(&text),
                                              rg_buf_nbytes(&text), 0, NULL);
     watch->next = page ? rg_top_reading_add(&watch->coming, page) : 0;
@@ -143,10 +156,11 @@ static void on_answer(void *arg, int events)
 static void ask_page(struct rg_top_watch *watch, unsigned from)
 {
     const struct rg_control_request request = { .question = RG_CONTROL_NUMBERS, .from = from };
-    int fd = rg_control_begin(rg_registry_id_now(&watch->job), &request);
+    int fd = watch->beside ? rg_jobs_beside_ask(watch->beside, from)
+                           : rg_control_begin(rg_registry_id_now(&watch->job), &request);
 
     watch->next = from;
-    if (fd == -ECONNREFUSED)
+    if (fd == -ECONNREFUSED && !watch->beside)
         look_up(watch, false);
     if (fd < 0) {
         settle(watch, false);
@@ -160,7 +174,7 @@ void rg_top_watch_ask(struct rg_top_watch *watch)
 {
     if (watch->over)
         return;
-    if (rg_registry_is_over(&watch->job)) {
+    if (!watch->beside && rg_registry_is_over(&watch->job)) {
         end(watch);
         watch->tried = true;
         watch->changed(watch->arg);
@@ -206,6 +220,6 @@ void rg_top_watch_trouble(const struct rg_top_watch *watch, struct rg_buf *text)
     else if (!watch->read_ns && watch->fd >= 0)
         rg_shown_printf(text, "its launcher has not answered yet, and may be paused");
     else if (!watch->read_ns && watch->tried)
-        rg_shown_printf(text, "its launcher does not answer here: it has just begun, is an agent, "
-                              "or is of another version");
+        rg_shown_printf(text, "its launcher does not answer: it has just begun, or is of another "
+                              "version");
 }

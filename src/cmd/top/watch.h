@@ -3,6 +3,9 @@
  * A job that is watched: its launcher is asked for the ranks' numbers, page by page, without
  * waiting for it, as it may be paused; and it is noticed when the job ends.
  *
+ * A head that is an agent, elsewhere, is asked by a program beside it (beside.h). Of such a job the
+ * registry here knows nothing: it is over when that program ends.
+ *
  * At most one question is under way, so a launcher that is busy is never asked twice. With up to
  * 1,000 ranks a reading is one question.
  *
@@ -15,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/loop.h"
+#include "cmd/jobs/beside.h"
 #include "cmd/top/reading.h"
 #include "launch/jobs/registry.h"
 
@@ -30,6 +34,7 @@ struct rg_top_watch {
     struct rg_loop *loop;
     struct rg_io io;
     int fd;                     /* -1: no question is under way */
+    struct rg_jobs_beside *beside; /* NULL: the launcher is here */
     struct rg_top_reading coming;
     unsigned next;
     void (*changed)(void *arg);
@@ -40,6 +45,8 @@ struct rg_top_watch {
  * the watch. 0 or -ENOMEM, and the job is gone. */
 int rg_top_watch_create(struct rg_loop *loop, struct rg_registry_job *take_job,
                         void (*changed)(void *arg), void *arg, struct rg_top_watch **ret_watch);
+/* Ask by this program, which is taken, from now on. */
+void rg_top_watch_by(struct rg_top_watch *watch, struct rg_jobs_beside *take_beside);
 void rg_top_watch_destroy(struct rg_top_watch *watch); /* NULL is fine */
 
 /* Ask for a reading, unless the last question is still under way; see whether the job is over. */

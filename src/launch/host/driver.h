@@ -137,6 +137,11 @@ struct rg_queue_ops {
      * what the output does not have, also why the platform has ended the job. 0 or -errno. */
     int (*logs)(const struct rg_submitted_job *job, bool follow, int fd,
                 void (*on_say)(void *arg, const char *text), struct rg_error *err);
+    /* NULL: there is no way. Or: the words of a program that runs `reigen-agent ARGV...` beside the
+     * head of a job that runs, where that is, with our own standard input and output: appended to
+     * words. 0 or -errno. */
+    int (*beside)(const struct rg_submitted_job *job, char *const *argv, struct rg_strv *words,
+                  struct rg_error *err);
     /* End it, and wait until it has ended, for at most a minute. 0 or -errno. */
     int (*cancel)(struct rg_submitted_job *job, struct rg_error *err);
 };

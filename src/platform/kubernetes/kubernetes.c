@@ -22,6 +22,7 @@ static const struct rg_queue_ops queue_ops = {
     .submit = kube_submit,
     .status = kube_status,
     .logs = kube_logs,
+    .beside = kube_beside,
     .cancel = kube_cancel,
 };
 
@@ -48,6 +49,7 @@ const struct rg_driver_ops rg_driver_kubernetes = {
         .queues = true,
         .own_containers = true,
         .away = true,
+        .leads = true,
         .serves = true,
         .elastic = true,
     },

@@ -209,6 +209,12 @@ uint64_t slurm_notice_ms(void);
 int slurm_status(struct rg_submitted_job *jobs, size_t count, struct rg_error *err);
 int slurm_cancel(struct rg_submitted_job *job, struct rg_error *err);
 
+/* --- beside.c --------------------------------------------------------------------------------- */
+
+/* driver.h. */
+int slurm_beside(const struct rg_submitted_job *job, char *const *argv, struct rg_strv *words,
+                 struct rg_error *err);
+
 /* --- options.c -------------------------------------------------------------------------------- */
 
 extern const struct rg_option slurm_options[];

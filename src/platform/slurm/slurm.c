@@ -290,6 +290,7 @@ static const struct rg_queue_ops queue_ops = {
     .submit = slurm_submit,
     .notice_ms = slurm_notice_ms,
     .status = slurm_status,
+    .beside = slurm_beside,
     .cancel = slurm_cancel,
 };
 #endif
@@ -311,6 +312,7 @@ const struct rg_driver_ops rg_driver_slurm = {
         .elastic = true,
         .stops_all = true,
         .queues = true,
+        .leads = true,
     },
     .acquire = slurm_acquire,
     .release = slurm_release,

@@ -13,6 +13,7 @@
  *   verdict.c   what Kubernetes knows of a job's end, and its head does not
  *   log.c       the head's log, line by line, once each; reigen logs
  *   queue.c     submit, status, logs, cancel
+ *   beside.c    a program in the head's pod
  *   follow.c    a job that is stayed with until it has ended
  *   outlook.c   what would become of a job, which nobody has made yet
  *   fit.c       how many of its pods the nodes would take (fit.h)
@@ -39,6 +40,8 @@
 #define KUBE_TTL_S 3600        /* how long a Job that has ended is kept */
 #define KUBE_FAILURES (RG_POD_RESTARTS + 1) /* of the pods of one index, until the Job has failed */
 #define KUBE_CONTAINER "reigen"
+#define KUBE_AGENT_FOLDER "/reigen/agent" /* where that is in the container */
+#define KUBE_AGENT_PROGRAM KUBE_AGENT_FOLDER "/reigen-agent"
 #define KUBE_AGENT_VOLUME "reigen-agent" /* has reigen-agent in it */
 #define KUBE_NO_IMAGE_VOLUMES "the cluster has no image volumes; leave out --agent-image"
 #define KUBE_JOB_PODS "batch.kubernetes.io/job-name=%s" /* selects the pods of a Job */

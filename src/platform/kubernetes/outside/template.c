@@ -10,7 +10,6 @@
 
 #define GRACE_MORE_S 15 /* for what an agent does around the ranks' own grace */
 #define GRACE_MIN_S 30
-#define AGENT "/reigen/agent"
 #define OURS "reigen-" /* what the names of our volumes begin with */
 
 /* --- the user's file -------------------------------------------------------------------------- */
@@ -341,7 +340,7 @@ static int fill_container(json_t *container, const struct rg_job *job, struct rg
         r = fail_template(err, "env: a list is expected");
     if (r < 0)
         return r;
-    json_object_set_new(container, "command", json_pack("[s, s]", AGENT "/reigen-agent", "pod"));
+    json_object_set_new(container, "command", json_pack("[s, s]", KUBE_AGENT_PROGRAM, "pod"));
     json_object_set_new(container, "terminationMessagePath", json_string("/dev/termination-log"));
     /* Where the agent could not write its verdict, the last lines are there instead. */
     json_object_set_new(container, "terminationMessagePolicy",
@@ -414,7 +413,7 @@ static void add_ours(json_t *spec, json_t *container, const struct rg_job *job, 
                                       KUBE_AGENT_VOLUME, "configMap", "name", name, "defaultMode",
                                       0555, "items", "key", "reigen-agent", "path", "reigen-agent");
 
-    add_volume(spec, container, agent, AGENT, true);
+    add_volume(spec, container, agent, KUBE_AGENT_FOLDER, true);
     add_volume(spec, container,
                json_pack("{s:s, s:{s:s, s:[{s:s, s:s}]}}", "name", OURS "job", "configMap", "name",
                          name, "items", "key", "plan", "path", "plan"), "/reigen/job", true);

@@ -28,6 +28,8 @@ int kube_status(struct rg_submitted_job *jobs, size_t count, struct rg_error *er
 int kube_cancel(struct rg_submitted_job *job, struct rg_error *err);
 int kube_logs(const struct rg_submitted_job *job, bool follow, int fd,
               void (*on_say)(void *arg, const char *text), struct rg_error *err);
+int kube_beside(const struct rg_submitted_job *job, char *const *argv, struct rg_strv *words,
+                struct rg_error *err);
 /* A job that is stayed with. */
 int kube_find(struct rg_submitted_job *job, const char *ns, const char *context,
               struct rg_strv *hosts, struct rg_error *err);
