@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of other launchers, as the lists in docs/launchers.md say, and those that they leave to
-the program."""
+"""The flags of other launchers, as the tables in docs/launchers.md say, and those that are refused
+or noted."""
 import re
 import shlex
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +11,14 @@ from built import ROOT
 
 
 def rows():
-    text = (ROOT / 'docs/launchers.md').read_text().replace('\n  ', ' ')
+    text = (ROOT / 'docs/launchers.md').read_text()
     found, launcher = [], None
     for line in text[text.index('## Flags of other launchers'):].splitlines():
         if line.startswith('### '):
             launcher = line[4:]
-        item = re.fullmatch(r'- ((?:`[^`]+`,? ?)+): (.+)', line)
-        for flag in re.findall(r'`(.+?)`', item[1]) if item else []:
-            found.append((launcher, *written_out(flag, item[2])))
+        row = re.fullmatch(r'\| (`.+?`) \| (.+) \|', line)
+        for flag in re.findall(r'`(.+?)`', row[1]) if row else []:
+            found.append((launcher, *written_out(flag, row[2])))
     for line in (ROOT / 'tests/behaviour/launchers_flags.txt').read_text().splitlines():
         if line.startswith('['):
             launcher = line.strip('[]')
@@ -54,7 +54,7 @@ def judge(reigen, row):
         return  # below
     if says.startswith('refused'):
         assert done.returncode == 2 and done.stderr.startswith(f'reigen: {name}'), told
-        # What to do instead is told, which the page leaves to the error.
+        # What to do instead is told; the page has it in brackets only.
         assert len(done.stderr.split()) > 6, told
         for named in re.findall(r'`(--?[a-z-]+)[ =`]', says):
             assert named in done.stderr, f'{told} lacks {named}'
@@ -77,6 +77,21 @@ def test_other_launchers_flags_do_what_the_page_says(reigen):
     assert len({launcher for launcher, _, _ in all_rows}) == 7
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda row: judge(reigen, row), all_rows))
+
+
+def test_what_the_page_calls_refused_is_tried():
+    """What stands in brackets is what to use instead."""
+    tried = {(launcher, flag) for launcher, flag, says in rows() if says.startswith('refused')}
+    page = (ROOT / 'docs/launchers.md').read_text() + '\n'
+    found = re.findall(r'^### ([^\n]+)|^Refused are (.+?)\n\n', page, re.M | re.S)
+    launcher, named = None, 0
+    for heading, text in found:
+        launcher = heading or launcher
+        text = re.sub(r'\([^()]*\)', '', re.sub(r'\]\([^()]*\)', ']', text))
+        for flag in re.findall(r'`(.+?)`', text):
+            assert any(o == launcher and f.startswith(flag) for o, f in tried), (launcher, flag)
+            named += 1
+    assert named > 50
 
 
 TRAINER = ['sh', '-c', 'echo trainer $RANK of $WORLD_SIZE, $A']
