@@ -361,3 +361,20 @@ def test_a_twin_ends_only_when_the_result_has_had_time_to_arrive(job, modules, m
     one.crew.check_results([0])
     with pytest.raises(RuntimeError, match='the result of rank 0 was lost: .* well on a, and'):
         one.crew.check_results([])
+
+
+def test_whose_slot_goes_and_has_nothing_to_do_is_ended_but_not_before_its_result_is_here(job):
+    one = job(3, 1, 3)
+    ways = one.begin('a', 'b', 'c')
+    join(*ways)
+    for way in ways:
+        way.go_on(False, False)
+    fail(ways[1])
+    until(lambda: one.said, 'b to be set aside')
+    for way in ways[::2]:
+        way.go_on(True, False)
+    assert join(*ways[::2]) == [(0, 2, 1), (1, 2, 1)]
+    assert not give_up(one, 1) and one.crew.here == 2
+    ways[2].line.send('end', well=True, follows=False)
+    until(lambda: one.crew.ended_well, 'the end of a function')
+    assert give_up(one, 2)

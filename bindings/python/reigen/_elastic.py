@@ -211,16 +211,22 @@ class Crew:
 
     def give_up(self, index: int) -> bool:
         """The cluster takes the slot of that process back. False: nothing of the job is there, and
-        it may be ended at once. Else the ranks hear of it at their next commit, go on without one
-        of that machine, and its process is let go; unless too few would be left."""
-        one = next((one for one in self._all.values() if one.index == index and
-                    not one.is_over and one not in self._waiting), None)
-        if one is None or self.end:
+        it may be ended at once. Else it ends in its time. Where it works, the ranks hear of it at
+        their next commit, go on without one of that machine, and its process is let go; unless too
+        few would be left."""
+        mine = [one for one in self._all.values() if one.index == index]
+        if self.end or any(one.well for one in mine):  # a result may be on its way
+            return True
+        one = next((one for one in mine if not one.is_over and one not in self._waiting), None)
+        if one is None:
             return False
         name = self._names[one.machine]
-        self._surplus[name] += 1
+        if one.host < 0 and not one.works:  # its machine has been set aside, say
+            one.is_over = True
+        else:
+            self._surplus[name] += 1
         self._want(name, -1)
-        return True
+        return not one.is_over
 
     def blamed(self) -> Optional[Failure]:
         """By which the job has ended, if by any; else the first that came by itself."""
