@@ -353,6 +353,28 @@ def test_who_calls_init_again_meets_the_others(modules, hub, monkeypatch, far):
         way.close()
 
 
+def test_who_was_interrupted_in_init_may_call_it_again(modules, hub, monkeypatch):
+    interrupted, found = [], []
+
+    def meet(rank, size, exchange, timeout, stop):
+        if not interrupted:
+            interrupted.append(1)
+            stop()
+            raise KeyboardInterrupt
+        found.append(exchange(b'%d' % rank))
+    monkeypatch.setattr(modules.member.boot, 'meet', meet)
+    first, second = ways(modules, hub(2), 2)
+    with pytest.raises(KeyboardInterrupt):
+        first.meet(0, 2, 60)
+    other = threading.Thread(target=second.meet, args=(1, 2, 60))
+    other.start()
+    first.meet(0, 2, 60)
+    other.join(60)
+    assert found == [[b'0', b'1']] * 2
+    for way in (first, second):
+        way.close()
+
+
 def test_what_an_exchange_sends_a_member_grows_by_what_is_new_in_it(modules, hub, monkeypatch):
     """Each gets what all have handed over, once; of many that say nearly the same, little."""
     one, size, sent = hub(64), 64, []

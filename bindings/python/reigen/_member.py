@@ -146,6 +146,7 @@ class _Way:
         end = time.monotonic() + timeout
         while True:
             self._round, self._turns = self._round + 1, itertools.count()
+            self._gathered = queue.Queue()  # in the old one may be a word to give that up
             try:
                 return boot.meet(rank, size, lambda blob: self.gather(
                     blob, timeout, end) if size > 1 else [blob], timeout,
