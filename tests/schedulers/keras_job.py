@@ -23,16 +23,19 @@ COLUMNS = ('pixels AS `the pixels.x`', 'weight', 'double(digit % 2) AS odd')
 
 def bent_model():
     """Of images, which the rows have as vectors, and a number, with two outputs and an activation
-    of its own; and what Keras must know of it."""
+    and a loss of its own; and what Keras must know of it."""
     def bent(x):
         return keras.ops.leaky_relu(x, 0.1)
+
+    def squares(label, output):
+        return keras.losses.mean_squared_error(label, output)
     keras.utils.set_random_seed(2)
     pixels, weight = keras.Input((28, 28, 1)), keras.Input((1,))
     joined = keras.layers.Concatenate()([keras.layers.Flatten()(pixels), weight])
     hidden = keras.layers.Dense(32, activation=bent)(joined)
     return keras.Model([pixels, weight], [
         keras.layers.Dense(10, name='digit')(hidden),
-        keras.layers.Dense(1, name='odd')(hidden)]), {'bent': bent}
+        keras.layers.Dense(1, name='odd')(hidden)]), {'bent': bent, 'squares': squares}
 
 
 def callback():
@@ -79,9 +82,10 @@ def fits(session):
     estimator = KerasEstimator(
         backend=LocalBackend(2), store=Store.create(str(FOLDER / 'store')), model=model, epochs=3,
         optimizer=keras.optimizers.Adam(0.003), custom_objects=custom_objects,
-        loss=[keras.losses.SparseCategoricalCrossentropy(from_logits=True), 'mse'],
+        loss=[keras.losses.SparseCategoricalCrossentropy(from_logits=True), 'squares'],
         loss_weights=[1, 0.5],
-        metrics=[['accuracy'], [keras.metrics.MeanAbsoluteError(name='off')]],
+        metrics=[['accuracy'], [keras.metrics.MeanAbsoluteError(name='off'),
+                                keras.metrics.F1Score(threshold=0.5, name='each')]],
         feature_cols=['the pixels.x', 'weight'], label_cols=['digit', 'odd'], validation='last',
         batch_size=16, val_batch_size=20, random_seed=1, transformation_fn=numbers,
         inmemory_cache_all=True, run_id='keras', callbacks=[callback(), LogCallback()],
@@ -90,7 +94,7 @@ def fits(session):
     known = rows.selectExpr(*COLUMNS, 'string(digit) AS digit', 'last')
     killed = error_of(lambda: estimator.fit(known))
     store = estimator.getStore()
-    kept = remote.State.loads(store.read(remote.state_path(store, 'keras'))).done
+    kept = remote.State.loads(store.read(remote.state_path(store, 'keras')))
     shown = io.StringIO()
     trained = estimator.setBackend(SparkBackend(2, stdout=shown, stderr=shown)).fit(known)
     test = rows.where('last').selectExpr(*COLUMNS, 'digit')
@@ -99,7 +103,8 @@ def fits(session):
     def wrong(name, value):
         return error_of(lambda: estimator.copy()._set(**{name: value}).fit(known))
     return {
-        'killed': killed, 'kept': kept, 'history': trained.getHistory(), 'shown': shown.getvalue(),
+        'killed': killed, 'kept': [kept.done, kept.rate], 'history': trained.getHistory(),
+        'shown': shown.getvalue(),
         'epochs': (FOLDER / 'keras-epochs').read_text(), 'right': share_right(predicted),
         'columns': predicted.columns, 'kinds': [kind for _, kind in predicted.dtypes[4:]],
         'untouched': bool((model.get_weights()[0] == before).all()),

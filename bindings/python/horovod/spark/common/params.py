@@ -144,7 +144,7 @@ class EstimatorParams(Holder):
             if not self.getOrDefault(name):
                 raise ValueError(f'{name} is needed: {getattr(type(self), name).doc}')
         for name in ('batch_size', 'val_batch_size', 'epochs', 'partitions_per_process',
-                     'train_steps_per_epoch'):
+                     'train_steps_per_epoch', 'validation_steps_per_epoch'):
             value = self.getOrDefault(name)
             if value is not None and value < 1:
                 raise ValueError(f'{name} is {value}: it is 1 or more')

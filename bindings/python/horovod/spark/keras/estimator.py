@@ -2,7 +2,7 @@
 """KerasEstimator, which trains a Keras model on a DataFrame, and KerasModel, which predicts."""
 import importlib
 import os
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Mapping
 
 import numpy as np
 from pyspark import TaskContext, keyword_only
@@ -26,6 +26,17 @@ class _Packed:
     def _loads(cls, data: bytes) -> Dict[str, Any]:
         found = super()._loads(data)
         return found if isinstance(found, dict) else packing.loads(data)
+
+
+def _resolved(value: Any, known: Mapping[str, Any]) -> Any:
+    """Losses or metrics, with those that are called by a custom object's name: on ranks Keras looks
+    names up when these have been forgotten."""
+    if isinstance(value, str) and value in known:
+        found = known[value]
+        return found() if isinstance(found, type) else found
+    if isinstance(value, dict):
+        return {name: _resolved(one, known) for name, one in value.items()}
+    return [_resolved(one, known) for one in value] if type(value) in (list, tuple) else value
 
 
 def _named(value: Any) -> str:
@@ -105,9 +116,11 @@ class KerasEstimator(_Packed, HorovodEstimator):
             losses = losses[0] if len(labels) == 1 else \
                 list(losses) * (len(labels) if len(losses) == 1 else 1)
         optimizer = self._optimizer()
+        known = packing.known(package, self.getCustomObjects())
         parts = remote.Parts(
-            model=self.getModel(), optimizer=optimizer, loss=losses,
-            loss_weights=self.getLossWeights(), metrics=self.getMetrics() or None,
+            model=self.getModel(), optimizer=optimizer, loss=_resolved(losses, known),
+            loss_weights=self.getLossWeights(),
+            metrics=_resolved(self.getMetrics(), known) or None,
             compression=self.getGradientCompression(), callbacks=list(self.getCallbacks()),
             checkpoint=self.getCheckpointCallback(), slots=remote.slots_of(optimizer))
         return remote.Job(run=self._run(data, run_id), package=package,
@@ -142,6 +155,8 @@ class KerasEstimator(_Packed, HorovodEstimator):
         model.set_weights(state.returned or state.weights)
         if state.slots:
             remote.set_slots(model, state.slots)
+        if state.rate is not None:
+            remote.set_rate(model.optimizer, state.rate)
         return model
 
     def get_model_shapes(self) -> Any:

@@ -88,14 +88,18 @@ def is_optimizer(keras: Any, value: Any) -> bool:
     return isinstance(value, (keras.optimizers.Optimizer, legacy.Optimizer))
 
 
+def known(package: str, custom_objects: Mapping[str, Any]) -> Dict[str, Any]:
+    """What Keras finds by a name, besides its own."""
+    keras = importlib.import_module(package)
+    return {**keras.utils.get_custom_objects(), **custom_objects}
+
+
 def dumps(package: str, custom_objects: Mapping[str, Any], value: Any) -> bytes:
     """The value, with whatever of Keras is in it. custom_objects: what Keras finds by these names
     when it is loaded, besides all that has been registered here."""
-    keras = importlib.import_module(package)
     body = io.BytesIO()
     _Pickler(body).dump(value)
-    objects = {**keras.utils.get_custom_objects(), **custom_objects}
-    return cloudpickle.dumps((package, objects, body.getvalue()))
+    return cloudpickle.dumps((package, known(package, custom_objects), body.getvalue()))
 
 
 def loads(data: bytes) -> Any:

@@ -13,7 +13,7 @@ import logging
 import os
 import tempfile
 import warnings
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -46,20 +46,21 @@ class Job(NamedTuple):
 
 class State(NamedTuple):
     """Of a run after an epoch. returned: the weights of fit()'s model, where a checkpoint callback
-    has taken others than the last ones."""
+    has taken others than the last ones. rate: see rate_of(); Keras 2 has it beside the slots."""
     weights: List[np.ndarray]
     slots: List[np.ndarray]
     returned: List[np.ndarray]
-    history: Dict[str, List[float]]
+    history: Dict[str, List[Any]]  # a number of each epoch, or a list of them
     done: int
     last: int
+    rate: Optional[float] = None
 
     def dumps(self) -> bytes:
         """Without pickle: it may come from anywhere."""
         buffer = io.BytesIO()
         arrays = {f'{name}{number}': array for name in ('weights', 'slots', 'returned')
                   for number, array in enumerate(getattr(self, name))}
-        about = json.dumps([self.history, self.done, self.last])
+        about = json.dumps([self.history, self.done, self.last, self.rate])
         np.savez(buffer, about=np.frombuffer(about.encode(), np.uint8), **arrays)
         return buffer.getvalue()
 
@@ -69,8 +70,8 @@ class State(NamedTuple):
             def listed(name: str) -> List[np.ndarray]:
                 count = sum(one.startswith(name) for one in file.files)
                 return [file[f'{name}{number}'] for number in range(count)]
-            history, done, last = json.loads(file['about'].tobytes())
-            return cls(listed('weights'), listed('slots'), listed('returned'), history, done, last)
+            return cls(listed('weights'), listed('slots'), listed('returned'),
+                       *json.loads(file['about'].tobytes()))
 
 
 def state_path(store: Any, run_id: str) -> str:
@@ -116,10 +117,10 @@ def set_slots(model: Any, slots: Sequence[np.ndarray]) -> None:
 def rate_of(keras: Any, optimizer: Any) -> Optional[float]:
     """The learning rate; None of a schedule, which only a new optimizer can change."""
     optimizer = getattr(optimizer, 'inner_optimizer', optimizer)
-    if isinstance(getattr(optimizer, '_learning_rate', None),
-                  keras.optimizers.schedules.LearningRateSchedule):
+    rate = optimizer.learning_rate  # of old optimizers a schedule, of others its present value
+    if any(isinstance(one, keras.optimizers.schedules.LearningRateSchedule)
+           for one in (rate, getattr(optimizer, '_learning_rate', None))):
         return None
-    rate = optimizer.learning_rate
     return float(rate.numpy() if hasattr(rate, 'numpy') else rate)
 
 
@@ -138,6 +139,11 @@ def _fitting(array: np.ndarray, shape: Sequence[Optional[int]], what: str) -> np
     except ValueError as error:
         raise ValueError(f'{what} has {array.size // rows} numbers in each row, and the model '
                          f'takes {tuple(shape[1:])}') from error
+
+
+def _plain(value: Any) -> Any:
+    """What a metric says, for a history: a number, or a list where it has one for each class."""
+    return np.asarray(value, np.float64).tolist()
 
 
 def _in_columns(array: np.ndarray) -> np.ndarray:
@@ -184,6 +190,17 @@ def _quiet() -> Iterator[None]:
         logger.disabled = before
 
 
+def _better(callback: Any) -> Optional[Callable[[Sequence[float]], float]]:
+    """max or min, by what a ModelCheckpoint takes for the best; None: Keras finds it out later."""
+    operator = getattr(callback, 'monitor_op', None)  # all that Keras 2 has
+    mode = getattr(callback, 'mode', 'auto')
+    if operator is not None:
+        return max if operator(1.0, 0.0) else min
+    if mode == 'max' or 'acc' in callback.monitor:
+        return max
+    return min if mode == 'min' or callback.monitor.endswith('loss') else None
+
+
 class _Trainer:
     def __init__(self, job: Job, keras: Any, hvd: Any):
         self.job, self.run, self.keras, self.hvd = job, job.run, keras, hvd
@@ -197,7 +214,7 @@ class _Trainer:
         if not self.model.built:
             self.model(self._inputs(next(self.train.epoch(0))))
         rate = self._compile()
-        self.history: Dict[str, List[float]] = {}
+        self.history: Dict[str, List[Any]] = {}
         self.first, self.last = self._begin(rate)
 
     def _compile(self) -> Optional[float]:
@@ -234,9 +251,10 @@ class _Trainer:
         for one in self.parts.callbacks:
             if isinstance(one, LearningRateScheduleCallbackImpl) and rate is not None:
                 one.initial_lr = rate * self.hvd.size()
-        found = rate_of(self.keras, self.model.optimizer)
-        if found is not None:
-            set_rate(self.model.optimizer, found * self.hvd.size())
+        if rate is not None:
+            was = None if data is None else state.rate
+            set_rate(self.model.optimizer, self.hvd.size() * (
+                rate_of(self.keras, self.model.optimizer) if was is None else was))
         return first, last
 
     # ------------------------------------------------------------------ rows
@@ -278,22 +296,24 @@ class _Trainer:
         steps = reader.steps if self.run.val_steps is None else \
             min(reader.steps, self.run.val_steps)
         rows = min(reader.rows, steps * self.run.val_batch_size)
-        found: Dict[str, float] = {}
+        found: Dict[str, Any] = {}
         if rows:
             found = self.model.evaluate(self._samples(iter([reader.epoch(0)])), steps=steps,
                                         verbose=0, return_dict=True)
-        told = self.hvd.allgather_object((rows, {name: float(found[name]) for name in found}))
+        told = self.hvd.allgather_object((rows, {
+            name: np.asarray(value, np.float64) for name, value in found.items()}))
         total = sum(count for count, _ in told) or 1
         for name in dict.fromkeys(name for _, values in told for name in values):
-            logs[f'val_{name}'] = sum(count * values[name]
-                                      for count, values in told if count) / total
+            logs[f'val_{name}'] = _plain(sum(count * values[name]
+                                             for count, values in told if count) / total)
 
     def _note(self, epoch: int, logs: Dict[str, Any]) -> None:
         for name, value in logs.items():
-            self.history.setdefault(name, []).append(float(value))
+            self.history.setdefault(name, []).append(_plain(value))
         self.first = epoch + 1
         if self.run.verbose and self.first_rank:
-            told = ', '.join(f'{name} {values[-1]:.4g}' for name, values in self.history.items())
+            told = ', '.join(f'{name} {values[-1]:.4g}' for name, values in self.history.items()
+                             if isinstance(values[-1], float))
             print(f'epoch {epoch + 1} of {self.last}: {told}', flush=True)
         self._save([])
 
@@ -301,10 +321,11 @@ class _Trainer:
         """With the learning rate of one rank."""
         optimizer = self.model.optimizer
         rate = rate_of(self.keras, optimizer)
+        own = None if rate is None else rate / self.hvd.size()
         if rate is not None:
-            set_rate(optimizer, rate / self.hvd.size())
+            set_rate(optimizer, own)
         state = State([_array(one) for one in self.model.weights], slots_of(optimizer), returned,
-                      self.history, self.first, self.last)
+                      self.history, self.first, self.last, own)
         if rate is not None:
             set_rate(optimizer, rate)
         return state
@@ -361,10 +382,9 @@ class _Trainer:
             if not os.path.exists(path):  # in a file system of another host
                 with open(path, 'wb') as stream:
                     stream.write(run.store.read(kept))
-            if callback.mode == 'max' or 'acc' in callback.monitor:
-                callback.best = max(before)
-            elif callback.mode == 'min' or callback.monitor.endswith('loss'):
-                callback.best = min(before)
+            better = _better(callback)
+            if better:
+                callback.best = better(before)
         return path
 
     def _finish(self, folder: str, path: str) -> List[np.ndarray]:

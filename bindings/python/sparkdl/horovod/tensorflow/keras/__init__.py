@@ -10,8 +10,15 @@ except ImportError:
 from sparkdl.horovod import log_to_driver
 
 
+def _text(value: Any) -> str:
+    try:
+        return f'{float(value):.6g}'
+    except (TypeError, ValueError):  # a metric has a number for each class
+        return str(value)
+
+
 def _numbers(logs: Optional[Mapping[str, Any]]) -> str:
-    return ''.join(f', {name}: {float(value):.6g}' for name, value in (logs or {}).items())
+    return ''.join(f', {name}: {_text(value)}' for name, value in (logs or {}).items())
 
 
 class LogCallback(Callback):
