@@ -148,6 +148,7 @@ class HorovodEstimator(Estimator, EstimatorParams, Writable, Readable):
             ahead=self.getTrainReaderNumWorker() > 0, val_ahead=self.getValReaderNumWorker() > 0,
             transform=self.getTransformationFn(), use_gpu=self.getUseGpu(),
             verbose=self.getVerbose())
+
     @contextlib.contextmanager
     def _handed_over(self) -> Iterator[str]:
         """A path in the store, at which rank 0 leaves what it has for this program: Spark limits

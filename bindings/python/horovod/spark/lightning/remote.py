@@ -239,7 +239,8 @@ class _Run:
         if given is not None:
             values = self._module_args()
             if self.told.debug and self.hvd.rank() == 0:
-                print(f'The data module is told: {values}')
+                shown = {**values, 'storage_options': '(not shown)'}  # they may have keys
+                print(f'The data module is told: {shown}')
             return {'datamodule': given(**_known(given, values))}
 
         def epoch() -> int:
