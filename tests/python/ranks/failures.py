@@ -237,9 +237,10 @@ def check_what_is_not_offered_says_so():
     checks.raises(ValueError, lambda: hvd.allreduce(torch.ones(1, dtype=torch.complex64),
                                                     op=hvd.Max), 'complex64', 'no max')
     checks.raises(ValueError, lambda: hvd.allreduce(torch.ones(1, device='meta')), 'CPU')
-    for module, text in (('spark.lightning', 'later'), ('ray', 'pip install ray'),
-                         ('mxnet', 'archived')):
-        checks.raises(ImportError, lambda: __import__(f'horovod.{module}'), text, module)
+    for module, text in (('spark.torch', 'pip install pyspark'), ('ray', 'pip install ray'),
+                         ('spark.keras', 'pip install pyspark'), ('mxnet', 'archived')):
+        checks.raises(ImportError, lambda: __import__(f'horovod.{module}'), text,
+                      module.partition('.')[0])
     goes_on()
 
 

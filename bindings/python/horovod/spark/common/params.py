@@ -3,11 +3,7 @@
 import copy
 from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional
 
-try:
-    from pyspark.ml.param import Param, Params, TypeConverters
-except ImportError as error:
-    raise ImportError('The estimators of Reigen\'s horovod.spark need Spark\'s Python package, '
-                      'numpy and Arrow\'s: pip install pyspark numpy pyarrow') from error
+from pyspark.ml.param import Param, Params, TypeConverters
 
 
 class Known(NamedTuple):
