@@ -183,12 +183,13 @@ class SlurmCluster(Cluster):
             raise BedError(f'{error}\n{self.state()}') from None
 
     def state(self):
-        """For a person: nodes, jobs, and the last lines of slurmctld's log."""
-        said = [self.head.run(argv, user='root').stdout for argv in
-                (['sinfo', '-N', '-l'], ['squeue', '-l'], ['squeue', '-s'])]
-        log = self.folder / 'log/slurmctld.log'
-        lines = log.read_text(errors='replace').splitlines()[-20:] if log.exists() else []
-        return '\n'.join([*said, *lines])
+        """For a person: nodes, jobs, and the last lines of the logs."""
+        found = [self.head.run(argv, user='root').stdout for argv in
+                 (['sinfo', '-N', '-l'], ['squeue', '-l'], ['squeue', '-s'])]
+        for log in sorted((self.folder / 'log').glob('*.log')):
+            lines = log.read_text(errors='replace').splitlines()[-20:]
+            found.append('\n'.join([f'{log.name}:', *lines]))
+        return '\n'.join(found)
 
     def cancel_all(self, timeout=60):
         """End all jobs, and wait until the nodes are idle."""

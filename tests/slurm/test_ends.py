@@ -101,7 +101,10 @@ def measure_starts(cluster):
     for name, argv in ways(cluster).items():
         since = time.monotonic()
         job = start(cluster.head, argv)
-        wait_up(job)
+        try:
+            wait_up(job)
+        except AssertionError as error:
+            raise AssertionError(f'{name}: {error}\n{cluster.state()}') from error
         took[name] = time.monotonic() - since
         cancel(cluster, job)
         seconds_until_gone(cluster.nodes)
@@ -115,6 +118,11 @@ def cancel(cluster, job):
     jobs = wait_for(lambda: list(cluster.squeue()) or job.poll() is not None, 'a job')
     if jobs is not True:
         cluster.head.run(['scancel', *map(str, jobs)])
+
+
+#: What mpirun says that has got scancel's SIGCONT before its daemons were there. It ends by itself
+#: with 0 then, and so does the script.
+NO_DAEMON_YET = 'ORTE does not know how to route'
 
 
 def test_scancel_at_any_moment(tracked, request):
@@ -131,7 +139,8 @@ def test_scancel_at_any_moment(tracked, request):
             cancel(tracked, job)
             took = seconds_until_gone(tracked.nodes)
             done = end(job)
-            assert done.returncode != 0, f'{name} after {after:.2f} s: {[done.stdout, done.stderr]}'
+            assert done.returncode != 0 or NO_DAEMON_YET in done.stderr, \
+                f'{name} after {after:.2f} s: {[done.stdout, done.stderr]}'
             tracked.wait_idle()
             tracked.assert_clean()
         except BaseException:
