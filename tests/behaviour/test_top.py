@@ -300,6 +300,10 @@ def test_a_head_that_slurm_runs_is_asked_by_a_step_of_its_job(jobs, tmp_path):
             assert '\nwaited for: rank 1 on localhost' in text, text
         told = json.loads(queue.reigen('top', '--json', number).stdout)
         assert told['job'] == number and len(told['ranks']) == 3, told
+        if os.geteuid() == 0:  # as in a pod beside it that has the host's network
+            apart = subprocess.run(['unshare', '-pf', PROGRAMS.agent, 'ask', number], text=True,
+                                   input='0\n', capture_output=True, timeout=LIMIT, check=False)
+            assert apart.stdout == '{"error":"Operation not permitted"}\n', apart
         head.terminate()
         head.wait(LIMIT)
     gone = queue.reigen('top', number)

@@ -44,12 +44,15 @@ static socklen_t address_of(const char *job_id, struct sockaddr_un *ret_address)
     return rg_unix_address(name, ret_address);
 }
 
+/* A process of this user that can be seen from here. One without a number here is in a container or
+ * pod beside this one, which may have the host's network and any user's number. */
 static bool is_own(int fd)
 {
     struct ucred peer;
     socklen_t nbytes = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) == 0 && peer.uid == geteuid();
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) == 0 && peer.pid > 0 &&
+           peer.uid == geteuid();
 }
 
 /* --- the launcher's side ---------------------------------------------------------------------- */
