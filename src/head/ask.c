@@ -11,11 +11,21 @@
 
 #define ANSWER_MS 5000
 
+/* The next line's beginning, which holds every rank's number; false at the end. */
+static bool next_line(char *line, int nbytes)
+{
+    if (!fgets(line, nbytes, stdin))
+        return false;
+    for (int c = strchr(line, '\n') ? '\n' : 0; c != '\n' && c != EOF;)
+        c = getchar();
+    return true;
+}
+
 int rg_head_ask_main(const char *id)
 {
     char line[32];
 
-    while (fgets(line, sizeof(line), stdin)) {
+    while (next_line(line, sizeof(line))) {
         const struct rg_control_request request = { .question = RG_CONTROL_NUMBERS,
                                                     .from = (uint32_t) strtoul(line, NULL, 10) };
         rg_autobuf struct rg_buf answer = RG_BUF_INIT;

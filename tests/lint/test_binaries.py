@@ -62,12 +62,13 @@ def test_agents_constants_are_packed_and_cannot_be_written_once_they_are_not(tmp
         at, = re.findall(r' \.rodata +NOBITS +([0-9a-f]+) ', run('readelf', '-SW', agent).stdout)
         with subprocess.Popen([agent, 'ask', 'nobody'], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True) as child:
-            child.stdin.write('0\n')
+            child.stdin.write(f'{0:099}\n')
             child.stdin.flush()
             assert child.stdout.readline() == '{"error":"Connection refused"}\n'
             maps = re.findall(r'^(\w+)-(\w+) (\S+)',
                               Path(f'/proc/{child.pid}/maps').read_text(), re.M)
             child.stdin.close()
+            assert child.stdout.read() == '', 'one line has had several answers'
         where = int(maps[0][0], 16) + int(at, 16)
         kinds = [kind for begin, end, kind in maps if int(begin, 16) <= where < int(end, 16)]
         assert kinds == ['r--p'], maps
