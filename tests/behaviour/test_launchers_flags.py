@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of other launchers, as the tables in docs/launchers.md say, and those that are refused
+"""The flags of other launchers, as the lists in docs/launchers.md say, and those that are refused
 or noted."""
 import re
 import shlex
@@ -13,12 +13,13 @@ from built import ROOT
 def rows():
     text = (ROOT / 'docs/launchers.md').read_text()
     found, launcher = [], None
-    for line in text[text.index('## Flags of other launchers'):].splitlines():
+    text = re.sub(r'\n  +', ' ', text[text.index('### torchrun'):])
+    for line in text.splitlines():
         if line.startswith('### '):
             launcher = line[4:]
-        row = re.fullmatch(r'\| (`.+?`) \| (.+) \|', line)
+        row = re.fullmatch(r'- (`.+?`): (.+)', line)
         for flag in re.findall(r'`(.+?)`', row[1]) if row else []:
-            found.append((launcher, *written_out(flag, row[2])))
+            found.append((launcher, *written_out(flag, re.sub('^(?=`)', 'as ', row[2]))))
     for line in (ROOT / 'tests/behaviour/launchers_flags.txt').read_text().splitlines():
         if line.startswith('['):
             launcher = line.strip('[]')

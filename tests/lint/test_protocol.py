@@ -4,16 +4,16 @@ import re
 
 import repo
 
-KINDS = {'U8': 'u8', 'U32': 'u32', 'I32': 'i32', 'U64': 'u64', 'STR': 'string', 'STRV': 'list',
+KINDS = {'U8': 'u8', 'U32': '', 'I32': 'i32', 'U64': 'u64', 'STR': 'string', 'STRV': 'list',
          'SPAN': 'bytes'}
 
 
 def fields_in(code):
-    """{name of the array: 'field kind, field kind'} for each table of fields."""
+    """{name of the array: 'field kind, field'} for each table of fields; without a kind: a u32."""
     tables = {}
     for name, body in re.findall(r'struct rg_field (\w+)_fields\[\] = \{(.*?)\};', code, re.S):
         entries = re.findall(r'FIELD\(\w+,\s*(\w+),\s*(\w+)\)', body)
-        tables[name] = ', '.join(f'{field} {KINDS[kind]}' for kind, field in entries)
+        tables[name] = ', '.join(f'{field} {KINDS[kind]}'.strip() for kind, field in entries)
     return tables
 
 
