@@ -65,7 +65,7 @@ def test_any_model_by_its_parameters_and_layers():
 
 def test_the_page_has_every_model_with_its_numbers():
     page = (built.ROOT / 'docs/simulate.md').read_text()
-    rows = re.findall(r'^\| `([\w-]+)` \| ([\d.]+) ([MB]) \| (\d+) \|', page, re.M)
+    rows = re.findall(r'`([\w-]+)`\s\(([\d.]+)\s([MB]),\s(\d+)\)', page)
     assert len(rows) == 12
     for name, number, unit, layers in rows:
         found = simulated('--model', name, '--step-ms', 1, '--hosts', 1)
