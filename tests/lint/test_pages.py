@@ -9,9 +9,9 @@ import repo
 
 #: Words of one sentence; where ; and : stand, a reader can rest.
 MAX_WORDS = 35
-#: Words of README.md and of all pages in docs/, where bars of a table and marks of a list are none.
+#: Words of README.md and of all pages in docs/, as `cat README.md docs/*.md | wc -w` counts them.
 #: Who has more to say takes away what is said twice, or what nobody looks up.
-MAX_WORDS_OF_ALL = 58500
+MAX_WORDS_OF_ALL = 60000
 PAGES = [*sorted(repo.ROOT.glob('*.md')), *sorted((repo.ROOT / 'docs').glob('*.md'))]
 
 
@@ -42,8 +42,7 @@ def test_sentences_can_be_read_at_once():
 
 
 def test_all_pages_together_are_short():
-    words = {repo.name(path): sum(bool(re.search(r'[A-Za-z0-9]', word))
-                                  for word in repo.read(path).split())
+    words = {repo.name(path): len(repo.read(path).split())
              for path in PAGES if path.parent.name == 'docs' or path.name == 'README.md'}
     longest = sorted(words, key=words.get, reverse=True)[:5]
     assert len(words) > 60 and sum(words.values()) <= MAX_WORDS_OF_ALL, \
