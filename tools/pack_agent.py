@@ -47,6 +47,8 @@ def pack_bytes(constants: bytes) -> bytes:
     packed = packer.compress(constants[8:]) + packer.flush()
     if constants[:8] != bytes(8) or len(packed) + 8 > PACKED_MAX:
         sys.exit('pack_agent: the constants do not begin with a 0, or are too many')
+    if zlib.decompress(packed, -15) != constants[8:]:
+        sys.exit('pack_agent: zlib does not unpack what it has packed')
     return struct.pack('<Q', len(packed)) + packed
 
 

@@ -2,8 +2,9 @@
 /*
  * The static agent's very first steps: its constants lie packed in its file (tools/pack_agent.py),
  * 50 KB less, as most of them are words for people. They are unpacked here to where the linker has
- * put them, and cannot be written after that. The format is DEFLATE (RFC 1951), of which zlib makes
- * the blocks with codes of their own, so that those are all that is known here.
+ * put them, and cannot be written after that. The format is DEFLATE (RFC 1951), whole. The bytes
+ * are the program's own, so that no length of theirs is checked: tools/pack_agent.py has unpacked
+ * them.
  *
  * Nothing here may depend on a constant, as those are not there yet, nor on what is not relocated:
  * the tables that RFC 1951 has are therefore computed, and no function of a C library is called,
@@ -14,10 +15,12 @@
 
 #define EARLY __attribute__((no_stack_protector)) static
 #define PACKED_MAX (64u << 10) /* tools/pack_agent.py has it, too */
-#define LITERALS 286
+#define LITERALS 288      /* the fixed codes have two that nobody uses */
 #define DISTANCES 30
 #define LENGTHS 19       /* the codes for lengths of codes */
 #define END 256          /* of a block */
+#define STORED 0         /* kinds of blocks; the third has codes of its own */
+#define FIXED 1
 #define CODE_BITS 15     /* of the longest code */
 #define FAST_BITS 9      /* of those that one look finds */
 #if defined(__x86_64__)
@@ -43,7 +46,7 @@ struct bits {
  * those that are short, also by the bits that come next: symbol << 4 | length, else 0. */
 struct codes {
     uint16_t count[CODE_BITS + 1];
-    uint16_t symbol[LITERALS + 2];
+    uint16_t symbol[LITERALS];
     uint16_t fast[1 << FAST_BITS];
 };
 
@@ -182,6 +185,19 @@ EARLY void read_codes(struct bits *bits, struct codes *literals, struct codes *d
     make(literals, lengths, nliterals);
 }
 
+/* Those that RFC 1951 fixes: 8 bits up to 143, 9 up to 255, 7 up to 279, 8 for the rest. */
+EARLY void fix_codes(struct codes *literals, struct codes *distances)
+{
+    uint8_t lengths[LITERALS];
+
+    fill(lengths, 8, LITERALS);
+    fill(lengths + 144, 9, END - 144);
+    fill(lengths + END, 7, 280 - END);
+    make(literals, lengths, LITERALS);
+    fill(lengths, 5, DISTANCES);
+    make(distances, lengths, DISTANCES);
+}
+
 /* Of a copy: codes 257 to 264 are lengths of 3 to 10, the next ones four for each bit more. */
 EARLY unsigned read_length(struct bits *bits, unsigned symbol)
 {
@@ -198,11 +214,28 @@ EARLY unsigned read_distance(struct bits *bits, unsigned symbol)
     return symbol < 4 ? symbol + 1 : ((2 + symbol % 2) << extra) + 1 + take(bits, extra);
 }
 
+/* From the next whole byte on: how many there are, the same with all bits turned, and they. */
+EARLY uint8_t *unpack_stored(struct bits *bits, uint8_t *to)
+{
+    take(bits, bits->count % 8);
+    unsigned nbytes = take(bits, 16);
+    take(bits, 16);
+    for (; nbytes > 0; nbytes--)
+        *to++ = (uint8_t) take(bits, 8);
+    return to;
+}
+
 EARLY uint8_t *unpack_block(struct bits *bits, uint8_t *to)
 {
     struct codes literals, distances;
+    unsigned kind = take(bits, 2);
 
-    read_codes(bits, &literals, &distances);
+    if (kind == STORED)
+        return unpack_stored(bits, to);
+    if (kind == FIXED)
+        fix_codes(&literals, &distances);
+    else
+        read_codes(bits, &literals, &distances);
     for (;;) {
         unsigned symbol = decode(bits, &literals);
         if (symbol == END)
@@ -249,7 +282,7 @@ EARLY void make_constant(void)
 
 __attribute__((visibility("hidden"), used, no_stack_protector)) void rg_unpack(void)
 {
-    uint8_t packed[PACKED_MAX];
+    uint8_t packed[PACKED_MAX + sizeof(uint32_t)]; /* hold() looks so far ahead */
     uint64_t nbytes;
     unsigned last;
 
@@ -262,8 +295,6 @@ __attribute__((visibility("hidden"), used, no_stack_protector)) void rg_unpack(v
     uint8_t *to = rg_constants + sizeof(nbytes);
     do {
         last = take(&bits, 1);
-        if (take(&bits, 2) != 2) /* codes of its own */
-            __builtin_trap();
         to = unpack_block(&bits, to);
     } while (!last);
     make_constant();
