@@ -3,27 +3,30 @@
 #include "cmd/jobs/beside.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/process/spawn.h"
+#include "base/time.h"
 #include "launch/control/control.h"
 
 #define SAID_MAX 512
 #define CHUNK 65536
-#define END_MS 3000 /* for the program, when it is asked nothing more */
+#define END_MS 400  /* for the program, when it is asked nothing more; the same after SIGTERM */
 
 struct rg_jobs_beside {
     struct rg_child child;
-    pid_t pid;          /* 0: it has ended */
-    int in_fd, out_fd;  /* its input, and its output */
-    int said_fd;        /* a file in memory: its standard error */
-    struct rg_buf text; /* of an answer that is not whole */
+    struct rg_io saying;
+    pid_t pid;           /* 0: it has ended */
+    int in_fd, out_fd;   /* its input, and its output */
+    int said_fd;         /* its standard error */
+    char said[SAID_MAX]; /* how that begins; NUL-terminated */
+    struct rg_buf text;  /* of an answer that is not whole */
 };
 
 static void on_ended(void *arg, pid_t pid, int status)
@@ -34,25 +37,55 @@ static void on_ended(void *arg, pid_t pid, int status)
     beside->pid = 0;
 }
 
-static int start(struct rg_jobs_beside *beside, const struct rg_strv *words, struct rg_error *err)
+/* What is there by now; all but the beginning is read to make room. */
+static void listen_to(struct rg_jobs_beside *beside)
 {
-    int in[2], out[2], r = rg_pipe(in);
+    char more[CHUNK / 16];
+    ssize_t n;
+
+    while ((n = read(beside->said_fd, more, sizeof(more))) > 0) {
+        size_t has = strlen(beside->said), room = sizeof(beside->said) - 1 - has;
+        size_t nbytes = strnlen(more, (size_t) n);
+        memcpy(beside->said + has, more, nbytes < room ? nbytes : room);
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    rg_io_stop(&beside->saying);
+}
+
+static void on_said(void *arg, int events)
+{
+    (void) events;
+    listen_to(arg);
+}
+
+/* A pipe, of which the other end is the program's. */
+static int open_pipe(int ours, int *ret_ours, int *ret_theirs, struct rg_error *err)
+{
+    int ends[2], r = rg_pipe(ends);
 
     if (r < 0)
         return rg_error_set(err, -r, "a pipe: %s", strerror(-r));
-    rg_autoclose int their_in = in[0];
-    beside->in_fd = in[1];
-    r = rg_pipe(out);
+    *ret_ours = ends[ours];
+    *ret_theirs = ends[1 - ours];
+    rg_fd_set_nonblock(*ret_ours, true);
+    return 0;
+}
+
+static int start(struct rg_jobs_beside *beside, const struct rg_strv *words, struct rg_error *err)
+{
+    rg_autoclose int in = -1, out = -1, said = -1;
+    int r = open_pipe(1, &beside->in_fd, &in, err);
+
+    if (r == 0)
+        r = open_pipe(0, &beside->out_fd, &out, err);
+    if (r == 0)
+        r = open_pipe(0, &beside->said_fd, &said, err);
     if (r < 0)
-        return rg_error_set(err, -r, "a pipe: %s", strerror(-r));
-    rg_autoclose int their_out = out[1];
-    beside->out_fd = out[0];
-    rg_fd_set_nonblock(beside->in_fd, true);
-    rg_fd_set_nonblock(beside->out_fd, true);
-    beside->said_fd = memfd_create("said", MFD_CLOEXEC);
+        return r;
     /* A session of its own: Ctrl-C is for us. */
     const struct rg_spawn spawn = { .argv = words->v, .death_signal = SIGTERM, .new_session = true,
-                                    .fds = { their_in, their_out, beside->said_fd } };
+                                    .fds = { in, out, said } };
     return rg_spawn(&spawn, &beside->pid, err);
 }
 
@@ -72,6 +105,7 @@ int rg_jobs_beside_create(struct rg_loop *loop, const struct rg_strv *words,
         return r;
     }
     rg_child_start(&beside->child, loop, beside->pid, on_ended, beside);
+    rg_io_start(&beside->saying, loop, beside->said_fd, RG_IO_READ, on_said, beside);
     *ret_beside = beside;
     return 0;
 }
@@ -83,16 +117,32 @@ static void close_one(int *fd)
     *fd = -1;
 }
 
+/* It has no input any more, and closes its output when it ends. One that hangs is ended. */
+static void end(struct rg_jobs_beside *beside)
+{
+    uint64_t until_ns = rg_now_ns() + END_MS * RG_NS_PER_MS;
+    char rest[CHUNK / 16];
+    ssize_t n;
+
+    do
+        n = read(beside->out_fd, rest, sizeof(rest));
+    while (n > 0 || (n < 0 && rg_fd_wait(beside->out_fd, POLLIN, until_ns) == 0));
+    if (n != 0)
+        kill(beside->pid, SIGTERM);
+    rg_spawn_wait(beside->pid, END_MS);
+}
+
 void rg_jobs_beside_destroy(struct rg_jobs_beside *beside)
 {
     if (!beside)
         return;
     rg_child_stop(&beside->child);
     close_one(&beside->in_fd);
-    if (beside->pid > 0)
-        rg_spawn_wait(beside->pid, END_MS);
-    close_one(&beside->out_fd);
+    rg_io_stop(&beside->saying);
     close_one(&beside->said_fd);
+    if (beside->pid > 0)
+        end(beside);
+    close_one(&beside->out_fd);
     rg_buf_fini(&beside->text);
     free(beside);
 }
@@ -133,12 +183,11 @@ int rg_jobs_beside_take(struct rg_jobs_beside *beside, struct rg_buf *answer)
     return take_line(beside, answer);
 }
 
-char *rg_jobs_beside_verdict(const struct rg_jobs_beside *beside, const char *id)
+char *rg_jobs_beside_verdict(struct rg_jobs_beside *beside, const char *id)
 {
-    char said[SAID_MAX];
-    ssize_t n = pread(beside->said_fd, said, sizeof(said) - 1, 0);
+    const char *said = beside->said;
 
-    said[n > 0 ? n : 0] = '\0';
+    listen_to(beside);
     return rg_strf("job %s: its head is not reached any more; reigen status %s says how the job "
                    "does%s%.*s%s", id, id, *said ? " (" : "", (int) strcspn(said, "\n"), said,
                    *said ? ")" : "");

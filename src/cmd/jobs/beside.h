@@ -2,7 +2,8 @@
 /*
  * A program that runs beside the head of a job, where a platform has put that, and asks it for us:
  * `reigen-agent ask` (head/ask.h), which the platform's own program starts there and leads to our
- * pipes. What it says on standard error is for the user where no answer has come yet.
+ * pipes. The first line that it says on standard error is for the user when it has ended; no more
+ * than that is kept.
  *
  * Thread rule: the loop's thread. Nothing blocks, but that starting waits for exec.
  */
@@ -19,7 +20,7 @@ struct rg_jobs_beside;
 /* Start these words. 0 or -errno with err. */
 int rg_jobs_beside_create(struct rg_loop *loop, const struct rg_strv *words,
                          struct rg_jobs_beside **ret_beside, struct rg_error *err);
-/* End it. NULL is fine. */
+/* End it, which blocks for up to 0.8 s where it hangs. NULL is fine. */
 void rg_jobs_beside_destroy(struct rg_jobs_beside *beside);
 
 /* Ask for the page that begins with this rank. A descriptor, which stays its own, that can be read
@@ -28,6 +29,6 @@ int rg_jobs_beside_ask(struct rg_jobs_beside *beside, unsigned from);
 /* Append the answer. 0; -EAGAIN: it is not whole; -ECONNRESET: the program has ended, or -errno. */
 int rg_jobs_beside_take(struct rg_jobs_beside *beside, struct rg_buf *answer);
 /* After -ECONNRESET: what that means, a line; the caller's. NULL: no memory. */
-char *rg_jobs_beside_verdict(const struct rg_jobs_beside *beside, const char *id);
+char *rg_jobs_beside_verdict(struct rg_jobs_beside *beside, const char *id);
 
 #endif
