@@ -319,6 +319,23 @@ def test_a_head_that_slurm_runs_is_asked_by_a_step_of_its_job(jobs, tmp_path):
     assert other.index('Slurm') == heading.index('WAITED FOR')
 
 
+def test_a_head_whose_name_is_taken_says_that_top_will_not_show_it(jobs, tmp_path):
+    number, plan = str(os.getpid()), tmp_path / 'second.plan'
+    done = jobs.run('run', '-np', 1, '--write-plan', plan, '--', 'true')
+    assert done.returncode == 0, done
+    with head_of(jobs, tmp_path, number):
+        until(lambda: '"columns"' in subprocess.run(
+            [PROGRAMS.agent, 'ask', number], env=environment(**jobs.own), input='0\n', text=True,
+            capture_output=True, timeout=LIMIT, check=False).stdout, 'the first head', LIMIT)
+        second = subprocess.run([PROGRAMS.agent, 'head', '--plan', plan], text=True, timeout=LIMIT,
+                                env=environment(**jobs.own, SLURM_JOB_ID=number), check=False,
+                                stdin=subprocess.DEVNULL, capture_output=True)
+    assert second.returncode == 0, second
+    assert re.search(rf'reigen top {number} will not show this job, r-\S+: another job that is '
+                     rf'called {number} runs in the same network; give one of them another name',
+                     second.stderr), second
+
+
 def test_a_head_in_a_pod_is_asked_by_kubectl_exec(jobs, played, tmp_path):  # noqa: F811
     name = f'job{os.getpid()}'
     labels = {'app.kubernetes.io/name': 'reigen', 'app.kubernetes.io/instance': name}

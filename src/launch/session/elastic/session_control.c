@@ -125,6 +125,26 @@ static void answer(void *arg, const struct rg_control_request *request, struct r
     }
 }
 
+/* Two pods with the host's network may be of one name in two namespaces, and so may be jobs of two
+ * clusters on one node. */
+static void open_known(struct rg_session *session)
+{
+    char text[512];
+    const char *name = session->o.known_as;
+    int r = rg_control_listen(session->o.loop, name, answer, session, &session->elastic->known);
+
+    if (r == 0)
+        return;
+    if (r == -EADDRINUSE)
+        snprintf(text, sizeof(text), "reigen top %s will not show this job, %s: another job that "
+                 "is called %s runs in the same network; give one of them another name", name,
+                 session->o.plan->job_id, name);
+    else
+        snprintf(text, sizeof(text), "reigen top %s will not show this job: %s", name,
+                 strerror(-r));
+    session_remark(session, -1, text);
+}
+
 /* A job runs without that as well. */
 void session_control_open(struct rg_session *session, session_drain *drain_machine)
 {
@@ -135,8 +155,7 @@ void session_control_open(struct rg_session *session, session_drain *drain_machi
                               &session->elastic->control);
 
     if (session->o.known_as)
-        rg_control_listen(session->o.loop, session->o.known_as, answer, session,
-                          &session->elastic->known);
+        open_known(session);
     if (r == 0 || !session->o.job->elastic.on)
         return;
     snprintf(text, sizeof(text), "reigen status will not show this job's epochs: %s", strerror(-r));

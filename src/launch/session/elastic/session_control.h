@@ -10,7 +10,7 @@
 #include "launch/session/elastic/elastic_state.h"
 
 /* Answer from now on, by the job's id and the platform's (options.known_as), and drain by this
- * function; if the first fails, an elastic job remarks it. */
+ * function; if the first fails, an elastic job remarks it, and if the second does, every job. */
 void session_control_open(struct rg_session *session, session_drain *drain);
 void session_control_close(struct rg_session *session);
 /* This machine was set aside, by whom (place: or -1) and why in words. */
