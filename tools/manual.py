@@ -104,10 +104,13 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
         'see': ('reigen-status', 'reigen-jobs', 'reigen-logs')},
     'report': {
         'about': 'DIR is what reigen run --record has written; with a job of reigen jobs --all '
-                 'that was recorded, its folder is found by itself. A record is as good as it is '
-                 'long: of a job that runs, or whose launcher was killed, the page says where it '
-                 'ends. The exit code is 0, whatever became of the job; 2 where there is no record '
-                 'or no such job, and 69 where that job was not recorded.',
+                 'that was recorded, its folder is found by itself. Where Slurm (--submit) or '
+                 'Kubernetes runs its launcher and the folder is not here, the record is copied to '
+                 'JOB.record by the way that reigen top takes; that takes a job that runs. '
+                 'A record is as good as it is long: of a job that runs, or whose launcher was '
+                 'killed, the page says where it ends. The exit code is 0, whatever became of '
+                 'the job; 2 where there is no record or no such job, and 69 where that job was '
+                 'not recorded or its record is not reached.',
         'examples': 'reigen run --record night -np 8 -- python train.py\n'
                     'reigen report night\n'
                     'reigen report -o before-after.html last-night night',

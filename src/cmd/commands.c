@@ -219,13 +219,16 @@ const struct rg_command rg_commands[] = {
       "on a worker --head the head, and --name what the head calls it; --port is the head's. Exit "
       "code 124: not ready within --start-timeout (300 s), and who is missing is named.",
       rg_cmd_wait_workers, NULL, .brief = "wait on the head of a job until all workers are ready" },
-    { "report", "[-o FILE] [--seconds FROM..TO] DIR|JOB [OTHER]", "-o --seconds @dir @job",
+    { "report", "[-o FILE] [--seconds FROM..TO] " PLACE " DIR|JOB [OTHER]",
+      "-o --seconds " PLACE_WORDS " @dir @job",
       "Make a page of HTML of what `reigen run --record DIR` has recorded: how the job ended and "
       "why, how fast it was, who was waited for, some seconds of its timeline, who ran where, and "
-      "the last lines of each rank. The page needs no server. It can be made while the job runs. "
+      "the last lines of each rank. The page needs no server. It can be made while the job runs; "
+      "of a JOB whose launcher Slurm or Kubernetes runs, the record is copied to JOB.record first. "
       "With OTHER, another record or job: what changed from the first to the second. Its path is "
       "printed.",
-      rg_cmd_report, NULL, .brief = "make a page of what a job did", .options = report_options },
+      rg_cmd_report, NULL, .brief = "make a page of what a job did", .options = report_options,
+      .shared = place_options },
     { "config", "[--profile NAME] [--all] [--json]", "--profile --all --json",
       "Show what your configuration, ~/.config/reigen/config, and the environment say of options, "
       "with the line or the variable that says so, and judge all of it. --profile: with this "

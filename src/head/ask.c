@@ -2,11 +2,18 @@
 /* A head that has just begun does not listen yet, so nobody gives up here: who asks does. */
 #include "head/ask.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "head/record/files.h"
 #include "launch/control/control.h"
 
 #define ANSWER_MS 5000
@@ -39,4 +46,46 @@ int rg_head_ask_main(const char *id)
             return RG_EXIT_OUTPUT_LOST;
     }
     return RG_EXIT_OK;
+}
+
+/* --- its record ------------------------------------------------------------------------------- */
+
+/* As long as it is now, however it grows meanwhile. One that is not there yet is left out. */
+static void give(const char *folder, const char *name)
+{
+    rg_autofree char *path = rg_strf("%s/%s", folder, name);
+    rg_autoclose int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    char bytes[4096];
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return;
+    printf("%s %lld\n", name, (long long) st.st_size);
+    for (off_t left = st.st_size; left > 0; left -= n) {
+        n = read(fd, bytes, left < (off_t) sizeof(bytes) ? (size_t) left : sizeof(bytes));
+        if (n <= 0 || fwrite(bytes, 1, (size_t) n, stdout) != (size_t) n)
+            return;
+    }
+}
+
+int rg_head_record_main(const char *id)
+{
+    const struct rg_control_request request = { .question = RG_CONTROL_RECORD };
+    rg_autobuf struct rg_buf folder = RG_BUF_INIT;
+    int r = rg_control_ask(id, &request, ANSWER_MS, &folder);
+    bool there = r == 0 && rg_buf_nbytes(&folder) && *rg_buf_text(&folder) == '/';
+
+    if (there) {
+        printf(RG_HEAD_RECORD);
+        give(rg_buf_text(&folder), RG_RECORD_EVENTS);
+        give(rg_buf_text(&folder), RG_RECORD_SAMPLES);
+        give(rg_buf_text(&folder), RG_RECORD_TAILS);
+        printf(RG_HEAD_RECORD_END);
+    } else if (r < 0) {
+        printf(RG_HEAD_RECORD_NONE "its head does not answer: %s\n", strerror(-r));
+    } else {
+        printf(RG_HEAD_RECORD_NONE "it is not recorded; start it with --record DIR\n");
+    }
+    return fflush(stdout) != 0 ? RG_EXIT_OUTPUT_LOST : there ? RG_EXIT_OK : RG_EXIT_UNAVAILABLE;
 }

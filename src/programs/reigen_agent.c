@@ -197,6 +197,11 @@ static int command_ask(char **argv)
     return rg_head_ask_main(argv[2]);
 }
 
+static int command_record(char **argv)
+{
+    return rg_head_record_main(argv[2]);
+}
+
 static int command_tidy(char **argv)
 {
     return rg_sync_tidy_main(argv[2]);
@@ -212,7 +217,7 @@ static const struct {
     { "inside", 3, command_inside },   { "install", 3, command_install },
     { "sync", 2, command_sync },       { "tidy", 3, command_tidy },
     { "same", 3, command_same },       { "unpack", 6, rg_packages_unpack },
-    { "ask", 3, command_ask },
+    { "ask", 3, command_ask },         { "record", 3, command_record },
 };
 
 /* `reigen wait-workers --help` has more to say. */

@@ -463,6 +463,11 @@ def test_somebodys_own_job_is_found_and_stopped(pai):
     wait_until(lambda: job.state == 'RUNNING' and 'from 0' in there.server.log(job, 'ps', 0))
     assert 'job own: RUNNING on 127.0.0.1' in there.reigen('status', *at, 'own').stdout
     assert 'from 0' in own(there.reigen('logs', *at, 'own').stdout)
+    for words, said in ((('top',), 'leads nobody to its launcher, which has the numbers; reigen '
+                                   'status own tells the state, and reigen logs -f own shows'),
+                        (('report',), 'leads nobody there; let --record DIR be on storage')):
+        away = there.reigen(*words, *at, 'own')
+        assert away.returncode == 69 and 'job own: ' in away.stderr and said in away.stderr, away
     assert there.reigen('stop', *at, 'own').returncode == 0
     assert job.wait(LIMIT) and job.state == 'STOPPED'
 

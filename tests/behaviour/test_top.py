@@ -90,15 +90,15 @@ def top(jobs, terminal, programs):
 
 
 @contextlib.contextmanager
-def head_of(jobs, folder, number):
+def head_of(jobs, folder, number, *options, **env):
     """A job of 3 ranks, of which rank 1 is late, with an agent as its head, which a platform runs
     as its job of this number."""
     plan = folder / 'head.plan'
-    done = jobs.run('run', '-np', 3, '--write-plan', plan, '--',
+    done = jobs.run('run', '-np', 3, *options, '--write-plan', plan, '--',
                     PROGRAMS.build / 'tests/programs/uneven', 40, 5)
     assert done.returncode == 0, done
     with subprocess.Popen([PROGRAMS.agent, 'head', '--plan', plan], stdin=subprocess.DEVNULL,
-                          env=environment(**jobs.own, SLURM_JOB_ID=number),
+                          env=environment(**{**jobs.own, **env}, SLURM_JOB_ID=number),
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as head:
         try:
             yield head

@@ -303,6 +303,42 @@ while True:
 """
 
 
+def test_the_record_in_a_pod_is_fetched_while_the_job_runs(reigen):
+    child, _ = reigen.start('--name', 'kept', '--record', '/tmp/it', '-np', 2, '--', 'sh', '-c',
+                            'echo up; sleep 1000')
+    done = reigen('report', 'kept')
+    assert (done.returncode, done.stdout) == (0, 'kept.record/report.html\n'), done
+    page = reigen.kube.run(['cat', 'kept.record/report.html']).stdout
+    assert 'The job runs, and the record goes on' in page and 'kept-1' in page, page
+    reigen('stop', 'kept')
+    _, said = child.communicate(timeout=LIMIT)
+    assert 'unless it is on a volume; reigen report JOB fetches it while the job runs' in said, said
+    gone = reigen('report', 'kept')
+    assert gone.returncode == 69 and 'reigen report kept.record' in gone.stderr, gone
+    assert reigen('report', 'kept.record').returncode == 0
+    reigen.wait_gone()
+
+
+# Both ranks are in this line from before they are heard.
+RESTING = """
+import time, reigen
+reigen.init()
+def rest():
+    print('here', flush=True); time.sleep(1000)
+rest()
+"""
+
+
+def test_a_job_that_is_stopped_says_where_its_ranks_were(reigen):
+    child, _ = reigen.start('--name', 'rests', '-np', 2, '--', 'python3', '-c', RESTING,
+                            image='localhost/trainer:1')
+    assert read_line(child).endswith('here\n')
+    reigen('stop', 'rests')
+    shown, said = child.communicate(timeout=LIMIT)
+    assert '\n  ranks 0-1 were at <string>:5 in rest\n' in shown, (shown, said)
+    reigen.wait_gone()
+
+
 def test_prometheus_is_told_by_the_service_where_the_numbers_are(reigen):
     """Asked from the pod that has no head, by the Service, as Prometheus does in a cluster."""
     kube = reigen.kube

@@ -17,7 +17,7 @@ WRITERS = {
     'src/cmd/bench/bench.c': (2, 'names of our own operations'),
     'src/head/console/exit.c': (1, 'rg_print_exact itself'),
     'src/head/alone.c': (1, 'usage'),
-    'src/head/ask.c': (2, 'JSON of a head of ours, which a program of ours reads'),
+    'src/head/ask.c': (8, 'JSON and the record of a head of ours, which a program of ours reads'),
     'src/cmd/help/manual.c': (1, 'our own pages, into a pager'),
     'src/cmd/jobs/attach.c': (2, 'the output of ranks, which is their user\'s; in a handler'),
     'src/cmd/run/away.c': (1, 'the output of ranks, which is their user\'s'),

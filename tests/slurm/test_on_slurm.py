@@ -495,13 +495,18 @@ def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
     assert page.returncode == 0 and 'rank 1' in page.stdout, page.stderr
     saving = ('trap "sleep 0.5; echo saved; exit 0" TERM; echo up; '
               'while :; do sleep 0.1; done')
-    number = run(slurm, '--submit', '--nodes', '2', '-np', '2',
+    number = run(slurm, '--submit', '--nodes', '2', '-np', '2', '--record', '/tmp/its-own',
                  command=['sh', '-c', saving]).stdout.strip()
     wait_for(lambda: slurm.head.run([PROGRAMS.reigen, 'logs', number]).stdout.count('up') >= 2,
              'its ranks')
     assert 'RUNNING' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     top = slurm.head.run([PROGRAMS.reigen, 'top', '--json', number], timeout=60)
     assert top.returncode == 0 and json.loads(top.stdout)['job'] == number, top.stderr
+    # The folder is the first node's: a step of the job fetches it.
+    page = slurm.head.run([PROGRAMS.reigen, 'report', number], timeout=60)
+    assert page.stdout == f'{number}.record/report.html\n', page
+    assert 'The job runs, and the record goes on' in slurm.head.run(
+        ['cat', f'{number}.record/report.html']).stdout
     assert slurm.head.run([PROGRAMS.reigen, 'stop', number], timeout=60).returncode == 0
     slurm.wait_idle()
     assert 'ended with exit code 75' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout

@@ -58,7 +58,7 @@ static int fail_ambiguous(const char *command, const char *id, const struct rg_r
                          count, rg_buf_text(&names), count > NAMED_MAX ? ", ..." : "");
 }
 
-int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job)
+int rg_jobs_look(const char *command, const char *id, struct rg_registry_job *ret_job)
 {
     for (int ended = 0; ended < 2 && *id; ended++) {
         rg_cleanup(rg_registry_fini) struct rg_registry registry = { 0 };
@@ -75,6 +75,16 @@ int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *re
         registry.jobs[at] = (struct rg_registry_job){ 0 };
         return 0;
     }
+    *ret_job = (struct rg_registry_job){ 0 };
+    return 0;
+}
+
+int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job)
+{
+    int code = rg_jobs_look(command, id, ret_job);
+
+    if (code || ret_job->id)
+        return code;
     return rg_fail_usage(command, "%s %.80s: no such job; reigen jobs --all lists them, "
                          "--namespace NAME finds others' on Kubernetes, and --pai-server URL on "
                          "OpenPAI", command, id);

@@ -12,6 +12,7 @@
  *   jobs_tags.c   lines of a log that the job itself keeps
  *   attach.c      the command attach
  *   beside.c      the way to a head that is an agent elsewhere (beside.h)
+ *   fetch.c       the record of such a job (fetch.h)
  *   stop.c        the command stop; what killed launchers and agents have left
  *
  * Thread rule: main thread. Reads files; with submitted jobs, asks their driver.
@@ -60,6 +61,8 @@ int rg_cmd_status(int argc, char **argv);
  * that runs, else one that has ended. 0 and the caller's job; or the exit code, after the error was
  * told in the command's name. */
 int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job);
+/* The same, but that there is none is no error: 0, and ret_job's id is NULL. */
+int rg_jobs_look(const char *command, const char *id, struct rg_registry_job *ret_job);
 
 /* Whether a job is part of one of these, which is what the user knows it as: it is listed so. */
 bool rg_jobs_is_submitted(const struct rg_registry_job *job, const struct rg_submitted_list *list);

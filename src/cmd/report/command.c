@@ -15,6 +15,7 @@
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "cmd/jobs/fetch.h"
 #include "cmd/jobs/jobs.h"
 #include "cmd/report/compare.h"
 #include "cmd/report/page.h"
@@ -36,6 +37,7 @@ struct read {
     struct rg_window window; /* of it */
     bool has_window;
     bool runs;
+    bool fetched; /* just now, from where its head runs */
 };
 
 static void read_fini(struct read *read)
@@ -57,11 +59,15 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A job's id, or a number of Slurm's; what else is no folder is a wrong path. */
-static bool may_be_job(const char *name)
+/* A job's id, a number of Slurm's, or the name of a job that was submitted here or is said to be
+ * in a place; what else is no folder is a wrong path. */
+static bool may_be_job(const char *name, const struct rg_jobs_place *place)
 {
-    return !strchr(name, '/') && (strncmp(name, "r-", 2) == 0 ||
-                                  (*name && name[strspn(name, "0123456789")] == '\0'));
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
+
+    return *name && !strchr(name, '/') &&
+           (strncmp(name, "r-", 2) == 0 || name[strspn(name, "0123456789")] == '\0' ||
+            rg_jobs_names_place(place) || rg_jobs_find_submitted(name, &submitted));
 }
 
 static int fail_unrecorded(const char *id)
@@ -74,13 +80,41 @@ static int fail_unrecorded(const char *id)
     return rg_fail(&err, "report");
 }
 
-static int find_job(const char *id, struct read *read)
+/* Its head has noted it where our list of jobs is, or can be asked. */
+static int find_submitted(const struct rg_driver_ops *driver, struct rg_submitted_job *submitted,
+                          struct rg_registry_job *job, struct read *read)
 {
-    rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
-    int code = rg_jobs_find("report", id, &job);
+    struct rg_error err = RG_ERROR_INIT;
 
+    if (job->record && is_folder(job->record)) {
+        read->dir = rg_steal_ptr(&job->record);
+        read->job = rg_steal_ptr(&job->id);
+        return 0;
+    }
+    if (job->id && !job->record)
+        return fail_unrecorded(submitted->id);
+    if (rg_jobs_fetch_record(driver, submitted, &read->dir, &err) < 0)
+        return rg_jobs_fail_submitted("report", submitted, &err);
+    read->fetched = true;
+    return 0;
+}
+
+static int find_job(const char *id, const struct rg_jobs_place *place, struct read *read)
+{
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
+    rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
+    const struct rg_driver_ops *driver;
+    int code = rg_jobs_find_at("report", id, place, &submitted, &driver);
+
+    /* A name may begin as others' ids do; a number does not. */
+    if (code == 0 && driver && driver->platform.variable)
+        code = rg_jobs_look("report", id, &job);
+    else if (code == 0 && !driver)
+        code = rg_jobs_find("report", id, &job);
     if (code)
         return code;
+    if (driver)
+        return find_submitted(driver, &submitted, &job, read);
     if (!job.record)
         return fail_unrecorded(job.id);
     read->dir = rg_steal_ptr(&job.record);
@@ -179,13 +213,13 @@ static void read_window(struct read *read, const struct seconds *seconds)
     read->has_window = rg_window_read(read->timeline, &want, &read->window) == 0;
 }
 
-static int read_one(const char *name, struct read *read)
+static int read_one(const char *name, const struct rg_jobs_place *place, struct read *read)
 {
     struct rg_error err = RG_ERROR_INIT;
     int code = 0;
 
-    if (!is_folder(name) && may_be_job(name))
-        code = find_job(name, read);
+    if (!is_folder(name) && may_be_job(name, place))
+        code = find_job(name, place, read);
     else
         read->dir = strdup(name);
     if (code)
@@ -197,6 +231,7 @@ static int read_one(const char *name, struct read *read)
     read->runs = is_locked(read->dir);
     if (rg_recorded_read(read->dir, &read->record, &err) < 0)
         return rg_fail(&err, "report");
+    read->runs |= read->fetched && !read->record.ended;
     if ((code = check_job(read)) != 0)
         return code;
     if (rg_figures_make(&read->record, &read->figures) < 0)
@@ -264,10 +299,11 @@ int rg_cmd_report(int argc, char **argv)
     rg_cleanup(read_fini) struct read other = { 0 };
     const char *out = NULL, *text = NULL;
     struct seconds seconds = { 0, 0 };
+    struct rg_jobs_place place = { { NULL } };
     const struct rg_arg args[] = { { .name = "output", .letter = 'o', .what = "FILE",
                                      .value = &out },
                                    { .name = "seconds", .what = "FROM..TO", .value = &text },
-                                   { NULL } };
+                                   RG_JOBS_PLACE_ARGS(place), { NULL } };
     int n = rg_args_parse(argc, argv, args, 2);
 
     if (n < 0)
@@ -280,9 +316,9 @@ int rg_cmd_report(int argc, char **argv)
     if (text && n > 1)
         return rg_fail_usage("report", "report --seconds %.80s: two records have no timeline on "
                              "their page; leave it out, or make a page of one", text);
-    int code = read_one(argv[1], &first);
+    int code = read_one(argv[1], &place, &first);
     if (code == 0 && n > 1)
-        code = read_one(argv[2], &other);
+        code = read_one(argv[2], &place, &other);
     if (code == 0 && n == 1)
         read_window(&first, &seconds);
     return code ? code : make_page(&first, &other, out);

@@ -239,8 +239,10 @@ static int remark_record(struct rg_request *request, const struct rg_platform *o
 
     return !job->record || !own->away ? 0
            : rg_request_note(request, "--record %s: the job's head writes it, which %s runs: it "
-                             "goes with the head's container, unless it is on a volume",
-                             job->record, own->title);
+                             "goes with the head's container, unless it is on a volume%s",
+                             job->record, own->title,
+                             own->leads ? "; reigen report JOB fetches it while the job runs"
+                                        : "");
 }
 
 /* These belong to where the user is: a command, an address. */

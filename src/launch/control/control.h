@@ -7,13 +7,15 @@
  * A question is struct rg_control_request, an answer an object of JSON without a newline: on
  * CONTROL_STATUS what docs/jobs.md says of the field `elastic` of reigen status --json; on
  * CONTROL_NUMBERS a page of the ranks' numbers (launch/numbers/numbers.h), of which the first says
- * also where the ranks are (session_numbers.h); on CONTROL_DRAIN nothing, or the field `error` and
+ * also where the ranks are (session_numbers.h); on CONTROL_RECORD no JSON, but the path of the
+ * record's folder where the launcher is; on CONTROL_DRAIN nothing, or the field `error` and
  * what belongs to it:
  *
  *     "no-host"  hosts: the names that there are
  *     "too-few"  has, needs: ranks that there would be room for, and --min-np; not with force
  *     "fixed"    the job is not elastic; on CONTROL_STATUS as well
  *     "version"  the two are of different versions of Reigen
+ *     "unrecorded" the job has no record, or its folder is not there any more
  *     "too-long" the answer is larger than RG_CONTROL_ANSWER_MAX
  *
  * Thread rule: the loop's thread, in which nothing blocks; rg_control_ask blocks.
@@ -31,7 +33,12 @@
 #define RG_CONTROL_HOST_MAX 320          /* of USER@HOST */
 #define RG_CONTROL_ANSWER_MAX (400 << 10) /* what the kernel takes in one piece: 4,000 hosts */
 
-enum rg_control_question { RG_CONTROL_STATUS = 1, RG_CONTROL_DRAIN, RG_CONTROL_NUMBERS };
+enum rg_control_question {
+    RG_CONTROL_STATUS = 1,
+    RG_CONTROL_DRAIN,
+    RG_CONTROL_NUMBERS,
+    RG_CONTROL_RECORD,
+};
 
 struct rg_control_request {
     enum rg_control_question question;

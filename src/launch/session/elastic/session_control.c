@@ -107,12 +107,22 @@ static void put_numbers(const struct rg_session *session, uint32_t from, struct 
     session_numbers_put(session, from, &diagnosis, text);
 }
 
+static void put_record(const struct rg_session *session, struct rg_buf *text)
+{
+    const char *record = session->o.job->record;
+    rg_autofree char *path = record ? realpath(record, NULL) : NULL;
+
+    rg_buf_printf(text, "%s", path ? path : "{\"error\":\"unrecorded\"}");
+}
+
 static void answer(void *arg, const struct rg_control_request *request, struct rg_buf *text)
 {
     const struct rg_session *session = arg;
 
     if (request->question == RG_CONTROL_NUMBERS) {
         put_numbers(session, request->from, text);
+    } else if (request->question == RG_CONTROL_RECORD) {
+        put_record(session, text);
     } else if (!session->o.job->elastic.on) {
         rg_buf_printf(text, "{\"error\":\"fixed\"}");
     } else if (request->question == RG_CONTROL_STATUS) {
