@@ -302,6 +302,15 @@ def test_a_job_is_starting_until_its_ranks_run(ssh, start, reigen, tmp_path):
     child.wait(60)
 
 
+def test_this_computer_under_two_names_is_told_to_count_twice(reigen):
+    said = 'localhost and 127.0.0.1 are both this computer, which counts twice; name one of them, '
+    done = reigen('run', '-H', 'localhost,127.0.0.1', '-np', 1, '--', 'true')
+    assert done.returncode == 0 and said in done.stderr, done
+    for hosts in ('localhost', 'localhost:1,127.0.0.1:1', 'localhost,127.0.0.1:1'):
+        done = reigen('run', '-H', hosts, '-np', 1, '--', 'true')
+        assert done.returncode == 0 and 'counts twice' not in done.stderr, done
+
+
 def test_hosts_of_the_environment_that_a_job_leaves_alone_are_told(ssh, reigen):
     env = ssh(REIGEN_HOSTS='a:1,b:1')
     done = reigen('run', '-np', '1', '--', 'true', env=env)

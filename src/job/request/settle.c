@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "job/config/config.h"
 #include "job/engine.h"
+#include "job/hostlist.h"
 #include "job/options/apply.h"
 #include "job/options/metrics.h"
 #include "job/request/programs.h"
@@ -314,6 +315,26 @@ static int check_sync(const struct rg_request *request, const struct rg_platform
     return 0;
 }
 
+/* Without numbers of slots each of them would have those of the whole computer. Whoever gives some
+ * means it. */
+static int remark_twice(struct rg_request *request)
+{
+    const struct rg_job *job = &request->job;
+    const char *first = NULL;
+
+    for (size_t i = 0; i < job->nhosts; i++) {
+        const struct rg_host *host = &job->hosts[i];
+        if (host->nslots || host->user || !rg_host_is_local(host->name))
+            continue;
+        if (first)
+            return rg_request_note(request, "%s and %s are both this computer, which counts twice; "
+                                   "name one of them, or give each a number of ranks, such as "
+                                   "%s:1", first, host->name, first);
+        first = host->name;
+    }
+    return 0;
+}
+
 int rg_request_settle_platform(struct rg_request *request, struct rg_error *err)
 {
     const struct rg_platform *own = rg_platform_of(&request->job);
@@ -328,7 +349,7 @@ int rg_request_settle_platform(struct rg_request *request, struct rg_error *err)
     r = r == 0 ? check_chaos(request, own, err) : r;
     r = r == 0 ? check_sync(request, own, err) : r;
     r = r == 0 ? settle_metrics(request, own, err) : r;
-    if (r == 0 && remark_record(request, own) < 0)
+    if (r == 0 && (remark_record(request, own) < 0 || remark_twice(request) < 0))
         return rg_error_memory(err);
     return r == 0 ? check_here(request, own, err) : r;
 }
