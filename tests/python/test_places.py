@@ -64,6 +64,22 @@ def test_a_job_that_is_told_to_stop_says_where_each_rank_was(launch, how):
     assert re.search(rf'\n  rank 1 was at {PLACE_1}\n', err.decode()), err
 
 
+def test_a_head_that_is_an_agent_says_so_too(launch, tmp_path):
+    plan, reigen = tmp_path / 'plan', jobs.build() / 'src/programs/reigen'
+    subprocess.run([reigen, 'run', '-np', '2', '--write-plan', plan, '--', jobs.python(),
+                    *program('waits')], env=launch.env, check=True, stdin=subprocess.DEVNULL)
+    with subprocess.Popen([launch.env['REIGEN_AGENT'], 'head', '--plan', plan], env=launch.env,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as job:
+        for _ in range(2):
+            assert b'there' in job.stdout.readline()
+        job.send_signal(signal.SIGTERM)
+        _, err = job.communicate(timeout=jobs.LIMIT_S)
+    assert job.returncode == 143, err
+    assert re.search(rf'\n  rank 0 was at {PLACE_0}\n', err.decode()), err
+    assert re.search(rf'\n  rank 1 was at {PLACE_1}\n', err.decode()), err
+
+
 def test_a_job_whose_time_is_over_does_so_too(launch):
     job = launch('--timeout', '8s', program=program('waits'))
     _, err = job.communicate(timeout=jobs.LIMIT_S)

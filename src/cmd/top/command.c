@@ -34,10 +34,10 @@ static int fail_away(const char *id, const struct rg_platform *platform)
     struct rg_error err = RG_ERROR_INIT;
 
     rg_error_set_exit(&err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
-                      "job %s: %s runs it with its launcher, and leads nobody there, so its "
-                      "numbers do not come here; "
-                      "reigen status %s says how it does, and reigen logs -f %s what it writes", id,
-                      platform->title, id, id);
+                      "job %s: %s tells a job's state and shows its log, but leads nobody to its "
+                      "launcher, which has the numbers; reigen status %s tells the state, and "
+                      "reigen logs -f %s shows stall reports and, at the end, who was waited for",
+                      id, platform->title, id, id);
     return rg_fail(&err, "top");
 }
 
