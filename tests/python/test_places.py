@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
@@ -30,8 +32,11 @@ def launch(tmp_path):
         for _ in range(2):
             while b'there' not in (line := job.stdout.readline()):
                 assert line, job.communicate()
+                if b'"rank-started"' in line:
+                    begin.pids[json.loads(line)['rank']] = json.loads(line)['pid']
         return job
 
+    begin.pids = {}  # by rank, with --json
     begin.env = {**os.environ, 'PYTHONPATH': str(jobs.ROOT / 'bindings/python'),
                  'PYTHONUNBUFFERED': '1', 'PYTHONDONTWRITEBYTECODE': '1',
                  'REIGEN_AGENT': str(jobs.build() / 'src/programs/agent/reigen-agent'),
@@ -41,6 +46,11 @@ def launch(tmp_path):
         if job.poll() is None:
             job.kill()
         job.communicate()
+
+
+def child_of(pid):
+    child, = Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
+    return int(child)
 
 
 def program(what):
@@ -78,6 +88,26 @@ def test_a_head_that_is_an_agent_says_so_too(launch, tmp_path):
     assert job.returncode == 143, err
     assert re.search(rf'\n  rank 0 was at {PLACE_0}\n', err.decode()), err
     assert re.search(rf'\n  rank 1 was at {PLACE_1}\n', err.decode()), err
+
+
+def told_after_its_agent(launch):
+    """What a launcher says whose agent was told to stop before it, while rank 0 was stopped."""
+    job = launch('--json', program=program('stopped'))
+    os.kill(launch.pids[0], signal.SIGSTOP)
+    os.kill(child_of(child_of(job.pid)), signal.SIGTERM)  # the agent, below its guard
+    time.sleep(0.1)  # patient: the launcher hears of it, and asks the ranks
+    job.send_signal(signal.SIGTERM)
+    time.sleep(0.1)  # patient: were ranks told to end now, rank 0 would end before it answers
+    os.kill(launch.pids[0], signal.SIGCONT)
+    out, _ = job.communicate(timeout=jobs.LIMIT_S)
+    return {e['rank']: e['place'] for e in map(json.loads, out.splitlines())
+            if e['event'] == 'rank-ended'}
+
+
+def test_who_is_told_after_its_agent_was_lets_ranks_answer_first(launch):
+    """As where Kubernetes ends all pods, and the head's is not the first. On a busy computer the
+    second in which ranks may answer can be over before rank 0 goes on."""
+    assert any(re.fullmatch(PLACE_1, told_after_its_agent(launch)[0]) for _ in range(5))
 
 
 def test_a_job_whose_time_is_over_does_so_too(launch):

@@ -387,6 +387,13 @@ void session_begin_end(struct rg_session *session)
     end_by(session, SIGTERM, 0);
 }
 
+/* Ranks have time to save their work, or say where they are and get SIGTERM next: a platform that
+ * ends all pods may tell that of the head after another one's. */
+static bool is_awaited(const struct session_end *e, int signo)
+{
+    return e->notice_ms || (signo == SIGTERM && e->nsilent > 0);
+}
+
 void session_end_by_user(struct rg_session *session, int signo)
 {
     session->end->user_signo = signo;
@@ -395,7 +402,7 @@ void session_end_by_user(struct rg_session *session, int signo)
     if (session->state < STATE_ENDING)
         end_by(session, signo, signo == SIGTERM ? WITH_NOTICE : 0);
     else if (session->state >= STATE_STOPPING ? session->state < STATE_KILLING
-                                              : !session->end->notice_ms)
+                                              : !is_awaited(session->end, signo))
         stop_ranks(session, signo);
 }
 
