@@ -56,8 +56,9 @@ COMPONENT = 'k8s.io/component-base/version'
 LINK = (f'-s -w -X {COMPONENT}.gitVersion={VERSION} -X {COMPONENT}.gitMajor=1 '
         f'-X {COMPONENT}.gitMinor={VERSION.split(".")[1]} -X {COMPONENT}.gitTreeState=clean')
 GO_ENV = {'CGO_ENABLED': '0', 'GOTOOLCHAIN': 'local', 'GOWORK': 'off', 'GOFLAGS': '',
-          # The compiler's own garbage collection: a fifth of its time with the usual 100.
-          'GOGC': '400'}
+          # The compiler's and the linker's own garbage: nothing is collected below this size, which
+          # saves a tenth of their time even against GOGC=400.
+          'GOGC': 'off', 'GOMEMLIMIT': '2GiB'}
 # Nothing is debugged here: no DWARF, which is a tenth of the compiler's time.
 GO_BUILD = ('build', '-mod=readonly', '-trimpath', '-buildvcs=false', '-gcflags=all=-dwarf=false',
             '-ldflags', LINK)
