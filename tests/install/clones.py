@@ -6,8 +6,6 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Of a build whose programs are only to run: it takes half the time.
-QUICK = {'CFLAGS': '-O0 -g0'}
 
 
 def source_files():
