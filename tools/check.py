@@ -498,7 +498,7 @@ def part_folder(part):
 def part_variants(part):
     """Other versions, launchers and numbers of ranks of what CI tries (tests/variants.py)."""
     result = Result()
-    for folder in ('python', 'torch2', 'tensorflow', 'kubernetes', 'slurm'):
+    for folder in ('python', 'torch2', 'tensorflow', 'kubernetes', 'slurm', 'install', 'demo'):
         merge(result, in_a_long_soak(f'{part}-{folder}', [f'tests/{folder}']))
     merge(result, in_a_long_soak(f'{part}-hosts', naming('rest(', 'tests/hosts')))
     return result
@@ -561,8 +561,8 @@ def part_kubernetes(part):
     return simulated(part, 'loadgroup', '-m', 'not soak')
 
 
-def part_demo(part):
-    return pytest(part, ['tests/demo', 'tests/install'], '-m', 'slow and not serial')
+def part_packages(part):
+    return pytest(part, ['tests/install'], '-m', 'slow and not serial and not soak')
 
 
 def part_fresh_tests(part):
@@ -580,7 +580,7 @@ def in_a_long_soak(part, paths):
 
 def part_slow_serial(part):
     """Those of tests/hosts where nothing else is asked for."""
-    folders = ['behaviour', 'python', 'demo', 'install', *(['hosts'] if ASKED == {part} else [])]
+    folders = ['behaviour', 'python', 'install', *(['hosts'] if ASKED == {part} else [])]
     return pytest(part, naming('serial', *(f'tests/{folder}' for folder in folders)),
                   '-m', 'slow and serial')
 
@@ -606,7 +606,7 @@ PARTS = {
                   Part('hosts', part_bed, 0.5, 1040), Part('slurm', part_bed, 0.4, 690),
                   Part('torch2', part_folder, 1.0, 600),
                   Part('tensorflow', part_folder, 1.1, 490),
-                  Part('tsan', part_tsan, 1.0, 340), Part('demo', part_demo, 0.9, 300),
+                  Part('tsan', part_tsan, 1.0, 340), Part('packages', part_packages, 0.9, 300),
                   Part('fresh', part_folder, 0.6, 250), Part('jax', part_folder, 0.8, 145),
                   Part('schedulers', part_folder, 1.0, 260),
                   Part('install', part_install, 0.6, 140), Part('slow', part_slow, 1.2, 130),

@@ -94,7 +94,7 @@ NOT_RUN = {
     'cd spark-4.0.1-bin-hadoop3': 'the folder is Spark\'s, which nobody fetches here',
     'docker build -t spark-tf-keras-horovod-pytorch:latest '
     '-f kubernetes/dockerfiles/spark/ubuntu18.04/Dockerfile .': 'it fetches some gigabytes',
-    'git clone REPOSITORY reigen && cd reigen': 'tests/demo clones, but from a folder',
+    'git clone REPOSITORY reigen && cd reigen': 'tests/fresh clones, but from a folder',
     'meson configure build -Dtests=enabled && ninja -C build && meson test -C build job':
         'this build is in use; the part `unit` of make check does it',
     'meson configure build -Dtests=enabled && ninja -C build && meson test -C build coll/toy':

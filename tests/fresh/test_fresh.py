@@ -7,10 +7,15 @@ import subprocess
 from pathlib import Path
 
 import compiled
+import demo_shown
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# The demo leaves its result, and nothing in HOME.
 FIRST = r'''make demo
+grep -lF '<svg' build/demo/*.html
+ls build/demo/log*
+test -z "$(find ~ -type f -newer Makefile)"
 make check ARGS=lint'''
 REST = r'''make wheel deb
 /usr/bin/python3 -m venv --system-site-packages ~/try
@@ -47,6 +52,7 @@ def fresh(commands):
 
 def check_first(printed, passed, sizes):
     assert len(passed) == 1 and passed[0] > 30, passed
+    demo_shown.check(printed.split('+ make demo\n', 1)[1].split('\n+', 1)[0])
     assert re.findall(r'parameters: identical to the bit on all (\d) ranks', printed) == sizes
 
 
