@@ -413,23 +413,18 @@ def part_asan_ranks(part):
 
 
 def part_tsan(part):
-    """The runtime only. Launcher, agent and parsers have one thread; so has srun_docker.sh, but for
-    the watcher of its srun (cmd/compat/srundocker_watch.c), which no sanitized test starts. And
-    those tests only in which threads share something. Its ranks have no time beside other parts."""
-    files = [str(f.relative_to(ROOT)) for kind in ('boot', 'collectives', 'failure', 'sets',
-                                                   'timeline')
+    """What shares something among threads. Launcher, agent and parsers have one; srun_docker.sh has
+    the watcher of its srun (cmd/compat/srundocker_watch.c), which no sanitized test starts."""
+    return sanitized_units(part, 'tsan', '--suite', 'threads', wrapper=without_aslr())
+
+
+def part_tsan_ranks(part):
+    """Whole jobs take minutes under ThreadSanitizer, for which only a long soak has the time."""
+    kinds = ('boot', 'collectives', 'failure', 'sets', 'timeline')
+    files = [str(f.relative_to(ROOT)) for kind in kinds
              for f in sorted((ROOT / 'tests/behaviour').glob(f'test_{kind}*.py'))
              if f.stem != 'test_collectives_adasum']  # other arithmetic, the same threads
-    result = sanitized_units(part, 'tsan', '--suite', 'threads', wrapper=without_aslr())
-    if ASKED != {part}:
-        return result
-    more = sanitized_ranks(f'{part}-ranks', 'tsan', files)
-    if more.failures:
-        with open(LOGS / f'{part}.log', 'ab') as out:
-            out.write((LOGS / f'{part}-ranks.log').read_bytes())
-    merge(result, more)
-    CPU_SECONDS[part] = CPU_SECONDS.get(part, 0) + CPU_SECONDS.get(f'{part}-ranks', 0)
-    return result
+    return in_a_long_soak(part, sanitized_ranks, 'tsan', files)
 
 
 def part_serial(part):
@@ -497,10 +492,11 @@ def part_folder(part):
 
 def part_variants(part):
     """Other versions, launchers and numbers of ranks of what CI tries (tests/variants.py)."""
-    result = Result()
-    for folder in ('python', 'torch2', 'tensorflow', 'kubernetes', 'slurm', 'install', 'demo'):
-        merge(result, in_a_long_soak(f'{part}-{folder}', [f'tests/{folder}']))
-    merge(result, in_a_long_soak(f'{part}-hosts', naming('rest(', 'tests/hosts')))
+    paths = {folder: [f'tests/{folder}'] for folder in ('python', 'torch2', 'tensorflow',
+                                                        'kubernetes', 'slurm', 'install', 'demo')}
+    paths['hosts'], result = naming('rest(', 'tests/hosts'), Result()
+    for folder, of_it in paths.items():
+        merge(result, in_a_long_soak(f'{part}-{folder}', pytest_once, of_it, '-m', 'soak'))
     return result
 
 
@@ -566,23 +562,26 @@ def part_packages(part):
 
 
 def part_fresh_tests(part):
-    return in_a_long_soak(part, ['tests/fresh'])
+    return in_a_long_soak(part, pytest_once, ['tests/fresh'], '-m', 'soak')
 
 
-def in_a_long_soak(part, paths):
-    """Once only, where there is time for it."""
+def in_a_long_soak(part, tests, *words):
+    """What these tests come to, where there is time for them."""
     if SOAK.seconds >= LONG_SOAK_S:
-        return pytest_once(part, paths, '-m', 'soak')
+        return tests(part, *words)
     result = Result()
     result.skips.append(f'{part}: begins where soak has {LONG_SOAK_S} s')
     return result
 
 
-def part_slow_serial(part):
-    """Those of tests/hosts where nothing else is asked for."""
-    folders = ['behaviour', 'python', 'install', *(['hosts'] if ASKED == {part} else [])]
+def slow_and_serial(part, *folders):
+    folders = folders or ('behaviour', 'python', 'install')
     return pytest(part, naming('serial', *(f'tests/{folder}' for folder in folders)),
                   '-m', 'slow and serial')
+
+
+def part_hosts_serial(part):
+    return in_a_long_soak(part, slow_and_serial, 'hosts')
 
 
 class Part(NamedTuple):
@@ -613,10 +612,12 @@ PARTS = {
                   Part('asan-ranks', part_asan_ranks, 1.6, 125)],
     'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_fuzz, 1.0, 2),
              Part('changed', part_changed, 0.5, 1), Part('fresh', part_fresh_tests, 1.0, 1),
-             Part('variants', part_variants, 1.0, 1)],
+             Part('variants', part_variants, 1.0, 1),
+             Part('tsan-ranks', part_tsan_ranks, 1.0, 1)],
 }
 ALONE = {'check': [Part('serial', part_serial, 1.0, 5)],
-         'check-all': [Part('slow-serial', part_slow_serial, 1.5, 60)]}
+         'check-all': [Part('slow-serial', slow_and_serial, 1.5, 60)],
+         'soak': [Part('hosts-serial', part_hosts_serial, 1.0, 1)]}
 
 
 #: Programs that the tests of a part start, with Debian's packages of them, where the part fails in
