@@ -30,22 +30,21 @@ BUILD_TIMEOUT = 900
 SLIM = ''.join(f'path-exclude=/usr/share/{d}/*\n' for d in ('doc', 'man', 'locale', 'info'))
 APT = ('apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y '
        '--no-install-recommends {} && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin')
+# Debian's PyTorch, with a BLAS that has vector instructions.
+TRAINING = 'python3 python-is-python3 python3-torch python3-numpy libopenblas0-serial'
 # Each is FROM another of these, or from nothing: then a function below makes its files.
 RECIPES = {
     'base': 'FROM {debian}\nRUN ' + APT.format(
         'python3-minimal openssh-server openssh-client openmpi-bin procps iproute2') +
         ' && rm -f /etc/ssh/ssh_host_* && mkdir -p /run/sshd\n',
-    'trainer': 'FROM {debian}\nRUN ' + APT.format(
-        'python3 python-is-python3 python3-torch python3-numpy') +
+    'trainer': 'FROM {debian}\nRUN ' + APT.format(TRAINING) +
         '\nCOPY examples/ /examples/\nCOPY train.py /work/\nWORKDIR /work\n',
     # Its first step is trainer's; what srun_docker.sh's examples ask of an image.
-    'mnode': 'FROM {debian}\nRUN ' + APT.format(
-        'python3 python-is-python3 python3-torch python3-numpy') +
+    'mnode': 'FROM {debian}\nRUN ' + APT.format(TRAINING) +
         '\nRUN ' + APT.format('openmpi-bin openssh-client pdsh procps') + '\n',
     # Its first step is trainer's; what users of OpenPAI put into theirs. Intel MPI and Reigen come
     # with a volume, and this has the libraries that `reigen` asks for.
-    'pai': 'FROM {debian}\nRUN ' + APT.format(
-        'python3 python-is-python3 python3-torch python3-numpy') +
+    'pai': 'FROM {debian}\nRUN ' + APT.format(TRAINING) +
         '\nRUN ' + APT.format('openssh-server openssh-client procps libfyaml0 libjansson4 '
                               'libsodium23 libcurl4') + '\n',
     'mpich': 'FROM {debian}\nRUN ' + APT.format(
