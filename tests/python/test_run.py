@@ -272,6 +272,10 @@ def feed(text):
     ('\r1 %\r2 %', [], '2 %', True),
     ('\r1 %\r2 %\nx', ['2 %'], 'x', False),
     ('12\b\b34', [], '34', True),
+    # What is erased stands behind the cursor, and colours alone write over nothing.
+    ('a\x1b[K b\x1b[2Kc\n', ['c'], '', False),
+    ('a\x1b[0K\n\x1b[Kb\nc\r\x1b[K\r\x1b[1mnew', ['a', 'b'], '\x1b[1mnew', True),
+    ('a\r\x1b[0m\n', ['a\x1b[0m'], '', False),
     # No terminal is so tall.
     ('a\x1b[999999999Ab', [], 'b  a', False),
     (f'a\x1b[{"9" * 5000}Ab', [], 'b  a', False),

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from reigen import _travel
 
 _PARTS = re.compile('(\r|\n|\b+|\x1b\\[[?\\d;]*[A-HJKSTfhl])')
+_COLOURS = re.compile('(\x1b\\[[\\d;]*m)+')
 _ROWS_MAX = 200       # as many as the tallest terminal has, which is as far up as text can go
 _WIDTH = 100          # where it is not known
 _REDRAW_S = 0.1       # where bars move
@@ -29,6 +30,7 @@ class Rows:
         self._rows: List[List[str]] = [[]]  # each is a list of parts: a line may be long
         self._at = 0
         self._over = False  # the next text replaces what the row has
+        self._colours = ''  # of that text: by themselves they replace nothing
         self.redrawn = False
         self.told = ''  # what of it was shown as a line already, while it was being redrawn
 
@@ -47,14 +49,20 @@ class Rows:
         return ended
 
     def _put(self, text: str) -> None:
+        if self._over and _COLOURS.fullmatch(text):
+            self._colours += text
+            return
         if self._over:
             self.redrawn = True
             self._rows[self._at].clear()
         self._over = False
-        self._rows[self._at].append(text)
+        self._rows[self._at].append(self._colours + text)
+        self._colours = ''
 
     def _newline(self, ended: List[str]) -> None:
         self._over = False
+        self._rows[self._at].append(self._colours)
+        self._colours = ''
         if self._at + 1 < len(self._rows):
             self._at += 1
             self._over = True
@@ -72,7 +80,7 @@ class Rows:
             self._at = max(self._at - count, 0)
         elif how == 'B':
             self._at = min(self._at + count, len(self._rows) - 1)
-        elif how == 'K':
+        elif how == 'K' and (self._over or number not in ('', '0')):  # else what follows, nothing
             self._rows[self._at].clear()
 
     def shown(self) -> str:
@@ -91,7 +99,8 @@ def moves(stream: Any) -> bool:
         return False
 
 
-def _put(stream: Any, text: str) -> None:
+def put(stream: Any, text: str) -> None:
+    """Write, also what the stream's encoding lacks: as an escape."""
     try:
         stream.write(text)
     except UnicodeEncodeError:
@@ -256,7 +265,7 @@ class Display:
         """Write what the events so far have brought: many lines at once, where many came."""
         texts, self._texts = self._texts, []
         for stream, parts in texts:
-            _put(sys.stderr if stream == 'stderr' else sys.stdout, ''.join(parts))
+            put(sys.stderr if stream == 'stderr' else sys.stdout, ''.join(parts))
 
     def finish(self) -> None:
         """Nothing more comes."""

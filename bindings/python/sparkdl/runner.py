@@ -5,6 +5,7 @@ import re
 import sys
 from typing import Any, Callable
 
+from reigen._display import put
 from sparkdl import horovod as words
 
 _ALL, _CALLBACKS = 'all', 'log_callback_only'
@@ -21,9 +22,9 @@ class _Shown:
         """One whole line, as horovod.spark.run() writes it."""
         stream, said = getattr(sys, self._name), _LINE.fullmatch(line)
         if said:
-            stream.write(said[1])
+            put(stream, said[1])
         elif self._verbosity == _ALL:
-            stream.write(line)
+            put(stream, line)
 
     def flush(self) -> None:
         getattr(sys, self._name).flush()

@@ -22,7 +22,7 @@ except ImportError as error:
 import reigen
 from horovod.spark import task as spark_task
 from reigen import _cells, _hub, _member, _travel
-from reigen._display import Rows
+from reigen._display import Rows, put
 from reigen._run import JobFailed
 
 #: Seconds: between two looks at whether Spark has given up; left to ranks when one has failed, and
@@ -187,8 +187,7 @@ class _Show:
         if stream is None:
             stream = getattr(sys, name)
         when = time.strftime('%a %b %d %H:%M:%S %Y') if self._timestamp else ''
-        stream.write(f'{when}[{rank}]<{name}>:{line}\n')
-        stream.flush()
+        put(stream, f'{when}[{rank}]<{name}>:{line}\n')
 
 
 def check_fits(event: _hub.Event) -> None:
