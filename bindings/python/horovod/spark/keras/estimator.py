@@ -108,7 +108,7 @@ class KerasEstimator(_Packed, HorovodEstimator):
                              'model is compiled')
         return found
 
-    def _job(self, data: preparing.Prepared, run_id: str) -> remote.Job:
+    def _job(self, data: preparing.Prepared, run_id: str, returned: str) -> remote.Job:
         package = packing.package_of(self.getModel())
         keras = importlib.import_module(package)
         losses, labels = self.getLoss(), self.getLabelCols()
@@ -124,17 +124,17 @@ class KerasEstimator(_Packed, HorovodEstimator):
             compression=self.getGradientCompression(), callbacks=list(self.getCallbacks()),
             checkpoint=self.getCheckpointCallback(), slots=remote.slots_of(optimizer))
         return remote.Job(run=self._run(data, run_id), package=package,
-                          floatx=keras.backend.floatx(),
+                          floatx=keras.backend.floatx(), returned=returned,
                           parts=packing.dumps(package, self.getCustomObjects(), parts))
 
     def _train(self, data: preparing.Prepared, backend: Any, run_id: str) -> 'KerasModel':
-        job = self._job(data, run_id)
-        done = backend.run(remote.train, args=(job,),
-                           env={**packing.environment(job.package), **self.getBackendEnv()})[0]
         store = self.getStore()
-        # Spark limits what a task returns (spark.driver.maxResultSize), so the store has the state.
-        state = remote.State.loads(store.read(remote.state_path(store, run_id))
-                                   if store.saving_runs() else done['state'])
+        with self._handed_over() as returned:
+            job = self._job(data, run_id, returned)
+            done = backend.run(remote.train, args=(job,),
+                               env={**packing.environment(job.package), **self.getBackendEnv()})[0]
+            state = remote.State.loads(store.read(
+                remote.state_path(store, run_id) if store.saving_runs() else returned))
         return self.get_model_class()(
             history=state.history, model=self._trained(job, state, done), run_id=run_id,
             feature_columns=self.getFeatureCols(), label_columns=self.getLabelCols(),

@@ -42,6 +42,7 @@ class Job(NamedTuple):
     package: str  # see packing
     floatx: str
     parts: bytes  # packed
+    returned: str  # the path of the state for this program, where the store keeps no runs
 
 
 class State(NamedTuple):
@@ -422,8 +423,9 @@ class _Trainer:
             if self.run.store.saving_runs():
                 self.run.store.sync_fn(self.run.run_id)(folder)
             self._save(returned)
-            return {**self._shapes(), 'state': None if self.run.store.saving_runs() else
-                    self._state(returned).dumps()}
+            if not self.run.store.saving_runs():
+                self.run.store.write(self.job.returned, self._state(returned).dumps())
+            return self._shapes()
 
     def _shapes(self) -> Dict[str, Any]:
         """Of what the model takes for one row, and how many numbers each output has."""
@@ -441,7 +443,7 @@ def frameworks(package: str) -> Tuple[Any, Any]:
 
 
 def train(job: Job) -> Dict[str, Any]:
-    """On a rank. Rank 0 returns the shapes, and the state unless the store has it."""
+    """On a rank. Rank 0 returns the shapes; the store has the state."""
     keras, hvd = frameworks(job.package)
     hvd.init()
     with devices.of_rank(keras, hvd, job.run.use_gpu):
