@@ -198,7 +198,7 @@ def main():
     for name, value in {'spark.ui.enabled': 'false', 'spark.ui.showConsoleProgress': 'false',
                         'spark.driver.host': '127.0.0.1', 'spark.sql.shuffle.partitions': '2',
                         'spark.driver.bindAddress': '127.0.0.1', 'spark.driver.memory': '1g',
-                        'spark.local.dir': str(FOLDER)}.items():
+                        'spark.driver.maxResultSize': '4m', 'spark.local.dir': str(FOLDER)}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     for name in sys.argv[3:]:

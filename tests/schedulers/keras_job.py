@@ -5,6 +5,7 @@ usage: keras_job.py FOLDER MASTER NAME...
 """
 import io
 import os
+import re
 
 import estimator_job
 import keras
@@ -56,8 +57,9 @@ def callback():
 
 
 def saved(trained, estimator, test):
-    """What comes back of a model and an estimator, of which the model is in several files."""
-    common._PART_NBYTES = 1 << 16
+    """What comes back of a model and an estimator, of which the model is in several files, and
+    Spark has not all at once."""
+    common._PART_NBYTES, common._PARTS_AT_ONCE = 1 << 16, 2
     trained.write().save(str(FOLDER / 'keras-saved'))
     loaded = KerasModel.load(str(FOLDER / 'keras-saved'))
     estimator.write().overwrite().save(str(FOLDER / 'keras-estimator'))
@@ -119,6 +121,57 @@ def fits(session):
             'other': wrong('reader_pool_type', 'process')}}
 
 
+def small(session, **options):
+    """An estimator for two ranks in Spark's tasks, which train for up to three epochs, 16 steps
+    each; and its rows. What it prints, and how often each rank began an epoch: shown."""
+    shown = io.StringIO()
+
+    class Counts(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            print(f'begins {epoch}')
+    callbacks = [Counts(), *options.pop('callbacks', ())]
+    keras.utils.set_random_seed(2)
+    return KerasEstimator(
+        backend=SparkBackend(2, stdout=shown, stderr=shown), callbacks=callbacks, batch_size=16,
+        model=keras.Sequential([keras.Input((1,)), keras.layers.Dense(options.pop('units', 1)),
+                                keras.layers.Dense(1)]),
+        optimizer='sgd', loss='mse', feature_cols=['x'], label_cols=['y'], epochs=3, verbose=0,
+        **options), session.range(512).selectExpr('double(id % 7) AS x', 'double(id % 3) AS y'), \
+        shown
+
+
+def ends(session):
+    """A rank alone wants to end: where the loss is not a number a step before the other's is, and
+    at the end of an epoch."""
+    def nothing(frame):
+        return frame.assign(y=float('nan')) if os.environ['RANK'] == '1' else frame
+
+    class Enough(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 1 and os.environ['RANK'] == '0':
+                self.model.stop_training = True
+    found = {}
+    for name, options in [('nan', {'callbacks': [keras.callbacks.TerminateOnNaN()],
+                                   'transformation_fn': nothing}),
+                          ('enough', {'callbacks': [Enough()]})]:
+        estimator, rows, shown = small(session, store=Store.create(str(FOLDER / 'store')),
+                                       **options)
+        history = estimator.fit(rows).getHistory()
+        found[name] = [len(history['loss']), sorted(
+            line for line in shown.getvalue().splitlines() if re.search('begins|wanted', line))]
+    return found
+
+
+def hands_over(session):
+    """A model of which Spark would not bring the weights, and a store that keeps no runs."""
+    store = Store.create(str(FOLDER / 'unsaved'), save_runs=False)
+    estimator, rows, _ = small(session, store=store, units=1 << 19, train_steps_per_epoch=1)
+    model = estimator.setEpochs(1).fit(rows).getModel()
+    return {'bytes': sum(one.nbytes for one in model.get_weights()),
+            'limit': session.conf.get('spark.driver.maxResultSize'),
+            'runs': sorted(os.listdir(FOLDER / 'unsaved/runs'))}
+
+
 if __name__ == '__main__':
-    estimator_job.JOBS['keras'] = fits
+    estimator_job.JOBS.update({'keras': fits, 'ends': ends, 'hands over': hands_over})
     estimator_job.main()

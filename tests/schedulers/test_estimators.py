@@ -48,11 +48,17 @@ def trained(program, tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def keras(program, tmp_path_factory):
-    """What keras_job.py found, with TensorFlow from another environment."""
+def by_keras(program, tmp_path_factory):
+    """By the names of jobs what keras_job.py found, with TensorFlow from another environment."""
     out = program('spark', 'keras_job.py', tmp_path_factory.mktemp('keras'), 'local[2]', 'keras',
-                  also=site('tf'))
-    return json.loads(re.findall('^{"name": .*', out, re.M)[-1])
+                  'ends', 'hands over', also=site('tf'))
+    found = map(json.loads, re.findall('^{"name": .*', out, re.M))
+    return {one['name']: one for one in found}
+
+
+@pytest.fixture(scope='module')
+def keras(by_keras):
+    return by_keras['keras']
 
 
 def test_two_ranks_learn_the_digits_and_the_model_transforms(trained):
@@ -139,6 +145,22 @@ def test_what_keras_has_saved_is_loaded(keras):
     found = keras['saved']
     assert found['right'] == keras['right'] and found['same'] == [True] * 12
     assert found['epochs'] == 3 and found['files'] > 1
+
+
+def test_ranks_end_together_where_one_alone_wants_to(by_keras):
+    """Where a loss is not a number, one rank knows of it a step before the other."""
+    begins = [f'[{rank}]<stdout>:begins {epoch}' for epoch in range(2) for rank in range(2)]
+    epochs, shown = by_keras['ends']['nan']
+    assert epochs == 1 and shown == sorted([
+        *begins[:2], '[0]<stdout>:ended after epoch 1, as a callback wanted on rank 0, 1'])
+    epochs, shown = by_keras['ends']['enough']
+    assert epochs == 2 and shown == sorted([
+        *begins, '[0]<stdout>:ended after epoch 2, as a callback wanted on rank 0'])
+
+
+def test_a_model_above_what_spark_brings_comes_by_the_store(by_keras):
+    found = by_keras['hands over']
+    assert found['limit'] == '4m' and found['bytes'] > 6 << 20 and found['runs'] == []
 
 
 @pytest.mark.parametrize('name, text', [

@@ -202,6 +202,28 @@ def _better(callback: Any) -> Optional[Callable[[Sequence[float]], float]]:
     return min if mode == 'min' or callback.monitor.endswith('loss') else None
 
 
+def _ending(keras: Any, hvd: Any, others: Sequence[Any]) -> Any:
+    """The last callback: when one rank's wants to end the training, all ranks do so after the same
+    epoch. By itself it would leave the others in a step that needs all ranks."""
+    class Ending(keras.callbacks.Callback):
+        wanted = False
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if self.model.stop_training:
+                self.wanted, self.model.stop_training = True, False
+                for one in others:
+                    if isinstance(one, keras.callbacks.TerminateOnNaN):  # it has said so
+                        one.on_train_batch_end = lambda batch, logs=None: None
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            told = hvd.allgather_object(self.wanted or bool(self.model.stop_training))
+            self.model.stop_training = any(told)
+            if self.model.stop_training and hvd.rank() == 0:
+                print(f'ended after epoch {epoch + 1}, as a callback wanted on rank '
+                      f'{", ".join(str(rank) for rank, one in enumerate(told) if one)}', flush=True)
+    return Ending()
+
+
 class _Trainer:
     def __init__(self, job: Job, keras: Any, hvd: Any):
         self.job, self.run, self.keras, self.hvd = job, job.run, keras, hvd
@@ -366,7 +388,7 @@ class _Trainer:
         if folder is not None and run.store.saving_runs():
             sync = run.store.sync_fn(run.run_id)
             found.append(ended(lambda epoch, logs: sync(folder)))
-        return found, path
+        return [*found, _ending(keras, hvd, found)], path
 
     def _aim(self, callback: Any, folder: str) -> str:
         """Lets it write into the run's folder, and know the best of what was before."""
