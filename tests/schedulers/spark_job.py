@@ -216,6 +216,7 @@ JOBS = {
     'output': lambda: output(False), 'timestamp': lambda: output(True), 'fails': of(fails),
     'leaves': of(leaves), 'dies': of(dies), 'executor': of(loses_executor),
     'result': of(loses_result), 'unsendable': of(unsendable), 'interrupted': interrupted,
+    'unpicklable': of(plain, threading.Lock()),
     'stands': of(stands),
     'few': of(plain, num_proc=5, start_timeout=1), 'zero': of(plain, num_proc=0),
     'mpi': of(plain, use_mpi=True), 'executable': of(plain, executable='/bin/true'),

@@ -16,7 +16,7 @@ from processes import assert_gone  # noqa: E402
 
 pytestmark = pytest.mark.timeout(300)
 LOCAL = ['work', 'again', 'one', 'usual', 'twice', 'output', 'timestamp', 'fails', 'leaves', 'dies',
-         'unsendable', 'interrupted', 'plain', 'few', 'zero', 'mpi', 'executable',
+         'unsendable', 'unpicklable', 'interrupted', 'plain', 'few', 'zero', 'mpi', 'executable',
          'anew', 'elastic fails', 'elastic few', 'elastic sizes', 'runner', 'runner all',
          'runner here', 'runner wrong']
 
@@ -86,6 +86,7 @@ def test_ctrl_c_ends_the_tasks_and_the_next_job_runs(told):
 
 
 @pytest.mark.parametrize('name, error, text', [
+    ('unpicklable', 'PicklingError', "cannot pickle '_thread.lock' object"),
     ('few', 'TimeoutError', '0 of 5 have within 1 s, and the cluster has some 2 slots'),
     ('zero', 'ValueError', 'num_proc is 0'), ('mpi', 'ValueError', 'there is no MPI in it'),
     ('executable', 'ValueError', 'spark.pyspark.python sets'),

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of how horovod.spark.run() shows what ranks print, without Spark: checks.py calls them."""
+"""Checks of what horovod.spark.run() makes of tasks' words, without Spark: checks.py calls them."""
 import io
 import os
 import subprocess
+import sys
 
-from horovod.spark.runner import _Show
+from store_checks import raised
+
+import reigen
+from horovod.spark import runner
+from reigen import _hub
 
 #: Lines with colours, a title, a bell, NUL, sequences that erase and hide the cursor, a bar that is
 #: drawn anew, other characters of control, and bytes that are no text.
@@ -15,7 +20,7 @@ PRINTED = (b'\x1b[31mred\x1b[0m \x1b]0;title\x07 \0 \x1b[?25lafter\n', b'half\rf
 
 def shown(parts):
     out = io.StringIO()
-    show = _Show(out, out, False)
+    show = runner._Show(out, out, False)
     for part in parts:
         show.take(0, 'stdout', part)
     show.end()
@@ -36,6 +41,16 @@ def check_characters_of_control_are_shown_as_reigen_run_shows_them(folder):
 
 def check_a_stream_that_lacks_a_character_gets_an_escape(folder):
     written = io.BytesIO()
-    show = _Show(io.TextIOWrapper(written, 'ascii'), None, False)
+    show = runner._Show(io.TextIOWrapper(written, 'ascii'), None, False)
     show.take(1, 'stdout', 'tôt €\n'.encode())
     assert written.getvalue() == b'[1]<stdout>:t\\xf4t \\u20ac\n'
+
+
+def check_an_executor_with_another_python_or_reigen_is_named(folder):
+    def event(**fields):
+        here = {'version': reigen.version(), 'python': '.'.join(map(str, sys.version_info[:2]))}
+        return _hub.Event('here', 0, {'host': 'node7', **here, **fields}, b'')
+    runner.check_fits(event())
+    for fields, words in [({'python': '2.7'}, 'Python is 2.7 on node7 and'),
+                          ({'version': '0.0.1'}, 'Reigen is 0.0.1 on node7 and')]:
+        raised(RuntimeError, lambda fields=fields: runner.check_fits(event(**fields)), words)
