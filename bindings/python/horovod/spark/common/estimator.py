@@ -20,8 +20,8 @@ from horovod.spark.common.running import Run
 
 #: Rows that a model predicts at once.
 _PREDICTED_ROWS = 1024
-#: Of a file of those that save() writes.
-_PART_NBYTES = 16 << 20
+#: Of a file of those that save() writes, and how many of them Spark has in its memory at once.
+_PART_NBYTES, _PARTS_AT_ONCE = 4 << 20, 16
 
 
 class HorovodParamsWriter(MLWriter):
@@ -35,14 +35,17 @@ class HorovodParamsWriter(MLWriter):
     def saveImpl(self, path: str) -> None:
         data = self.instance._dumps({param.name: value for param, value
                                      in self.instance._paramMap.items()})
-        parts = [(first, data[first:first + _PART_NBYTES])
-                 for first in range(0, len(data), _PART_NBYTES)]
         DefaultParamsWriter.saveMetadata(self.instance, path, self.sparkSession, paramMap={},
                                          extraMetadata={'pickled': len(data)})
-        # Each part is a task, and a file: Spark limits what it sends at once.
-        rows = self.sparkSession.sparkContext.parallelize(parts, len(parts))
-        frame = self.sparkSession.createDataFrame(rows, 'first long, data binary')
-        frame.write.option('compression', 'uncompressed').parquet(f'{path}/pickled')
+        step = _PART_NBYTES * _PARTS_AT_ONCE
+        for begin in range(0, len(data), step):
+            parts = [(first, data[first:first + _PART_NBYTES]) for first in range(
+                begin, min(begin + step, len(data)), _PART_NBYTES)]
+            # Each part is a task, and a file: Spark limits what it sends at once.
+            rows = self.sparkSession.sparkContext.parallelize(parts, len(parts))
+            frame = self.sparkSession.createDataFrame(rows, 'first long, data binary')
+            frame.write.mode('append').option('compression', 'uncompressed').parquet(
+                f'{path}/pickled')
 
 
 class HorovodParamsReader(MLReader):
@@ -52,14 +55,26 @@ class HorovodParamsReader(MLReader):
         super().__init__()
         self.cls = cls
 
+    @contextlib.contextmanager
+    def _one_by_one(self) -> Iterator[None]:
+        """Each file is a task: Spark would read several into its memory at once."""
+        conf, name = self.sparkSession.conf, 'spark.sql.files.maxPartitionBytes'
+        before = conf.get(name)
+        conf.set(name, str(_PART_NBYTES + (1 << 20)))
+        try:
+            yield
+        finally:
+            conf.set(name, before)
+
     def load(self, path: str) -> Any:
         metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
-        frame = self.sparkSession.read.parquet(f'{path}/pickled')
         data = bytearray(metadata['pickled'])
         found = 0
-        for row in frame.rdd.toLocalIterator():
-            data[row['first']:row['first'] + len(row['data'])] = row['data']
-            found += len(row['data'])
+        with self._one_by_one():
+            frame = self.sparkSession.read.parquet(f'{path}/pickled')
+            for row in frame.rdd.toLocalIterator():
+                data[row['first']:row['first'] + len(row['data'])] = row['data']
+                found += len(row['data'])
         if found != len(data):
             raise ValueError(f'{path}/pickled has {found} bytes, not {len(data)}: save it again')
         instance = self.cls()
