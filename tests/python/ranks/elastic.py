@@ -56,6 +56,32 @@ def check_state_is_synchronised_committed_and_restored():
     assert none.model is None and none.optimizer is None and none.epoch == 1
 
 
+def check_a_scheduler_stays_with_its_own_optimizer():
+    net = filled(1.0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 ** step)
+    state = hvd.elastic.TorchState(net, optimizer, scheduler=scheduler, epoch=0)
+
+    def passes(count):
+        for _ in range(count):
+            net(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            state.scheduler.step()
+    passes(1)
+    if hvd.rank() != 0:
+        scheduler.step()  # no operation of all ranks is in it
+    state.sync()
+    assert state.scheduler is scheduler and scheduler.optimizer is optimizer
+    assert scheduler.last_epoch == 1 and optimizer.param_groups[0]['lr'] == 0.5
+    passes(2)
+    assert optimizer.param_groups[0]['lr'] == 0.125  # on each rank
+    state.restore()
+    assert scheduler.last_epoch == 1 and optimizer.param_groups[0]['lr'] == 0.5
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=hvd.rank() + 1)
+    hvd.elastic.TorchState(plateau=plateau).sync()
+    assert plateau.patience == 1 and plateau.optimizer is optimizer
+
+
 def check_handlers_can_be_registered():
     class Thing:
         value = 1

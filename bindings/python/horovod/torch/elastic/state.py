@@ -4,6 +4,7 @@ import copy
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
+from torch.optim import lr_scheduler
 
 from horovod.common.elastic import ObjectState
 from horovod.torch.elastic.sampler import ElasticSampler
@@ -15,9 +16,10 @@ from horovod.torch.mpi_ops import rank
 class TorchState(ObjectState):
     """The state of a training process: attributes given by keyword.
 
-    Values of the types in get_handler_registry() (modules, optimizers, ElasticSampler) are saved
-    and sent as such, several of each if need be; all others as plain Python objects. Assigning
-    another value to the attribute of such a one replaces it, and saves it.
+    Values of the types in get_handler_registry() (modules, optimizers, schedulers of learning
+    rates, ElasticSampler) are saved and sent as such, several of each if need be; all others as
+    plain Python objects. Assigning another value to the attribute of such a one replaces it, and
+    saves it.
     """
 
     def __init__(self, model: Optional[torch.nn.Module] = None,
@@ -129,6 +131,10 @@ class OptimizerStateHandler(_StateDictHandler):
         broadcast_optimizer_state(self.value, root_rank=0)
 
 
+class SchedulerStateHandler(_StateDictHandler):
+    """A scheduler of torch.optim.lr_scheduler, which stays with its own optimizer."""
+
+
 class SamplerStateHandler(_StateDictHandler):
     """An ElasticSampler."""
 
@@ -136,9 +142,14 @@ class SamplerStateHandler(_StateDictHandler):
         super().__init__(sampler)
 
 
+#: PyTorch before 2.0 has no LRScheduler, and before 2.2 ReduceLROnPlateau is none.
+_SCHEDULERS = (getattr(lr_scheduler, 'LRScheduler', lr_scheduler._LRScheduler),
+               lr_scheduler.ReduceLROnPlateau)
+
 _handler_registry: List[Tuple[type, type]] = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
+    *[(kind, SchedulerStateHandler) for kind in _SCHEDULERS],
     (ElasticSampler, SamplerStateHandler),
 ]
 
