@@ -11,7 +11,7 @@
 #        tools/frameworks.sh spark    Spark; it needs a Java of 17 or later  0.8 GB, 0.5 to load
 #        tools/frameworks.sh dask     Dask's schedulers and workers         0.2 GB, 0.05 to load
 #        tools/frameworks.sh ray      Ray's clusters                        0.4 GB, 0.1 to load
-#        tools/frameworks.sh apps     what trains by Horovod, with torch2   0.02 GB, 0.01 to load
+#        tools/frameworks.sh apps     what trains by Horovod, and torch2, ray  0.2 GB, 0.1 to load
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
@@ -76,11 +76,15 @@ make_ray() {
 }
 
 make_apps() {
-    # They name torch; they find that of torch2.
-    pip --no-deps pytorch-ignite==0.5.5 pyro-ppl==1.9.2
-    pip packaging pyro-api opt-einsum tqdm
+    # They name torch and ray; they find those of torch2 and ray.
+    pip --no-deps pytorch-ignite==0.5.5 pyro-ppl==1.9.2 ray-lightning==0.3.0 \
+        pytorch-lightning==1.6.5 torchmetrics==0.11.4
+    pip packaging pyro-api opt-einsum tqdm 'numpy<2' pyyaml 'pydeprecate<0.4' tensorboard
     site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    echo "${env%/*}/torch2/${site#"$env"/}" >"$site/torch2.pth"
+    for other in torch2 ray; do
+        echo "${env%/*}/$other/${site#"$env"/}"
+    done >"$site/others.pth"
+    used 'pytorch_lightning, ray_lightning, ignite.distributed, pyro'
 }
 
 case $name in
@@ -98,6 +102,7 @@ fi
 mkdir -p build/envs
 if [ "$name" = apps ]; then
     tools/frameworks.sh torch2 >/dev/null
+    tools/frameworks.sh ray >/dev/null
 fi
 # Two tests may ask at once; the second waits for the first.
 exec 9>"$env.lock"

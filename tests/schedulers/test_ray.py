@@ -148,3 +148,19 @@ def test_without_ray_the_import_says_what_to_install():
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=60,
                           check=False, env={'PYTHONPATH': str(root / 'bindings/python')})
     assert 'pip install ray' in done.stderr, done.stderr
+
+
+def test_ray_lightning_trains_by_its_horovod_strategy(program, tmp_path):
+    """An application that calls RayExecutor (docs/applications.md)."""
+    temp = tempfile.mkdtemp(prefix='ray-', dir='/tmp')
+    try:
+        printed = program('apps', 'ray_lightning_job.py', tmp_path, temp)
+        assert_gone(temp)
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+    ends = [(tmp_path / f'rank{rank}').read_text(encoding='utf-8') for rank in (0, 1)]
+    assert ends[0] == ends[1] and ends[0].startswith('[0, 1] 4 '), ends  # half the batches each
+    said = printed.splitlines()[-1]
+    weight, bias = json.loads(said.removeprefix('here '))
+    assert abs(weight[0][0] - 3) < 0.1 and abs(bias[0] - 1) < 0.1, printed
+    assert said.removeprefix('here ') in ends[0]
