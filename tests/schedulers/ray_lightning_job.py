@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ray-lightning's Horovod strategy, which calls RayExecutor, trains on two workers of Ray's.
+"""ray-lightning's Horovod strategy, which calls RayExecutor, trains on two workers of Ray's; a
+function that names cudnn, as many do, is sent.
 
 usage: ray_lightning_job.py FOLDER TEMP    TEMP: a short path, as Ray has sockets below it
 """
@@ -14,6 +15,8 @@ import pytorch_lightning  # noqa: E402
 import ray  # noqa: E402
 import torch  # noqa: E402
 from ray_lightning import HorovodRayStrategy  # noqa: E402
+
+from horovod.ray import RayExecutor  # noqa: E402
 
 
 class Line(pytorch_lightning.LightningModule):
@@ -47,8 +50,22 @@ class Line(pytorch_lightning.LightningModule):
             torch.utils.data.TensorDataset(x, 3 * x + 1), batch_size=8)
 
 
+def tunes():
+    """cudnn is a module of a class of its own."""
+    torch.backends.cudnn.benchmark = True
+    return torch.backends.cudnn.benchmark
+
+
+def sends_a_function_that_names_cudnn():
+    executor = RayExecutor(RayExecutor.create_settings(), num_workers=1)
+    executor.start()
+    assert executor.run(tunes) == [True]
+    executor.shutdown()
+
+
 if __name__ == '__main__':
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 << 20)
+    sends_a_function_that_names_cudnn()
     model = Line()
     trainer = pytorch_lightning.Trainer(
         max_epochs=10, strategy=HorovodRayStrategy(num_workers=2), default_root_dir=FOLDER,

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """RayExecutor: actors of Ray's as the ranks of one job. Ray places them, carries functions and
 results, and shows what they print; Reigen connects them."""
+import copyreg
 import functools
+import importlib
 import itertools
 import re
+import sys
 import time
+import types
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -69,6 +73,16 @@ def _env(extra: Optional[Mapping[str, Any]], settings: Any) -> Dict[str, str]:
     if nics:
         env['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
     return env
+
+
+def _know_modules() -> None:
+    """Have modules of a class of their own, such as torch.backends.cudnn, pickled by their names,
+    as Ray has others: functions name them often."""
+    kinds = {type(module) for module in list(sys.modules.values())
+             if isinstance(module, types.ModuleType)} - {types.ModuleType}
+    for kind in kinds:
+        if kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__:
+            copyreg.pickle(kind, lambda module: (importlib.import_module, (module.__name__,)))
 
 
 def _count(name: str, value: Any) -> int:
@@ -423,7 +437,11 @@ class RayExecutor:
     def _put(func: Any) -> Any:
         """Ray's reference to it: it is pickled once, for all workers."""
         try:
-            return ray.put(func)
+            try:
+                return ray.put(func)
+            except TypeError:
+                _know_modules()
+                return ray.put(func)
         except Exception as error:
             said = _unsent.describe(func, ray.cloudpickle.dumps, 'The function')
             raise TypeError(f'{said}. Make it inside the function, on each worker, from what can '
