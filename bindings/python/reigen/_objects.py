@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python objects between ranks, without any framework: pickled, as bytes.
+"""Python objects between ranks, without any framework: pickled, as bytes; what pickle does not
+take, such as a lambda or a class of a notebook, by cloudpickle where that is installed.
 
 They travel inside the job's own collectives only, so every byte that is unpickled came from
 another rank of this job.
@@ -63,6 +64,21 @@ def allgather_bytes(data: bytes, name: str, process_set: Any = 0) -> List[bytes]
     return parts
 
 
+def dumps(obj: Any) -> bytes:
+    """The object as bytes, for pickle.loads() of another rank. Raises what pickle or cloudpickle
+    raises, which is any kind of exception."""
+    try:
+        return pickle.dumps(obj, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        try:
+            import cloudpickle
+        except ImportError:
+            cloudpickle = None
+        if cloudpickle is None:
+            raise
+    return cloudpickle.dumps(obj, protocol=pickle.HIGHEST_PROTOCOL)
+
+
 def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
                      process_set: Any = 0) -> Any:
     """root_rank's object on every rank; the others' argument does not matter. It must pickle.
@@ -71,12 +87,12 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
     Returns the very object on root_rank and a copy elsewhere. Raises HorovodInternalError.
     """
     mine = _core.is_root(root_rank)
-    data = pickle.dumps(obj, protocol=pickle.HIGHEST_PROTOCOL) if mine else None
+    data = dumps(obj) if mine else None
     received = broadcast_bytes(data, root_rank, name or 'object', process_set)
     return obj if mine else pickle.loads(received)
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: Any = 0) -> List[Any]:
     """Every rank's object, in the order of ranks (of the process set). It must pickle."""
-    data = pickle.dumps(obj, protocol=pickle.HIGHEST_PROTOCOL)
+    data = dumps(obj)
     return [pickle.loads(part) for part in allgather_bytes(data, name or 'object', process_set)]

@@ -243,6 +243,9 @@ def check_objects():
     assert [t['rank'] for t in everyone] == list(range(size))
     assert [t['text'] for t in everyone] == ['ä' * r for r in range(size)]
     assert reigen.allgather_object(None) == [None] * size
+    # What pickle does not take.
+    assert [f(2) for f in reigen.allgather_object(lambda x: x + rank)] == [2 + r for r in
+                                                                           range(size)]
 
 
 def check_mismatches_are_errors_everywhere_and_the_job_goes_on():

@@ -16,7 +16,6 @@ import copy
 import enum
 import errno
 import functools
-import pickle
 import queue
 from typing import Any, Callable, Dict, Iterable, Set
 
@@ -24,6 +23,7 @@ from horovod.common import process_sets
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt, Preempted
 from horovod.common.preemption import notice
 from reigen import _core
+from reigen._objects import dumps
 from reigen.errors import InvalidOperationError
 
 
@@ -203,7 +203,7 @@ class _Unsendable:
 def _why_not(values: Dict[str, Any]) -> str:
     for name, value in values.items():
         try:
-            pickle.dumps(value)
+            dumps(value)
         except Exception as error:
             return f'{name}: {error}'
     return ''
