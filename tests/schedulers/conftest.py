@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedulers of others, from PyPI, whose processes become ranks."""
+"""Schedulers of others, from PyPI, whose processes become ranks. With REIGEN_TEST_PYTHON, a Python
+that has what a test needs, it runs there, and not in an environment of tools/frameworks.sh."""
 import os
 import subprocess
 import sys
@@ -14,12 +15,28 @@ sys.path.insert(0, str(ROOT / 'tests/python'))
 import jobs  # noqa: E402
 
 
-def start(environment, name, folder, *arguments, also=None, **options):
-    """A program here, in an environment with that scheduler. also: another's packages."""
+OTHER = os.environ.get('REIGEN_TEST_PYTHON')
+
+
+def python_of(environment):
     made = subprocess.run([ROOT / 'tools/frameworks.sh', environment], capture_output=True,
                           text=True, timeout=1200, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
-    python = made.stdout.strip()
+    return made.stdout.strip()
+
+
+@pytest.fixture(scope='session')
+def site():
+    """site(environment) -> the folder of its packages, or '': REIGEN_TEST_PYTHON has them."""
+    def of(environment):
+        env = Path(python_of(environment)).parents[1]
+        return str(next(env.glob('lib/python*/site-packages')))
+    return (lambda environment: '') if OTHER else of
+
+
+def start(environment, name, folder, *arguments, also=None, **options):
+    """A program here, in an environment with that scheduler. also: other packages' folders."""
+    python = OTHER or python_of(environment)
     env = {**os.environ, 'PYTHONPATH': os.pathsep.join(
         [str(ROOT / 'bindings/python'), *([str(also)] if also else [])]), 'HOME': str(folder),
            'REIGEN_LIBRARY': jobs.library(),

@@ -2,10 +2,8 @@
 """The estimators of horovod.spark, and what they are made of."""
 import json
 import re
-import subprocess
 from pathlib import Path
 
-import jobs
 import pytest
 
 HERE = Path(__file__).parent
@@ -32,23 +30,15 @@ def test_without_spark(told, file, name):
     assert told(file)[name] == '', told(file)[name]
 
 
-def site(environment):
-    """The packages of another environment."""
-    made = subprocess.run([jobs.ROOT / 'tools/frameworks.sh', environment], capture_output=True,
-                          text=True, timeout=1200, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
-    return str(next((jobs.ROOT / 'build/envs' / environment / 'lib').glob('python*/site-packages')))
-
-
 @pytest.fixture(scope='module')
-def trained(program, tmp_path_factory):
+def trained(program, site, tmp_path_factory):
     """What estimator_job.py found, with PyTorch from another environment."""
     return json.loads(program('spark', 'estimator_job.py', tmp_path_factory.mktemp('trained'),
                               'local[2]', 'pytorch', also=site('torch2')))
 
 
 @pytest.fixture(scope='module')
-def by_keras(program, tmp_path_factory):
+def by_keras(program, site, tmp_path_factory):
     """By the names of jobs what keras_job.py found, with TensorFlow from another environment."""
     out = program('spark', 'keras_job.py', tmp_path_factory.mktemp('keras'), 'local[2]', 'keras',
                   'ends', 'hands over', also=site('tf'))
