@@ -161,9 +161,9 @@ def test_what_the_image_with_spark_is_made_of_fits_into_a_distribution(tmp_path)
 
 
 def test_spark_gives_a_name_to_a_user_who_has_none():
-    """What conf/spark-env.sh of that image does, without the image."""
+    """What /opt/spark-user.sh of that image does, without the image."""
     text = (ROOT / 'deploy/docker/setup/spark.sh').read_text()
-    script = re.search(r"/spark-env\.sh <<'END'\n(.*?)^END$", text, re.M | re.S)[1] + \
+    script = re.search(r"/spark-user\.sh <<'END'\n(.*?)^END$", text, re.M | re.S)[1] + \
         'echo "$LD_PRELOAD."; [ -z "$LD_PRELOAD" ] || { unset LD_PRELOAD; ' \
         'cat "$NSS_WRAPPER_PASSWD" && rm "$NSS_WRAPPER_PASSWD"; }'
     said = []
@@ -175,6 +175,37 @@ def test_spark_gives_a_name_to_a_user_who_has_none():
     assert said[0] == '.\n'
     assert said[1].startswith('libnss_wrapper.so.\nroot:')
     assert said[1].endswith('\nspark:x:12345:12345::/home/me:/bin/sh\n')
+
+
+def test_the_image_with_spark_begins_as_spark_asks_it_to(tmp_path):
+    """Its entry point, without the image: what it calls, word by word."""
+    bin_ = tmp_path / 'bin'
+    bin_.mkdir()
+    (bin_ / 'tini').write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (bin_ / 'tini').chmod(0o755)
+    text = (ROOT / 'deploy/docker/setup/spark-entrypoint.sh').read_text()
+    assert '. /opt/spark-user.sh\n' in text
+    script = tmp_path / 'entrypoint.sh'
+    script.write_text(text.replace('/opt/spark-user.sh', '/dev/null'))
+    given = {f'SPARK_{name}': name.lower() for name in (
+        'DRIVER_URL', 'EXECUTOR_ID', 'EXECUTOR_CORES', 'EXECUTOR_MEMORY', 'APPLICATION_ID',
+        'EXECUTOR_POD_IP', 'EXECUTOR_POD_NAME', 'RESOURCE_PROFILE_ID', 'DRIVER_BIND_ADDRESS')}
+    env = {'PATH': f'{bin_}:{os.environ["PATH"]}', 'JAVA_HOME': '/java', 'SPARK_HOME': '/spark',
+           'SPARK_JAVA_OPT_0': '-Da=one two', 'SPARK_JAVA_OPT_1': '-Db=3', **given}
+
+    def said(*words):
+        return subprocess.run(['sh', script, *words], env=env, capture_output=True, text=True,
+                              timeout=60, check=True).stdout.splitlines()
+    executor = said('executor')
+    assert executor[:6] == ['-s', '--', '/java/bin/java', '-Db=3', '-Da=one two',
+                            '-Xmsexecutor_memory']
+    assert executor[8:10] == [':/spark/jars/*:/spark/conf', 'org.apache.spark.scheduler.cluster.'
+                              'k8s.KubernetesExecutorBackend']
+    assert executor[-2:] == ['--resourceProfileId', 'resource_profile_id']
+    assert said('driver', '--class', 'a b')[2:] == [
+        'spark-submit', '--deploy-mode', 'client', '--conf',
+        'spark.driver.bindAddress=driver_bind_address', '--class', 'a b']
+    assert said('echo', 'a  b') == ['a  b']
 
 
 def test_the_image_for_openpai_trains_with_intel_mpi_and_its_sshd_has_keys_of_its_own(
