@@ -76,6 +76,15 @@ def check_rows_are_mixed_anew_in_each_epoch_and_equally_again(folder):
     assert sum(read(plain), []) == list(range(300))
 
 
+def check_rows_that_are_kept_stay_as_they_are(folder):
+    """Blocks are made in memory of earlier ones, of which nothing is held."""
+    store, path = written(folder, *numbers(300, 300), group=50)
+    reader = readers(store, path, 1, 8, shuffle=True, block_rows=64)[0]
+    seen = [(batch['x'][:1], batch['x'].tolist()[:1]) for epoch in (0, 1)
+            for number, batch in enumerate(reader.epoch(epoch)) if number % 20 < 3]
+    assert len(seen) > 20 and all(kept.tolist() == was for kept, was in seen)
+
+
 def check_so_many_steps_as_are_asked_for(folder):
     store, path = written(folder, *numbers(10))
     epochs = readers(store, path, 1, 4)[0].batches(5)

@@ -12,11 +12,13 @@ row groups have another order in each epoch, and each rank has an equal part of 
 and end within a row group. A block is what memory holds: some rows of this rank, which are mixed,
 while a thread reads the next one.
 """
+import collections
 import concurrent.futures
 import itertools
 import math
 import queue
 import threading
+import weakref
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -216,21 +218,52 @@ def _cut(chunks: Iterator[Batch], sizes: Iterator[int],
         yield _taken(held, join)
 
 
-def _mixed(parts: List[Batch], rng: Any) -> Batch:
-    """They joined, with their rows in an order of chance: each value is moved once. Columns of one
-    kind share their memory, which then has large pages."""
-    counts = [_count(part) for part in parts]
-    places = np.split(rng.permutation(sum(counts)), np.cumsum(counts)[:-1])
+class _Held:
+    """What arrays in that memory refer to, so that it is gone when they are."""
+
+    def __init__(self, memory: np.ndarray):
+        self.__array_interface__ = memory.__array_interface__
+
+
+class _Rooms:
+    """Memory of blocks, which is used again when no array is in it any more: to get new pages takes
+    as long as to mix rows into them. Threads may share one."""
+
+    def __init__(self) -> None:
+        self._free: Dict[Any, List[np.ndarray]] = collections.defaultdict(list)
+
+    def make(self, what: Any, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """An array whose values are of chance, in memory that was for the same before."""
+        dtype = np.dtype(dtype)
+        nbytes = math.prod(shape) * dtype.itemsize
+        if dtype.hasobject or not nbytes:
+            return np.empty(shape, dtype)
+        free = self._free[what]
+        memory = free.pop() if free else None
+        if memory is None or len(memory) < nbytes:
+            memory = np.empty(nbytes, np.uint8)
+        held = _Held(memory)
+        weakref.finalize(held, free.append, memory).atexit = False
+        return np.asarray(held)[:nbytes].view(dtype).reshape(shape)
+
+
+def _mixed(parts: List[Batch], rng: Any, rooms: _Rooms) -> Batch:
+    """They joined, with their rows in an order of chance, a column after the other, as one fits a
+    cache. Columns of one kind share their memory, which then has large pages."""
+    count = sum(map(_count, parts))
+    order = rng.permutation(count)
     kinds: Dict[Any, List[str]] = {}
     for name, array in parts[0].items():
         dtype = np.result_type(*[part[name].dtype for part in parts])
         kinds.setdefault((dtype, array.shape[1:]), []).append(name)
     whole: Batch = {}
-    for (dtype, shape), names in kinds.items():
-        room = np.empty((len(names), sum(counts), *shape), dtype)
-        for name, column in zip(names, room):
-            for part, where in zip(parts, places):
-                column[where] = part[name]
+    for kind, names in kinds.items():
+        dtype, shape = kind
+        joined = rooms.make((kind, 'joined'), (count, *shape), dtype)
+        for name, column in zip(names, rooms.make(kind, (len(names), count, *shape), dtype)):
+            np.concatenate([part[name] for part in parts], out=joined)
+            # All are in range: other modes than `raise` write straight into the place.
+            np.take(joined, order, axis=0, out=column, mode='clip')
             whole[name] = column
     return whole
 
@@ -259,6 +292,7 @@ class Reader:
         self._block_rows = block_rows or max(batch_size, _BLOCK_NBYTES // data.row_nbytes, 1)
         self._chunk_rows = max(1, min(_CHUNK_ROWS, _CHUNK_NBYTES // data.row_nbytes))
         self._kept: Optional[Batch] = None
+        self._rooms = _Rooms()
         self._cache = cache
         self.rows = sum(piece.take for piece in deal(data.groups, rank, size, fill))
         #: Batches of an epoch, on each rank; see _sizes().
@@ -334,7 +368,7 @@ class Reader:
             if self._ahead:  # of mixing, too: it is about as much work as reading
                 chunks = _ahead(chunks)
             chunks = _cut(chunks, itertools.repeat(self._block_rows),
-                          lambda parts: _mixed(parts, rng))
+                          lambda parts: _mixed(parts, rng, self._rooms))
         return _ahead(chunks) if self._ahead else chunks
 
     def _from_memory(self, epoch: int) -> Iterator[Batch]:
