@@ -191,15 +191,16 @@ def test_the_image_with_spark_begins_as_spark_asks_it_to(tmp_path):
         'DRIVER_URL', 'EXECUTOR_ID', 'EXECUTOR_CORES', 'EXECUTOR_MEMORY', 'APPLICATION_ID',
         'EXECUTOR_POD_IP', 'EXECUTOR_POD_NAME', 'RESOURCE_PROFILE_ID', 'DRIVER_BIND_ADDRESS')}
     env = {'PATH': f'{bin_}:{os.environ["PATH"]}', 'JAVA_HOME': '/java', 'SPARK_HOME': '/spark',
-           'SPARK_JAVA_OPT_0': '-Da=one two', 'SPARK_JAVA_OPT_1': '-Db=3', **given}
+           'SPARK_JAVA_OPT_0': '--add-opens', 'SPARK_JAVA_OPT_1': 'java.base/java.lang=ALL',
+           'SPARK_JAVA_OPT_2': '-Da=one two', **given}
 
     def said(*words):
         return subprocess.run(['sh', script, *words], env=env, capture_output=True, text=True,
                               timeout=60, check=True).stdout.splitlines()
     executor = said('executor')
-    assert executor[:6] == ['-s', '--', '/java/bin/java', '-Db=3', '-Da=one two',
-                            '-Xmsexecutor_memory']
-    assert executor[8:10] == [':/spark/jars/*:/spark/conf', 'org.apache.spark.scheduler.cluster.'
+    assert executor[:7] == ['-s', '--', '/java/bin/java', '--add-opens', 'java.base/java.lang=ALL',
+                            '-Da=one two', '-Xmsexecutor_memory']
+    assert executor[9:11] == ['/spark/conf:/spark/jars/*', 'org.apache.spark.scheduler.cluster.'
                               'k8s.KubernetesExecutorBackend']
     assert executor[-2:] == ['--resourceProfileId', 'resource_profile_id']
     assert said('driver', '--class', 'a b')[2:] == [

@@ -16,19 +16,19 @@ driver)
         --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "$@"
     ;;
 executor)
-    count=0 name=SPARK_JAVA_OPT_0
-    set -- "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
-        -cp "${SPARK_CLASSPATH-}:$SPARK_HOME/jars/*:${SPARK_CONF_DIR:-$SPARK_HOME/conf}" \
+    # Options of Java's are numbered words, in which may be spaces. The later ones are the user's.
+    set --
+    while value=$(printenv "SPARK_JAVA_OPT_$#"); do
+        set -- "$@" "$value"
+    done
+    conf=${SPARK_CONF_DIR:-$SPARK_HOME/conf}
+    set -- "$@" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+        -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$conf:$SPARK_HOME/jars/*" \
         org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
         --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" \
         --cores "$SPARK_EXECUTOR_CORES" --app-id "$SPARK_APPLICATION_ID" \
         --hostname "$SPARK_EXECUTOR_POD_IP" --podName "$SPARK_EXECUTOR_POD_NAME" \
-        --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" "$@"
-    # Options of Java's are numbered, and may have spaces.
-    while value=$(printenv "$name"); do
-        set -- "$value" "$@"
-        count=$((count + 1)) name=SPARK_JAVA_OPT_$count
-    done
+        --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID"
     exec tini -s -- "$JAVA_HOME/bin/java" "$@"
     ;;
 esac
