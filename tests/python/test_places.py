@@ -81,10 +81,13 @@ def test_a_head_that_is_an_agent_says_so_too(launch, tmp_path):
     with subprocess.Popen([launch.env['REIGEN_AGENT'], 'head', '--plan', plan], env=launch.env,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as job:
-        for _ in range(2):
-            assert b'there' in job.stdout.readline()
-        job.send_signal(signal.SIGTERM)
-        _, err = job.communicate(timeout=jobs.LIMIT_S)
+        try:
+            for _ in range(2):
+                assert b'there' in job.stdout.readline()
+            job.send_signal(signal.SIGTERM)
+            _, err = job.communicate(timeout=jobs.LIMIT_S)
+        finally:
+            job.kill()
     assert job.returncode == 143, err
     assert re.search(rf'\n  rank 0 was at {PLACE_0}\n', err.decode()), err
     assert re.search(rf'\n  rank 1 was at {PLACE_1}\n', err.decode()), err

@@ -239,7 +239,10 @@ class _Rooms:
         if dtype.hasobject or not nbytes:
             return np.empty(shape, dtype)
         free = self._free[what]
-        memory = free.pop() if free else None
+        try:
+            memory = free.pop()
+        except IndexError:
+            memory = None
         if memory is None or len(memory) < nbytes:
             memory = np.empty(nbytes, np.uint8)
         held = _Held(memory)
