@@ -143,6 +143,7 @@ def test_ranks_end_together_where_one_alone_wants_to(by_keras):
     epochs, shown = by_keras['ends']['nan']
     assert epochs == 1 and shown == sorted([
         *begins[:2], '[0]<stdout>:ended after epoch 1, as a callback wanted on rank 0, 1'])
+    assert by_keras['ends']['written'] is None  # JSON has no NaN
     epochs, shown = by_keras['ends']['enough']
     assert epochs == 2 and shown == sorted([
         *begins, '[0]<stdout>:ended after epoch 2, as a callback wanted on rank 0'])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the training functions of all frameworks are told, and do alike, on a rank."""
 import json
+import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -71,7 +72,16 @@ class Run(NamedTuple):
     def write_history(self, epochs: Sequence[Dict[str, Any]]) -> None:
         """Into the run's logs, a line for each epoch."""
         self.store.write_text(f'{self.store.get_logs_path(self.run_id)}/history.jsonl',
-                              ''.join(json.dumps(one) + '\n' for one in epochs))
+                              ''.join(json.dumps(_plain(one)) + '\n' for one in epochs))
+
+
+def _plain(value: Any) -> Any:
+    """The same for JSON, which has no word for what is not a number or infinite: null."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def gpu(hvd: Any, count: int) -> int:
