@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/process/cpus.h"
 #include "base/time.h"
 #include "base/exitcode.h"
@@ -232,24 +233,34 @@ static int fill_cpus(const struct rg_job *job, struct rg_plan *plan, struct rg_e
     return rc;
 }
 
+/* A socket that listens there, or -errno. A connection that has ended occupies its port for a
+ * minute, but not for who listens so, as those do who will use the port. */
+static int listen_at(int port)
+{
+    const struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t) port) };
+    rg_autoclose int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1;
+
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
+        bind(fd, (const struct sockaddr *) &addr, sizeof addr) < 0 || listen(fd, 1) < 0)
+        return -errno;
+    return rg_steal_fd(&fd);
+}
+
 /* Open sockets keep their ports from being found twice; they close when all are known. */
 static int find_port(const struct rg_ports *ports, int *ret_fd)
 {
-    struct sockaddr_in addr = { .sin_family = AF_INET };
+    struct sockaddr_in addr;
     socklen_t len = sizeof addr;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r = -EADDRINUSE;
     unsigned start = (unsigned) (rg_now_ns() / 1000);
+    int fd = -EADDRINUSE;
 
-    *ret_fd = fd;
-    if (fd < 0)
-        return -errno;
-    for (int i = 0; i < rg_ports_count(ports) && r == -EADDRINUSE; i++) {
-        addr.sin_port = htons((uint16_t) rg_ports_nth(ports, start, i));
-        r = bind(fd, (struct sockaddr *) &addr, sizeof addr) < 0 ? -errno : 0;
-    }
-    if (r == 0 && getsockname(fd, (struct sockaddr *) &addr, &len) < 0)
-        r = -errno;
-    return r < 0 ? r : ntohs(addr.sin_port);
+    for (int i = 0; i < rg_ports_count(ports) && fd == -EADDRINUSE; i++)
+        fd = listen_at(rg_ports_nth(ports, start, i));
+    *ret_fd = fd < 0 ? -1 : fd;
+    if (fd < 0 || getsockname(fd, (struct sockaddr *) &addr, &len) < 0)
+        return fd < 0 ? fd : -errno;
+    return ntohs(addr.sin_port);
 }
 
 static int no_port(const struct rg_ports *ports, int errnum, struct rg_error *err)

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "launch/plan/plan.h"
@@ -244,6 +248,47 @@ static void tf_config_names_every_worker_with_a_port_of_its_own(void **state)
     rg_plan_fini(&plan);
 }
 
+/* A listener on this computer, as the ranks have them, and a connection that it has ended first. */
+static int listener_after_a_connection(int *ret_port)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    rg_autoclose int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t nbytes = sizeof addr;
+    const int on = 1;
+    char byte;
+
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *) &addr, sizeof addr), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *) &addr, &nbytes), 0);
+    assert_int_equal(connect(client, (struct sockaddr *) &addr, sizeof addr), 0);
+    close(accept(fd, NULL, NULL));
+    assert_int_equal(read(client, &byte, 1), 0);
+    *ret_port = ntohs(addr.sin_port);
+    return fd;
+}
+
+static void a_port_is_free_once_nobody_listens_there(void **state)
+{
+    RG_AUTO_JOB struct rg_job job;
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_plan plan;
+    int port, fd = listener_after_a_connection(&port);
+
+    (void) state;
+    rg_job_init(&job);
+    assert_int_equal(rg_hostlist_parse(&job, "-H", "localhost:2", NULL), 0);
+    job.ports = (struct rg_ports){ .first = port, .last = port };
+    assert_int_equal(rg_plan_make(&job, &plan, &err), -EADDRINUSE);
+    assert_non_null(strstr(err.text, "all of these ports are in use here"));
+    close(fd);
+    /* The connection has ended, and the kernel keeps it for a minute. */
+    assert_int_equal(rg_plan_make(&job, &plan, &err), 0);
+    assert_int_equal(plan.master_port, port);
+    rg_plan_fini(&plan);
+}
+
 static void job_ids_differ_and_have_plain_letters(void **state)
 {
     struct rg_job job;
@@ -319,6 +364,7 @@ int main(void)
         cmocka_unit_test(threads_are_shared_out_unless_someone_decided),
         cmocka_unit_test(a_limit_that_is_given_hides_an_inherited_one),
         cmocka_unit_test(tf_config_names_every_worker_with_a_port_of_its_own),
+        cmocka_unit_test(a_port_is_free_once_nobody_listens_there),
         cmocka_unit_test(job_ids_differ_and_have_plain_letters),
         cmocka_unit_test(the_map_shows_hosts_slots_and_ranks),
         cmocka_unit_test(an_engine_is_the_only_task_and_hosts_keep_their_share),
