@@ -36,7 +36,7 @@ Batch = Dict[str, np.ndarray]
 TEXT = ('column {!r} is text: give its values numbers (pyspark.ml.feature.StringIndexer), or by '
         'transformation_fn')
 
-#: What a block of rows takes in memory, unless told: a rank has up to three.
+#: What a block of rows takes in memory, unless told: a rank has up to four.
 _BLOCK_NBYTES = 64 << 20
 #: Files whose ends are read at once: those of a remote store take long to answer.
 _FOOTERS = 16
@@ -133,10 +133,10 @@ def deal(groups: Sequence[Group], rank: int, size: int, fill: bool) -> List[Piec
     return pieces
 
 
-def _ahead(items: Iterator[Any]) -> Iterator[Any]:
-    """The same, of which a thread makes the next one meanwhile."""
+def _ahead(items: Iterator[Any], count: int = 1) -> Iterator[Any]:
+    """The same, of which a thread makes the next ones meanwhile, so many of them."""
     ready: 'queue.Queue[Any]' = queue.Queue()
-    room = threading.Semaphore(1)
+    room = threading.Semaphore(count)
     ended = threading.Event()
 
     def work() -> None:
@@ -368,8 +368,8 @@ class Reader:
         chunks = self._decoded(epoch)
         if self._shuffle:
             rng = np.random.default_rng([self._seed, epoch, self._rank])
-            if self._ahead:  # of mixing, too: it is about as much work as reading
-                chunks = _ahead(chunks)
+            if self._ahead:  # of mixing, too: by as many as are read while a block is mixed
+                chunks = _ahead(chunks, -(-self._block_rows // self._chunk_rows))
             chunks = _cut(chunks, itertools.repeat(self._block_rows),
                           lambda parts: _mixed(parts, rng, self._rooms))
         return _ahead(chunks) if self._ahead else chunks
