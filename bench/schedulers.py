@@ -82,7 +82,7 @@ def measure(ways, before, rounds):
 
 def main():
     kind = {'spark': spark_ways, 'ray': ray_ways}[sys.argv[1]]
-    os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
+    os.environ.update(RAY_USAGE_STATS_ENABLED='0', PYSPARK_PYTHON=sys.executable)
     ways, before, end = kind()
     try:
         found = measure(ways, before, int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS)

@@ -424,6 +424,13 @@ def test_a_function_of_another_python_is_refused():
         _travel.unpack(parcel)
 
 
+def test_another_version_of_cloudpickle_is_named():
+    pytest.importorskip('cloudpickle')
+    parcel = _travel.Parcel('t', sys.version_info[:2], [], {}, b'ccloudpickle.cloudpickle\nnew\n.')
+    with pytest.raises(RuntimeError, match="has another cloudpickle than .* attribute 'new'"):
+        _travel.unpack(parcel)
+
+
 def test_code_without_a_file_keeps_its_lines():
     name = '<cell of a test>'
     _cells.know({name: 'def inside():\n    raise KeyError(1)\n'})

@@ -164,6 +164,12 @@ def unpack(parcel: Parcel) -> Any:
             raise
         raise RuntimeError(f'{sys.executable} lacks the package cloudpickle, by which functions '
                            'travel: pip install cloudpickle there, or in the image.') from error
+    except AttributeError as error:
+        if "module 'cloudpickle" not in str(error):
+            raise
+        raise RuntimeError(f'{sys.executable} has another cloudpickle than the program that sends '
+                           f'the function, whose code it cannot read: install the same version '
+                           f'there, or name a python that has it ({error}).') from error
 
 
 # ------------------------------------------------------------------------------ back
