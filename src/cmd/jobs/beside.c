@@ -17,11 +17,11 @@
 
 #define SAID_MAX 512
 #define CHUNK 65536
-#define END_MS 400  /* for the program, when it is asked nothing more; the same after SIGTERM */
 
 struct rg_jobs_beside {
     struct rg_child child;
     struct rg_io saying;
+    uint64_t end_ms;
     pid_t pid;           /* 0: it has ended */
     int in_fd, out_fd;   /* its input, and its output */
     int said_fd;         /* its standard error */
@@ -37,20 +37,20 @@ static void on_ended(void *arg, pid_t pid, int status)
     beside->pid = 0;
 }
 
-/* What is there by now; all but the beginning is read to make room. */
+/* Some of what is there by now; all but the beginning is read to make room. One that writes without
+ * an end must not keep the loop. */
 static void listen_to(struct rg_jobs_beside *beside)
 {
     char more[CHUNK / 16];
-    ssize_t n;
+    ssize_t n = read(beside->said_fd, more, sizeof(more));
 
-    while ((n = read(beside->said_fd, more, sizeof(more))) > 0) {
+    if (n > 0) {
         size_t has = strlen(beside->said), room = sizeof(beside->said) - 1 - has;
         size_t nbytes = strnlen(more, (size_t) n);
         memcpy(beside->said + has, more, nbytes < room ? nbytes : room);
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        rg_io_stop(&beside->saying);
     }
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    rg_io_stop(&beside->saying);
 }
 
 static void on_said(void *arg, int events)
@@ -89,14 +89,15 @@ static int start(struct rg_jobs_beside *beside, const struct rg_strv *words, str
     return rg_spawn(&spawn, &beside->pid, err);
 }
 
-int rg_jobs_beside_create(struct rg_loop *loop, const struct rg_strv *words,
-                         struct rg_jobs_beside **ret_beside, struct rg_error *err)
+int rg_jobs_beside_create(struct rg_loop *loop, const struct rg_strv *words, uint64_t end_ms,
+                          struct rg_jobs_beside **ret_beside, struct rg_error *err)
 {
     struct rg_jobs_beside *beside = calloc(1, sizeof(*beside));
 
     if (!beside)
         return rg_error_memory(err);
-    *beside = (struct rg_jobs_beside){ .in_fd = -1, .out_fd = -1, .said_fd = -1 };
+    *beside = (struct rg_jobs_beside){ .end_ms = end_ms, .in_fd = -1, .out_fd = -1,
+                                       .said_fd = -1 };
     signal(SIGPIPE, SIG_IGN); /* its end is told by its output */
     int r = start(beside, words, err);
     if (r < 0) {
@@ -117,19 +118,21 @@ static void close_one(int *fd)
     *fd = -1;
 }
 
-/* It has no input any more, and closes its output when it ends. One that hangs is ended. */
+/* It has no input any more, and closes its output when it ends. One that hangs, or writes on, is
+ * ended. */
 static void end(struct rg_jobs_beside *beside)
 {
-    uint64_t until_ns = rg_now_ns() + END_MS * RG_NS_PER_MS;
+    uint64_t until_ns = rg_now_ns() + beside->end_ms * RG_NS_PER_MS;
     char rest[CHUNK / 16];
     ssize_t n;
 
     do
         n = read(beside->out_fd, rest, sizeof(rest));
-    while (n > 0 || (n < 0 && rg_fd_wait(beside->out_fd, POLLIN, until_ns) == 0));
+    while (n != 0 && rg_now_ns() < until_ns &&
+           rg_fd_wait(beside->out_fd, POLLIN, until_ns) == 0);
     if (n != 0)
         kill(beside->pid, SIGTERM);
-    rg_spawn_wait(beside->pid, END_MS);
+    rg_spawn_wait(beside->pid, beside->end_ms);
 }
 
 void rg_jobs_beside_destroy(struct rg_jobs_beside *beside)

@@ -15,12 +15,15 @@
 #include "base/loop.h"
 #include "base/str.h"
 
+#define RG_JOBS_BESIDE_END_MS 400 /* for who has no reason for another */
+
 struct rg_jobs_beside;
 
-/* Start these words. 0 or -errno with err. */
-int rg_jobs_beside_create(struct rg_loop *loop, const struct rg_strv *words,
-                         struct rg_jobs_beside **ret_beside, struct rg_error *err);
-/* End it, which blocks for up to 0.8 s where it hangs. NULL is fine. */
+/* Start these words. end_ms: how long the program has to end once it is asked nothing more, and
+ * again after SIGTERM. 0 or -errno with err. */
+int rg_jobs_beside_create(struct rg_loop *loop, const struct rg_strv *words, uint64_t end_ms,
+                          struct rg_jobs_beside **ret_beside, struct rg_error *err);
+/* End it, which blocks for up to twice end_ms where it hangs, or writes on. NULL is fine. */
 void rg_jobs_beside_destroy(struct rg_jobs_beside *beside);
 
 /* Ask for the page that begins with this rank. A descriptor, which stays its own, that can be read

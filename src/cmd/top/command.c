@@ -118,7 +118,7 @@ static int add_submitted(struct rg_top_jobs *jobs, const struct rg_driver_ops *d
     if (rg_loop_create(&jobs->loop) < 0 || describe(submitted, &job) < 0 ||
         rg_top_jobs_add(jobs, &job) < 0)
         return rg_jobs_fail_memory("top");
-    if (rg_jobs_beside_create(jobs->loop, &words, &beside, &err) < 0)
+    if (rg_jobs_beside_create(jobs->loop, &words, RG_JOBS_BESIDE_END_MS, &beside, &err) < 0)
         return rg_jobs_fail_submitted("top", submitted, &err);
     rg_top_watch_by(jobs->watches[0], beside);
     return 0;

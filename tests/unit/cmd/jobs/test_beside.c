@@ -6,6 +6,10 @@
 #include "base/fd.h"
 #include "cmd/jobs/beside.h"
 
+#define LONG_MS 60000 /* for a program that ends by itself */
+#define SOME_MS 3000  /* for one that is told to end, and has so long for that, too */
+#define SHORT_MS 20   /* for one that does not end */
+
 struct asked {
     struct rg_loop *loop;
     struct rg_jobs_beside *beside;
@@ -14,7 +18,7 @@ struct asked {
     int result;
 };
 
-static void start(struct asked *asked, const char *script)
+static void start(struct asked *asked, const char *script, uint64_t end_ms)
 {
     rg_autostrv struct rg_strv words = RG_STRV_INIT;
     struct rg_error err = RG_ERROR_INIT;
@@ -24,7 +28,8 @@ static void start(struct asked *asked, const char *script)
     rg_strv_add(&words, "-c");
     rg_strv_add(&words, script);
     assert_int_equal(rg_loop_create(&asked->loop), 0);
-    assert_int_equal(rg_jobs_beside_create(asked->loop, &words, &asked->beside, &err), 0);
+    assert_int_equal(rg_jobs_beside_create(asked->loop, &words, end_ms, &asked->beside, &err),
+                     0);
 }
 
 static void on_answer(void *arg, int events)
@@ -62,7 +67,7 @@ static void test_an_answer_comes_however_much_is_said_before_it(void **state)
 
     (void) state;
     start(&asked, "echo the first line >&2; head -c 4000000 /dev/zero >&2; read n; echo $n-th; "
-                  "read n");
+                  "read n", LONG_MS);
     assert_int_equal(ask(&asked), 0);
     assert_string_equal(rg_buf_text(&asked.answer), "0-th");
     rg_autofree char *verdict = rg_jobs_beside_verdict(asked.beside, "j");
@@ -75,7 +80,7 @@ static void test_what_is_said_at_the_end_is_told(void **state)
     struct asked asked;
 
     (void) state;
-    start(&asked, "read n; head -c 2000 /dev/zero | tr '\\0' x >&2");
+    start(&asked, "read n; head -c 2000 /dev/zero | tr '\\0' x >&2", LONG_MS);
     assert_int_equal(ask(&asked), -ECONNRESET);
     rg_autofree char *verdict = rg_jobs_beside_verdict(asked.beside, "j");
     assert_contains(verdict, "(xxxxx");
@@ -90,7 +95,13 @@ static pid_t number_of(struct asked *asked)
     return (pid_t) atoi(rg_buf_text(&asked->answer));
 }
 
-static void test_a_program_that_hangs_is_told_to_end_and_then_ended(void **state)
+static void check_gone(pid_t pid)
+{
+    assert_int_equal(kill(pid, 0), -1);
+    assert_int_equal(errno, ESRCH);
+}
+
+static void test_a_program_that_hangs_is_told_to_end(void **state)
 {
     char folder[] = "/tmp/rg-beside-XXXXXX";
     struct asked asked;
@@ -98,16 +109,36 @@ static void test_a_program_that_hangs_is_told_to_end_and_then_ended(void **state
     (void) state;
     assert_non_null(mkdtemp(folder));
     rg_autofree char *mark = rg_strf("%s/told", folder);
-    rg_autofree char *script = rg_strf("trap 'echo >%s' TERM; echo $$; while :; do "
+    rg_autofree char *script = rg_strf("trap 'echo >%s; exit' TERM; echo $$; while :; do "
                                        "sleep 0.01; done", mark);
-    start(&asked, script);
+    start(&asked, script, SOME_MS);
     pid_t pid = number_of(&asked);
     finish(&asked);
-    assert_int_equal(access(mark, F_OK), 0);
-    assert_int_equal(kill(pid, 0), -1);
-    assert_int_equal(errno, ESRCH);
     assert_int_equal(unlink(mark), 0);
     assert_int_equal(rmdir(folder), 0);
+    check_gone(pid);
+}
+
+static void test_a_program_that_does_not_listen_is_ended(void **state)
+{
+    struct asked asked;
+
+    (void) state;
+    start(&asked, "trap '' TERM; echo $$; while :; do sleep 0.01; done", SHORT_MS);
+    pid_t pid = number_of(&asked);
+    finish(&asked);
+    check_gone(pid);
+}
+
+static void test_a_program_that_writes_on_is_ended(void **state)
+{
+    struct asked asked;
+
+    (void) state;
+    start(&asked, "read n; echo $$; exec yes", SHORT_MS);
+    pid_t pid = number_of(&asked);
+    finish(&asked);
+    check_gone(pid);
 }
 
 static void test_a_program_that_ends_with_its_input_is_told_nothing(void **state)
@@ -120,7 +151,7 @@ static void test_a_program_that_ends_with_its_input_is_told_nothing(void **state
     rg_autofree char *mark = rg_strf("%s/end", folder);
     rg_autofree char *script = rg_strf("trap 'exit 1' TERM; read n; echo $$; while read n; do :; "
                                        "done; echo >%s", mark);
-    start(&asked, script);
+    start(&asked, script, LONG_MS);
     assert_true(number_of(&asked) > 0);
     finish(&asked);
     assert_int_equal(unlink(mark), 0);
@@ -132,7 +163,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_answer_comes_however_much_is_said_before_it),
         cmocka_unit_test(test_what_is_said_at_the_end_is_told),
-        cmocka_unit_test(test_a_program_that_hangs_is_told_to_end_and_then_ended),
+        cmocka_unit_test(test_a_program_that_hangs_is_told_to_end),
+        cmocka_unit_test(test_a_program_that_does_not_listen_is_ended),
+        cmocka_unit_test(test_a_program_that_writes_on_is_ended),
         cmocka_unit_test(test_a_program_that_ends_with_its_input_is_told_nothing),
     };
 
