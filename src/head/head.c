@@ -586,6 +586,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
         .held = run->hold.held, .ops = &session_ops, .arg = run, .key = run->as->key,
         .numbers = true, .known_as = run->as->known_as,
+        .known_by_name = run->as->known_by_name,
 #ifndef RG_AGENT
         .chaos = run->chaos, .sync = run->sync,
 #endif

@@ -28,6 +28,7 @@ struct rg_head_as {
     const char *verdict; /* NULL, or a file that is there: the verdict is written into it, as
                           * --json's event without the last lines */
     const char *known_as; /* NULL, or what the platform calls the job: it is asked by that, too */
+    bool known_by_name;   /* that is a name which the user has chosen, no number */
     bool log;            /* standard output is a log that somebody else keeps: logmark.h */
     /* NULL, or: not a rank's failure makes the job start again, but the loss of a host, which a
      * platform replaces; so do the codes 75 and 76. How long it waits before it replaces the nth

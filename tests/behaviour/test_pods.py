@@ -85,6 +85,19 @@ def test_a_failed_rank_is_the_jobs_end_and_the_others_are_to_run_again_with_it(j
     assert pods[1].words['exit_code'] == LEFT
 
 
+def test_a_name_that_another_job_has_here_is_told_with_what_to_do(job):
+    """Pods that have the host's network share the names by which jobs are asked."""
+    name = f'taken-{os.getpid()}'
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(f'\0reigen-job-{name}')
+        job.plan(1, '--no-inject-runtime', '--', 'true')
+        pod = job.pod(0, REIGEN_POD_SERVICE=name,
+                      **{f'{name.upper().replace("-", "_")}_SERVICE_HOST': '127.0.0.1'})
+        assert pod.wait() == 0, pod.out
+    assert f'another job that is called {name} runs in the same network; give one of them ' \
+        'another name' in pod.out, pod.out
+
+
 def unanswered(port):
     """{local port: how often the kernel has repeated its call}"""
     with open('/proc/net/tcp') as lines:

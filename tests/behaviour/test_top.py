@@ -332,8 +332,7 @@ def test_a_head_whose_name_is_taken_says_that_top_will_not_show_it(jobs, tmp_pat
                                 stdin=subprocess.DEVNULL, capture_output=True)
     assert second.returncode == 0, second
     assert re.search(rf'reigen top {number} will not show this job, r-\S+: another job that is '
-                     rf'called {number} runs in the same network; give one of them another name',
-                     second.stderr), second
+                     rf'called {number} runs in the same network\n', second.stderr), second
 
 
 def test_a_head_in_a_pod_is_asked_by_kubectl_exec(jobs, played, tmp_path):  # noqa: F811

@@ -53,7 +53,7 @@ static int lead(const struct rg_pod *pod, struct rg_planned *planned, struct rg_
     uint8_t *key = rg_key_hold(NULL);
     bool stopped = false;
     struct rg_head_as as = { .command = "run", .key = key, .verdict = pod->words,
-                             .known_as = pod->known_as,
+                             .known_as = pod->known_as, .known_by_name = true,
                              .ret_stopped = &stopped };
     int r = key ? pod->key(key, err) : rg_error_set(err, ENOMEM, "no memory for a key");
 

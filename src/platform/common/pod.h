@@ -40,7 +40,7 @@ struct rg_pod {
     const char *doubt;  /* why a head may not answer, as a question */
     const char *words;  /* a file that is there, for how the pod has ended; NULL: nobody reads it */
     const char *ready;  /* a file that says, by being there, that the pod waits; or NULL */
-    const char *known_as; /* what the platform calls the job; NULL: nobody asks for it here */
+    const char *known_as; /* the name that the job was given; NULL: nobody asks for it here */
     const char *run;    /* can be written to where all else is read-only; or NULL */
     /* NULL, or: a pod with a plan stays where it is when another one is lost, and the head starts
      * the job again, with those that have stayed and the one that takes the lost one's place. How

@@ -63,6 +63,7 @@ struct rg_session_options {
     const uint8_t *key;                /* RG_KEY_NBYTES that the agents have already; NULL: a fresh
                                         * one is made. Borrowed for rg_session_create */
     const char *known_as;              /* what else the job is asked by, or NULL. Borrowed */
+    bool known_by_name;                /* that is a name which the user has chosen */
     bool doctor;                       /* look at the hosts, start nothing */
     bool numbers;                      /* keep the ranks' numbers: somebody may ask for them */
 #ifndef RG_AGENT

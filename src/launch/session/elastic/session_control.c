@@ -147,8 +147,8 @@ static void open_known(struct rg_session *session)
         return;
     if (r == -EADDRINUSE)
         snprintf(text, sizeof(text), "reigen top %s will not show this job, %s: another job that "
-                 "is called %s runs in the same network; give one of them another name", name,
-                 session->o.plan->job_id, name);
+                 "is called %s runs in the same network%s", name, session->o.plan->job_id, name,
+                 session->o.known_by_name ? "; give one of them another name" : "");
     else
         snprintf(text, sizeof(text), "reigen top %s will not show this job: %s", name,
                  strerror(-r));
