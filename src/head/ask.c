@@ -69,6 +69,14 @@ static void give(const char *folder, const char *name)
     }
 }
 
+/* What an answer that is no path means. An older head takes the question for one about epochs. */
+static const char *why_none(const char *answer)
+{
+    return strstr(answer, "\"unrecorded\"") ? "it has no record, or its folder is not there any "
+                                              "more; start it with --record DIR"
+                                            : "its head is of another version of Reigen";
+}
+
 int rg_head_record_main(const char *id)
 {
     const struct rg_control_request request = { .question = RG_CONTROL_RECORD };
@@ -85,7 +93,7 @@ int rg_head_record_main(const char *id)
     } else if (r < 0) {
         printf(RG_HEAD_RECORD_NONE "its head does not answer: %s\n", strerror(-r));
     } else {
-        printf(RG_HEAD_RECORD_NONE "it is not recorded; start it with --record DIR\n");
+        printf(RG_HEAD_RECORD_NONE "%s\n", why_none(rg_buf_text(&folder)));
     }
     return fflush(stdout) != 0 ? RG_EXIT_OUTPUT_LOST : there ? RG_EXIT_OK : RG_EXIT_UNAVAILABLE;
 }
