@@ -109,8 +109,9 @@ COMMANDS: Dict[str, Dict[str, Any]] = {
                  'JOB.record by the way that reigen top takes; that takes a job that runs. '
                  'A record is as good as it is long: of a job that runs, or whose launcher was '
                  'killed, the page says where it ends. The exit code is 0, whatever became of '
-                 'the job; 2 where there is no record or no such job, and 69 where that job was '
-                 'not recorded or its record is not reached.',
+                 'the job; 2 where there is no record, no such job, or JOB.record holds '
+                 'something else; 69 where that job was not recorded or its record is not '
+                 'reached; 74 or 77 where the page or the copy cannot be written.',
         'examples': 'reigen run --record night -np 8 -- python train.py\n'
                     'reigen report night\n'
                     'reigen report -o before-after.html last-night night',

@@ -17,6 +17,7 @@ from wait import until
 
 LIMIT = 60
 FILES = {'events.jsonl', 'samples.jsonl'}  # the ranks write nothing
+COPIED = '{"event":"copied"}\n'  # how a copy ends
 ELSEWHERE = 'elsewhere'  # a folder that only the head knows
 
 
@@ -49,6 +50,17 @@ def submitted(tmp_path):
     return queue
 
 
+def record_that_began(at):
+    return json.dumps({'record': 1, 'event': 'record', 'time': at, 'version': '1'}) + '\n'
+
+
+def comes(queue, events):
+    """Let these come as the events of a record."""
+    (queue.folder / 'record').write_text(
+        f'reigen-record 1\nevents.jsonl {len(events)}\n{events}reigen-record-end\n')
+    (queue.folder / 'srun').write_text(f'#!/bin/sh\ncat {queue.folder}/record\n')
+
+
 def events_of(folder):
     return [json.loads(line) for line in (folder / 'events.jsonl').read_text().splitlines()]
 
@@ -69,9 +81,12 @@ def test_of_slurm_it_is_fetched_by_a_step_of_the_job(jobs, queue, tmp_path):  # 
         assert {p.stat().st_mode & 0o777 for p in kept.iterdir()} == {0o600}
         assert 'The job runs, and the record goes on' in (kept / 'report.html').read_text()
         there = (tmp_path / ELSEWHERE / 'events.jsonl').read_text()
-        assert there.startswith((kept / 'events.jsonl').read_text())
-        (kept / 'events.jsonl').write_text('older')
+        here = (kept / 'events.jsonl').read_text()
+        assert here.endswith(COPIED) and there.startswith(here.removesuffix(COPIED)), here
+        for name in ('tails.jsonl', '.fresh'):  # of an older copy, and of one that was cut off
+            (kept / name).write_text('older')
         assert queue.reigen('report', '-o', '-', queue.number).stdout.startswith('<!DOCTYPE html>')
+        assert {p.name for p in kept.iterdir()} == FILES | {'report.html'}
         assert [e['event'] for e in events_of(kept)][:3] == ['record', 'job', 'start']
         head.terminate()
         head.wait(LIMIT)
@@ -82,6 +97,9 @@ def test_of_slurm_it_is_fetched_by_a_step_of_the_job(jobs, queue, tmp_path):  # 
     over = queue.reigen('report', queue.number)
     assert over.returncode == 69 and f'reigen report {queue.number}.record' in over.stderr, over
     assert queue.reigen('report', f'{queue.number}.record').returncode == 0
+    page = (kept / 'report.html').read_text()
+    assert 'This is a copy of the record' in page and 'copied while it ran' in page
+    assert 'nobody has written its end' not in page
 
 
 def test_where_the_list_of_jobs_is_the_same_it_is_read_where_it_is(jobs, queue,  # noqa: F811
@@ -96,12 +114,13 @@ def test_where_the_list_of_jobs_is_the_same_it_is_read_where_it_is(jobs, queue, 
 def test_what_is_not_there_to_be_fetched_is_told(jobs, queue, tmp_path):  # noqa: F811
     other = {'XDG_STATE_HOME': tmp_path / 'other'}
     with head_of(jobs, tmp_path, queue.number, **other):
-        plain = until(lambda: 'not recorded' in (now := record_of(queue.number)).stdout and now,
+        plain = until(lambda: 'has no record' in (now := record_of(queue.number)).stdout and now,
                       'an answer', LIMIT)
         assert plain.returncode == 69, plain
         done = queue.reigen('report', queue.number)
         assert done.returncode == 69, done
-        assert f'job {queue.number}: it is not recorded; start it with --record DIR' in done.stderr
+        assert f'job {queue.number}: it has no record, or its folder is not there any more; ' \
+            'start it with --record DIR' in done.stderr, done
     queue.says('squeue', f'{queue.number}|PENDING|Priority|{SINCE}|0:00|\n')
     waits = queue.reigen('report', queue.number)
     assert waits.returncode == 69 and 'Slurm says PENDING; its record is fetched while it runs' \
@@ -110,6 +129,9 @@ def test_what_is_not_there_to_be_fetched_is_told(jobs, queue, tmp_path):  # noqa
 
 @pytest.mark.parametrize('says, told', [
     ('echo srun: error: no such step >&2; exit 1', 'srun: error: no such step'),
+    ('seq 3; echo the cause; echo; echo it ended; echo; exit 1', ': the cause; it ended\n'),
+    ('printf "reigen-record 1\\nevents.jsonl 300000000\\n"; head -c 270000000 /dev/zero | '
+     'tr "\\0" x', 'larger than 256 MB'),
     ('exit 7', 'has ended with 7'),
     ('printf "reigen-record 1\\nevents.jsonl 10\\nabc"', 'did not come whole'),
     ('printf "reigen-record 1\\n../x 3\\nabcreigen-record-end\\n"', 'did not come whole'),
@@ -119,18 +141,52 @@ def test_what_is_no_record_is_refused(queue, says, told):
     (queue.folder / 'srun').write_text(f'#!/bin/sh\n{says}\n')
     done = queue.reigen('report', queue.number)
     assert done.returncode in (2, 69) and told in done.stderr, done
-    assert told == 'no record' or not any(queue.cwd.iterdir()), 'something of it was kept'
+    assert not any(queue.cwd.iterdir()), 'something of it was kept'
 
 
 def test_a_folder_that_holds_something_else_stays_as_it_is(queue):
     mine = queue.cwd / f'{queue.number}.record'
     mine.mkdir()
     (mine / 'thesis').write_text('mine')
-    (queue.folder / 'srun').write_text(
-        '#!/bin/sh\nprintf "reigen-record 1\\nevents.jsonl 3\\nabcreigen-record-end\\n"\n')
+    comes(queue, record_that_began(1))
     done = queue.reigen('report', queue.number)
     assert done.returncode == 2 and 'holds no record; move it away' in done.stderr, done
     assert [p.name for p in mine.iterdir()] == ['thesis']
+
+
+def test_a_folder_elsewhere_is_not_taken_for_it(queue, tmp_path):
+    (tmp_path / 'mine').mkdir()
+    (queue.cwd / f'{queue.number}.record').symlink_to(tmp_path / 'mine')
+    comes(queue, record_that_began(1))
+    done = queue.reigen('report', queue.number)
+    assert done.returncode == 2 and 'is no folder; move it away' in done.stderr, done
+    assert not any((tmp_path / 'mine').iterdir())
+
+
+def test_the_copy_of_an_earlier_job_of_this_name_is_kept(queue):
+    kept = queue.cwd / f'{queue.number}.record'
+    kept.mkdir()
+    (kept / '.fresh').write_text('of a copy that was cut off')
+    comes(queue, record_that_began(1))
+    assert queue.reigen('report', queue.number).returncode == 0
+    events = events_of(kept)
+    comes(queue, record_that_began(2))
+    done = queue.reigen('report', queue.number)
+    assert done.returncode == 2 and 'another job' in done.stderr, done
+    assert '; move it away' in done.stderr and events_of(kept) == events, done
+
+
+def test_a_file_of_the_timeline_s_name_here_is_not_the_job_s(queue, tmp_path):
+    timeline = tmp_path / 'timeline.json'
+    timeline.write_text('[]')
+    events = record_that_began(1) + json.dumps({'event': 'job', 'timeline': str(timeline)}) + '\n'
+    (tmp_path / 'own').mkdir()
+    (tmp_path / 'own/events.jsonl').write_text(events)
+    assert f'href="{timeline}"' in queue.reigen('report', '-o', '-', tmp_path / 'own').stdout
+    comes(queue, events)
+    for name in (queue.number, f'{queue.number}.record'):
+        done = queue.reigen('report', '-o', '-', name)
+        assert done.returncode == 0 and 'It is not where the report was made' in done.stdout, done
 
 
 def test_of_kubernetes_it_is_fetched_by_kubectl_exec(jobs, played, tmp_path):  # noqa: F811

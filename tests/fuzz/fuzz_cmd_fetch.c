@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What comes as the record of a job from where its head runs: whatever it says, its files lie in
  * the text, one behind the other. */
-#include "cmd/jobs/fetch.h"
+#include "cmd/jobs/copy.h"
 #include "fuzz.h"
 #include "head/record/files.h"
 

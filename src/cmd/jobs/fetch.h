@@ -15,19 +15,8 @@
 /* Fetch it into the folder JOB.record of the current directory, which is made, or has what was
  * fetched before: *ret_dir, the caller's. 0; -errno with err and its exit code: 69 where nobody is
  * led to the head, also because the job has ended or does not run yet; 2 where the folder holds
- * something else; 74 and 77 as for a record. */
+ * something else, such as another job's record; 74 and 77 as for a record. */
 int rg_jobs_fetch_record(const struct rg_driver_ops *driver, struct rg_submitted_job *job,
-                    char **ret_dir, struct rg_error *err);
-
-/* A file of a record, as the head's side gave it. */
-struct rg_jobs_record_file {
-    const char *name;  /* one of record/files.h; static */
-    const char *bytes; /* of the text; borrowed */
-    size_t nbytes;
-};
-
-/* The next of a text that is NUL-terminated and begins behind RG_HEAD_RECORD; *text goes on behind
- * it. 1; 0: there are no more; -EPROTO: the text is cut, or is none. */
-int rg_jobs_record_next(const char **text, struct rg_jobs_record_file *ret_file);
+                         char **ret_dir, struct rg_error *err);
 
 #endif

@@ -13,6 +13,7 @@
  *   attach.c      the command attach
  *   beside.c      the way to a head that is an agent elsewhere (beside.h)
  *   fetch.c       the record of such a job (fetch.h)
+ *   copy.c        the folder that this comes into
  *   stop.c        the command stop; what killed launchers and agents have left
  *
  * Thread rule: main thread. Reads files; with submitted jobs, asks their driver.

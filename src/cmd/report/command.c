@@ -236,7 +236,8 @@ static int read_one(const char *name, const struct rg_jobs_place *place, struct 
         return code;
     if (rg_figures_make(&read->record, &read->figures) < 0)
         return rg_jobs_fail_memory("report");
-    read->timeline = find_timeline(&read->record);
+    /* A copy's timeline is where its head is: a file of that name here is another job's. */
+    read->timeline = rg_recorded_is_copy(&read->record) ? NULL : find_timeline(&read->record);
     return 0;
 }
 

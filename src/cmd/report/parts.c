@@ -55,6 +55,8 @@ void rg_report_badge(struct rg_buf *page, const struct rg_report_run *run)
         rg_buf_printf(page, "<span class=\"badge bad\">exit code %d</span>", exit_code_of(record));
     else if (run->runs)
         rg_buf_printf(page, "<span class=\"badge now\">runs</span>");
+    else if (rg_recorded_is_copy(record))
+        rg_buf_printf(page, "<span class=\"badge now\">copied while it ran</span>");
     else
         rg_buf_printf(page, "<span class=\"badge bad\">no end recorded</span>");
 }
@@ -148,6 +150,9 @@ static void put_no_end(struct rg_buf *page, const struct rg_report_run *run)
     rg_buf_printf(page, run->runs
                             ? "<p>The job runs, and the record goes on. It is %s old; make this "
                               "page again for what comes.</p>\n"
+                        : rg_recorded_is_copy(record)
+                            ? "<p>This is a copy of the record, made %s after its begin, while "
+                              "the job ran. What came then is not in it.</p>\n"
                             : "<p>The record ends %s after its begin, and nobody has written its "
                               "end: its launcher was killed, its computer went down, or its "
                               "disk was full.</p>\n",

@@ -18,6 +18,7 @@
 #define RG_RECORD_EVENTS "events.jsonl"
 #define RG_RECORD_SAMPLES "samples.jsonl"
 #define RG_RECORD_TAILS "tails.jsonl"
+#define RG_RECORD_COPIED "copied" /* the last event of a copy that was made while the job ran */
 #define RG_RECORD_PAGE "report.html" /* what reigen report makes there */
 
 /* Take the lock, which goes when the last copy of the descriptor is closed; it is open for writing.

@@ -205,6 +205,14 @@ static int take_event(struct rg_recorded *record, const json_t *event)
     return 0;
 }
 
+bool rg_recorded_is_copy(const struct rg_recorded *record)
+{
+    size_t n = json_array_size(record->events);
+
+    return n && strcmp(rg_recorded_text(json_array_get(record->events, n - 1), "event"),
+                       RG_RECORD_COPIED) == 0;
+}
+
 /* --- samples ---------------------------------------------------------------------------------- */
 
 /* A record's rows have these columns in this order, and perhaps more behind them. */

@@ -92,6 +92,9 @@ int rg_recorded_parse(const char *events, const char *samples, const char *tails
 int rg_recorded_read(const char *dir, struct rg_recorded *ret_record, struct rg_error *err);
 void rg_recorded_fini(struct rg_recorded *record); /* of a zeroed one, too */
 
+/* Whether it is a copy that was made while the job ran. */
+bool rg_recorded_is_copy(const struct rg_recorded *record);
+
 /* A member of an event: text ("" where it is none), and a number that is finite and no less than 0
  * (0 where it is none). */
 const char *rg_recorded_text(const json_t *event, const char *name);
