@@ -125,6 +125,11 @@ def cancel(cluster, job):
 NO_DAEMON_YET = 'ORTE does not know how to route'
 
 
+#: An srun that Slurm lets wait for its step asks again after SlurmctldTimeout, 60 to 310 s, and so
+#: may hear late that its job has ended.
+ASKS_AGAIN = 310
+
+
 def test_scancel_at_any_moment(tracked, request):
     times, seed = request.config.getoption('--times'), request.config.getoption('--seed')
     draw = random.Random(seed)
@@ -138,7 +143,7 @@ def test_scancel_at_any_moment(tracked, request):
         try:
             cancel(tracked, job)
             took = seconds_until_gone(tracked.nodes)
-            done = end(job)
+            done = end(job, ASKS_AGAIN)
             assert done.returncode != 0 or NO_DAEMON_YET in done.stderr, \
                 f'{name} after {after:.2f} s: {[done.stdout, done.stderr]}'
             tracked.wait_idle()

@@ -28,6 +28,7 @@ def test_what_would_ask_for_an_allocation_is_told_to_have_no_effect_in_one(slurm
 
 def test_ranks_without_a_number_get_the_gpus_that_each_is_to_have(slurm):
     """One on each node, as nobody says how many."""
+    slurm.wait_idle()  # else Slurm takes other nodes
     done = run(slurm, '--nodes', '2', '--gpus-per-rank', '2',
                command=['sh', '-c', 'echo $REIGEN_RANK $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'])
     assert lines(done) == {0: ['node1', '0,1'], 1: ['node2', '0,1']}, done.stderr
