@@ -157,11 +157,12 @@ def ends(session):
                           ('enough', {'callbacks': [Enough()]})]:
         estimator, rows, shown = small(session, store=Store.create(str(FOLDER / 'store')),
                                        **options)
-        history = estimator.fit(rows).getHistory()
+        trained = estimator.fit(rows)
+        history = trained.getHistory()
         found[name] = [len(history['loss']), sorted(
             line for line in shown.getvalue().splitlines() if re.search('begins|wanted', line))]
         if name == 'nan':
-            logs = next((FOLDER / 'store/runs').glob('*/logs/history.jsonl'))
+            logs = FOLDER / 'store/runs' / trained.getRunId() / 'logs/history.jsonl'
             found['written'] = json.loads(logs.read_text(), parse_constant=str)['loss']
     return found
 
