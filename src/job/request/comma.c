@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/process/spawn.h"
+#include "job/hostlist.h"
 
 static bool is_program(const char *word)
 {
@@ -56,7 +57,7 @@ static bool is_host(const struct rg_job *job, const char *word)
 {
     const char *at = strchr(word, '@');
 
-    if (has_slots(word) || (at && at > word && at[1]))
+    if (has_slots(word) || (at && at > word && at[1]) || rg_host_is_local(word))
         return true;
     for (size_t i = 0; i < job->nhosts; i++) {
         if (strcmp(job->hosts[i].name, word) == 0 || is_alike(job->hosts[i].name, word))

@@ -12,7 +12,8 @@
 #include "job/request/walk.h"
 
 /* The walk has come to the command. 0; -EINVAL with err: it stands behind the hosts, is no program
- * here, and is as a host is: HOST:SLOTS, alike to one that was named, or a name that resolves.
+ * here, and is as a host is: HOST:SLOTS, this computer's name, alike to one that was named, or a
+ * name that resolves.
  * Behind "--" it is a command, whatever it is like. */
 int rg_comma_check(const struct rg_job *job, const struct rg_walk *walk, struct rg_error *err);
 
