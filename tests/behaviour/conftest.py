@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from built import PROGRAMS, environment, preload
+from kubectl_played import Played
 from pods import PodJob
 from ranks import free_port
 from tasks import PaiJob
@@ -20,6 +21,12 @@ from terminals import Terminal
 @pytest.fixture
 def programs():
     return PROGRAMS
+
+
+@pytest.fixture
+def played(tmp_path):
+    """A kubectl that is played."""
+    return Played(tmp_path)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from built import environment
-from test_kubernetes_played import RUNS, Played
+from kubectl_played import RUNS, Played
 
 # Wipe the screen; ring; go to the line's beginning; CSI as one character, and as a byte that is no
 # UTF-8; turn what follows around. The word at the end is to survive.

@@ -3,7 +3,7 @@
 the head tells is in test_pods.py."""
 import json
 
-from test_kubernetes_played import played, served  # noqa: F401 (fixtures)
+from test_kubernetes_played import served  # noqa: F401 (a fixture)
 
 
 def test_with_metrics_the_service_says_where_they_are(served):  # noqa: F811

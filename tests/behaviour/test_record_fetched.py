@@ -10,9 +10,8 @@ import subprocess
 import pytest
 
 from built import PROGRAMS, environment
-from test_kubernetes_played import played  # noqa: F401 (a fixture)
 from test_submitted import Queue, SINCE
-from test_top import SRUN, dump, head_of, jobs  # noqa: F401 (a fixture)
+from test_top import SRUN, head_of, jobs  # noqa: F401 (a fixture)
 from wait import until
 
 LIMIT = 60
@@ -191,19 +190,7 @@ def test_a_file_of_the_timeline_s_name_here_is_not_the_job_s(queue, tmp_path):
 
 def test_of_kubernetes_it_is_fetched_by_kubectl_exec(jobs, played, tmp_path):  # noqa: F811
     name = f'job{os.getpid()}'
-    labels = {'app.kubernetes.io/name': 'reigen', 'app.kubernetes.io/instance': name}
-    made = {'kind': 'Job', 'metadata': {'name': name, 'labels': labels},
-            'spec': {'completions': 1}, 'status': {'active': 1}}
-    pod = {'kind': 'Pod', 'metadata': {
-        'name': f'{name}-0-a', 'creationTimestamp': '2026-01-01T00:00:00Z',
-        'labels': {**labels, 'batch.kubernetes.io/job-completion-index': '0'}},
-        'spec': {'nodeName': 'node1'}, 'status': {'phase': 'Running', 'containerStatuses': [
-            {'name': 'reigen', 'state': {'running': {}}}]}}
-    asks = f'os.execv({str(PROGRAMS.agent)!r}, words[words.index("--") + 1:])'
-    (played.folder / 'plays').write_text(json.dumps({
-        'config view': ['say("space@ctx")'], 'exec': [asks], 'get job': [f'print({dump(made)})'],
-        'get pods': [f'print({dump({"items": [pod]})})'],
-        'get jobs,pods': [f'print({dump({"items": [made, pod]})})']}))
+    played.has_job(name)
     with head_of(jobs, tmp_path, name, '--record', tmp_path / ELSEWHERE,
                  XDG_STATE_HOME=tmp_path / 'other') as head:
         recording(head, name)

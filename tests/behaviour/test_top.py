@@ -11,7 +11,6 @@ import pytest
 
 from built import PROGRAMS, environment
 from test_hosts import FAKE
-from test_kubernetes_played import played  # noqa: F401 (a fixture)
 from test_progress_bars import Screen
 from test_submitted import Queue, SINCE
 from wait import until
@@ -104,11 +103,6 @@ def head_of(jobs, folder, number, *options, **env):
             yield head
         finally:
             head.terminate()
-
-
-def dump(value):
-    """As a text of Python's that has it as JSON."""
-    return repr(json.dumps(value))
 
 
 def see(screen, wanted):
@@ -337,19 +331,7 @@ def test_a_head_whose_name_is_taken_says_that_top_will_not_show_it(jobs, tmp_pat
 
 def test_a_head_in_a_pod_is_asked_by_kubectl_exec(jobs, played, tmp_path):  # noqa: F811
     name = f'job{os.getpid()}'
-    labels = {'app.kubernetes.io/name': 'reigen', 'app.kubernetes.io/instance': name}
-    made = {'kind': 'Job', 'metadata': {'name': name, 'labels': labels},
-            'spec': {'completions': 1}, 'status': {'active': 1}}
-    pod = {'kind': 'Pod', 'metadata': {
-        'name': f'{name}-0-a', 'creationTimestamp': '2026-01-01T00:00:00Z',
-        'labels': {**labels, 'batch.kubernetes.io/job-completion-index': '0'}},
-        'spec': {'nodeName': 'node1'}, 'status': {'phase': 'Running', 'containerStatuses': [
-            {'name': 'reigen', 'state': {'running': {}}}]}}
-    asks = f'os.execv({str(PROGRAMS.agent)!r}, words[words.index("--") + 1:])'
-    (played.folder / 'plays').write_text(json.dumps({
-        'config view': ['say("space@ctx")'], 'exec': [asks], 'get job': [f'print({dump(made)})'],
-        'get pods': [f'print({dump({"items": [pod]})})'],
-        'get jobs,pods': [f'print({dump({"items": [made, pod]})})']}))
+    played.has_job(name)
     with head_of(jobs, tmp_path, name) as head:
         def told():
             assert head.poll() is None, 'the job has ended'
