@@ -502,7 +502,7 @@ def part_folder(part):
 def part_variants(part):
     """Other versions, launchers and numbers of ranks of what CI tries (tests/variants.py)."""
     paths = {folder: [f'tests/{folder}'] for folder in ('python', 'torch2', 'tensorflow',
-                                                        'kubernetes', 'slurm', 'install', 'demo')}
+                                                        'kubernetes', 'slurm', 'install')}
     paths['hosts'], result = naming('rest(', 'tests/hosts'), Result()
     for folder, of_it in paths.items():
         merge(result, in_a_long_soak(f'{part}-{folder}', pytest_once, of_it, '-m', 'soak'))
@@ -593,6 +593,10 @@ def part_hosts_serial(part):
     return in_a_long_soak(part, slow_and_serial, 'hosts')
 
 
+def part_demo(part):
+    return in_a_long_soak(part, pytest_once, ['tests/demo'], '-m', 'soak')
+
+
 class Part(NamedTuple):
     """How many cores it keeps busy, on the average, and for how long, where two cores have all that
     is kept between runs: the table at the end of a run says both. They were busy with other work,
@@ -627,7 +631,8 @@ PARTS = {
 }
 ALONE = {'check': [Part('serial', part_serial, 1.0, 5)],
          'check-all': [Part('slow-serial', slow_and_serial, 1.5, 60)],
-         'soak': [Part('hosts-serial', part_hosts_serial, 1.0, 1)]}
+         'soak': [Part('hosts-serial', part_hosts_serial, 1.0, 1),
+                  Part('demo', part_demo, 1.0, 1)]}
 
 
 def run_part(name, function):
