@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of horovod.spark.run() on Spark; what became of each, as a line of JSON.
 
-usage: spark_job.py FOLDER MASTER NAME...
+usage: spark_job.py FOLDER MASTER NAME...    MASTER: or `hosts`, a cluster of two that it starts
 """
+import contextlib
 import io
 import json
 import os
@@ -15,6 +16,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import horovod.spark
+from spark_cluster import cluster
+from wait import until
 
 FOLDER = Path(sys.argv[1])
 TESTS = str(Path(__file__).resolve().parents[1])
@@ -33,7 +36,7 @@ def work(base):
     return [reigen.rank(), reigen.size(), reigen.local_rank(), float(total[0]), os.getpid()]
 
 
-def twice():
+def inits_twice():
     import reigen
     for _ in range(2):
         reigen.init()
@@ -103,6 +106,41 @@ def loses_result():
         watcher.stdout.readline()
         return 'x' * (200 << 20)
     return ''
+
+
+def goes_on_alone(name, loses):
+    """Rank 1, until it is allowed to end. loses: its executor dies behind the function."""
+    sys.path.insert(0, TESTS)
+    import reigen
+    from wait import until
+    reigen.init()
+    reigen.barrier()
+    (FOLDER / f'{name}-{os.getpid()}').touch()
+    if reigen.rank() == 1:
+        until((FOLDER / f'{name} goes on').exists, 'a second process of the task', 60)
+    return loses_result() if loses else reigen.rank()
+
+
+def twice(function, name, loses=False):
+    """Spark starts rank 1 once more, as rank 0 has ended long before: what the function returned,
+    and in how many processes it was called."""
+    def press():
+        status = SparkSession.active().sparkContext.statusTracker()
+
+        def goes_twice():
+            jobs = filter(None, map(status.getJobInfo, status.getActiveJobsIds()))
+            stages = [status.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+            return any(stage and stage.numCompletedTasks == 1 and stage.numActiveTasks == 2
+                       for stage in stages)
+        until(goes_twice, 'a second process of a task', 60)
+        (FOLDER / f'{name} goes on').touch()
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        result = function(goes_on_alone, [name, loses], num_proc=2)
+    finally:
+        thread.join()
+    return [result, len(list(FOLDER.glob(f'{name}-*')))]
 
 
 def unsendable():
@@ -212,7 +250,7 @@ def of(function, *args, **options):
 
 JOBS = {
     'work': of(work, 7), 'again': of(work, 1), 'one': of(work, 0, num_proc=1),
-    'usual': of(plain, num_proc=None), 'twice': of(twice), 'plain': of(plain),
+    'usual': of(plain, num_proc=None), 'twice': of(inits_twice), 'plain': of(plain),
     'output': lambda: output(False), 'timestamp': lambda: output(True), 'fails': of(fails),
     'leaves': of(leaves), 'dies': of(dies), 'executor': of(loses_executor),
     'result': of(loses_result), 'unsendable': of(unsendable), 'interrupted': interrupted,
@@ -223,6 +261,9 @@ JOBS = {
     'goes on': elastic(goes_on, 5, 'killed', min_np=1), 'anew': elastic(begins_anew),
     'elastic fails': elastic(fails, reset_limit=0),
     'elastic few': elastic(plain, num_proc=5, start_timeout=1),
+    'speculates': lambda: twice(horovod.spark.run, 'plain'),
+    'speculates elastic': lambda: twice(horovod.spark.run_elastic, 'elastic'),
+    'speculates lost': lambda: twice(horovod.spark.run, 'lost', True),
     'runner': lambda: runner(2), 'runner all': lambda: runner(0, 'all'),
     'runner here': lambda: runner(-2), 'runner wrong': lambda: runner(2, 'some'),
     'elastic sizes': elastic(plain, min_num_proc=3),
@@ -241,7 +282,15 @@ def tell(name):
 
 
 def main():
-    builder = SparkSession.builder.master(sys.argv[2])
+    with contextlib.ExitStack() as stack:
+        master = sys.argv[2]
+        if master == 'hosts':
+            master = stack.enter_context(cluster(FOLDER, '127.0.0.2', '127.0.0.3'))
+        do(master)
+
+
+def do(master):
+    builder = SparkSession.builder.master(master)
     settings = {'spark.ui.enabled': 'false', 'spark.ui.showConsoleProgress': 'false',
                 'spark.driver.host': '127.0.0.1', 'spark.driver.bindAddress': '127.0.0.1',
                 'spark.local.dir': str(FOLDER),

@@ -138,6 +138,22 @@ def test_without_barrier_mode_tasks_wait_for_each_other(program, tmp_path):
     assert 'a bad column' in done['fails']['text']
 
 
+def test_a_task_that_spark_starts_twice_is_one_rank(program, tmp_path):
+    """As it takes longer than others do, and there is an idle host. There is no barrier stage, for
+    which Spark does not do so."""
+    done = by_name(program(
+        'spark', 'spark_job.py', tmp_path, 'hosts', 'spark.executor.memory=700m',
+        'spark.dynamicAllocation.enabled=true', 'spark.dynamicAllocation.minExecutors=2',
+        'spark.dynamicAllocation.shuffleTracking.enabled=true', 'spark.speculation=true',
+        'spark.speculation.interval=100ms', 'spark.speculation.quantile=0.5',
+        'spark.speculation.multiplier=1.1', 'spark.speculation.minTaskRuntime=10ms',
+        'speculates', 'speculates elastic', 'speculates lost'))
+    assert done['speculates']['result'] == [[0, 1], 2], done
+    assert done['speculates elastic']['result'] == [[0, 1], 2], done
+    # The second process waits, and would do so without an end.
+    assert re.match(r'rank 1 on \S+ was lost: ', done['speculates lost']['text']), done
+
+
 def test_a_driver_that_is_killed_leaves_nothing(begin, tmp_path):
     child = begin('spark', 'spark_job.py', tmp_path, 'local-cluster[2,1,700]',
                   'spark.executor.memory=500m', 'stands')

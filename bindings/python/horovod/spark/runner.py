@@ -93,6 +93,8 @@ class _Stage:
         self._part = functools.partial(_part, take_part, call)
         # Barrier stages start all tasks or none. Spark has none with dynamic allocation.
         self._barrier = barrier and not _is_on(context, 'spark.dynamicAllocation.enabled')
+        #: Spark may start a task twice that goes on well. Never one of a barrier stage.
+        self.speculates = not self._barrier and _is_on(context, 'spark.speculation')
 
     def start(self) -> None:
         self._thread.start()
@@ -107,6 +109,13 @@ class _Stage:
             self.error = error
         self.is_over = True
         self._over()
+
+    def failures(self) -> int:
+        """Tasks that have failed so far; of those that are ended as others were faster, none."""
+        status = self.context.statusTracker()
+        jobs = filter(None, map(status.getJobInfo, status.getJobIdsForGroup(self.group)))
+        stages = [status.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+        return sum(stage.numFailedTasks for stage in stages if stage)
 
     def end(self) -> None:
         """Spark ends its tasks, if there are any left."""
@@ -234,6 +243,8 @@ class _Run:
         self._followed: Set[int] = set()    # of them those that failed by the end of another
         self._lost: List[int] = []          # ranks that ended without a word
         self._ended: Dict[int, bool] = {}
+        self._twice: Set[int] = set()       # tasks that were started while they went on
+        self._failures = 0                  # of tasks, before all were ranks
 
     def _take(self, event: _hub.Event) -> None:
         rank = self._hub.rank_of(event.index)
@@ -247,13 +258,24 @@ class _Run:
             self._ended[event.index] = event.fields['well']
             if not event.fields['well']:
                 self._fail(rank, event)
+        elif event.kind == 'again' and self._stage.speculates:
+            self._twice.add(event.index)
         elif ((event.kind == 'lost' and event.index not in self._ended) or
               (event.kind == 'again' and event.index in self._ended)):
             # Started again, because its executor was lost before Spark had the result.
-            self._ended[event.index] = False
-            self._lost.append(event.index)
+            self._lose(event.index)
         elif event.kind == 'deaf':
             raise deaf(event, len(self._hub.here), self._hub.size)
+
+    def _lose(self, index: int) -> None:
+        self._ended[index] = False
+        self._lost.append(index)
+
+    def _look(self) -> None:
+        """Whether Spark has lost a result, for which another process of its task waits in vain."""
+        waiting = sorted(index for index in self._twice if self._ended.get(index))
+        if waiting and self._stage.failures() > self._failures:
+            self._lose(waiting[0])
 
     def _fail(self, rank: Optional[int], event: _hub.Event) -> None:
         if rank is not None and rank not in self._failed:
@@ -295,9 +317,12 @@ class _Run:
     def wait(self) -> List[Any]:
         """What the ranks returned; raises what went wrong."""
         self._start()
+        if self._stage.speculates:
+            self._failures = self._stage.failures()
         end = float('inf')
         while not self._stage.is_over and time.monotonic() < end:
             self._wait(_LOOK_S)
+            self._look()
             if self._failed or not all(self._ended.values()):
                 if len(self._ended) == self._hub.size:
                     break

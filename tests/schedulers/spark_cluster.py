@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark's standalone cluster, whose hosts are addresses of the loopback: to Spark, other computers.
+Within a Python that has pyspark."""
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from wait import until  # noqa: E402
+
+LIMIT = 60
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+LIBC = ctypes.CDLL(None)
+
+
+def _end_with_us():
+    """Also where this program is killed. Executors end with their workers."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _daemon(log, address, name, *words):
+    """One of Spark's processes, and what its log says."""
+    home = Path(pyspark.__file__).parent
+    env = {**os.environ, 'SPARK_HOME': str(home), 'SPARK_LOCAL_IP': address}
+    with open(log, 'wb') as out:
+        child = subprocess.Popen(
+            [home / 'bin/spark-class', f'org.apache.spark.deploy.{name}', *words, '--host', address,
+             '--port', '0', '--webui-port', '0'], env=env, stdin=subprocess.DEVNULL, stdout=out,
+            stderr=out, preexec_fn=_end_with_us)
+    try:
+        yield lambda: log.read_text(errors='replace')
+    finally:
+        child.terminate()
+        child.wait()
+
+
+@contextlib.contextmanager
+def cluster(folder, *addresses):
+    """The URL of a master with a worker at each of the addresses."""
+    with contextlib.ExitStack() as stack:
+        says = stack.enter_context(_daemon(folder / 'master.log', '127.0.0.1',
+                                           'master.Master'))
+        url, = until(lambda: re.findall(r'Starting Spark master at (\S+)', says()),
+                     'Spark\'s master', LIMIT)
+        until(lambda: 'New state: ALIVE' in says(), 'a master that is ready', LIMIT)
+        for address in addresses:
+            stack.enter_context(_daemon(
+                folder / f'worker-{address}.log', address, 'worker.Worker', '--cores', '2',
+                '--memory', '1g', '--work-dir', folder / f'work-{address}', url))
+        until(lambda: says().count('Registering worker') == len(addresses), 'Spark\'s workers',
+              LIMIT)
+        yield url
