@@ -271,6 +271,26 @@ def test_of_two_attempts_at_a_task_the_later_one_waits(job):
     assert join(twin)[0][1] == 2
 
 
+@pytest.mark.parametrize('early', [False, True])
+def test_the_cluster_says_why_a_rank_was_lost(job, early):
+    one = job(2, 2, 2, reset_limit=0)
+    ways = one.begin('a', 'b')
+    assert join(*ways) == [(0, 1, 1), (1, 1, 1)]
+    said = []
+
+    def explain():
+        one.calls.append(lambda: said.append(one.crew.explain(1, 'no memory')))
+        until(lambda: said, 'the crew')
+    if early:
+        explain()
+    ways[1].close()
+    until(lambda: one.crew.failed, 'the loss')
+    if not early:
+        assert one.crew.blamed().last.startswith('it was lost: ')
+        explain()
+    assert one.crew.blamed() == (1, 'b', 'no memory', False, 1)
+
+
 def test_a_rank_that_never_calls_init_is_ended_and_the_others_go_on(job, modules, monkeypatch):
     killed = []
     monkeypatch.setattr(modules.elastic, '_LOAD_S', 0.1)

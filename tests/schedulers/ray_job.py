@@ -315,6 +315,17 @@ def goes_on_and_fails(settings):
     tell('no discovery', lambda: elastic.ElasticRayExecutor(asked, override_discovery=False))
 
 
+def memory(settings):
+    """For this cluster its node is always short of memory, also while workers start."""
+    executor = RayExecutor(settings, num_workers=1)
+
+    def call():
+        executor.start()
+        return executor.run(never_ends)
+    tell('memory', call)
+    executor.shutdown()
+
+
 def main():
     warnings.simplefilter('ignore', FutureWarning)
     cluster = Cluster(initialize_head=True, head_node_args=NODE)
@@ -324,6 +335,14 @@ def main():
         settings = RayExecutor.create_settings(timeout_s=60, placement_group_timeout_s=2)
         for jobs in (objects, failures, places, goes_on_and_fails):
             jobs(settings)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    os.environ.update(RAY_memory_usage_threshold='0.001', RAY_memory_monitor_refresh_ms='2000')
+    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    try:
+        ray.init(address=cluster.address)
+        memory(settings)
     finally:
         ray.shutdown()
         cluster.shutdown()

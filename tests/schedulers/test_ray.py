@@ -121,6 +121,12 @@ def test_hosts_are_found(told):
     assert [[*one.values()] for one in told['discovery']['result']] == [[2]] * 3
 
 
+def test_a_worker_that_ray_kills_as_memory_is_short(told):
+    """Maybe before it runs anything."""
+    assert re.match(r'(rank 0 on \S+|A worker) was lost: Ray killed it, as its node was short of '
+                    'memory', told['memory']['text']), told['memory']
+
+
 @pytest.mark.parametrize('name, error, text', [
     ('early', 'RuntimeError', 'there are no workers: start() makes them'),
     ('unsendable', 'TypeError', 'lock, a _thread.lock, which <lambda>() uses, cannot be sent'),

@@ -29,6 +29,7 @@ _TWIN_S = 5.0
 _LOAD_S = 600
 #: Processes that a job can have in its life.
 _ROOM = 65536
+_LOST = 'it was lost: its process has ended, or its computer has'
 
 
 class ElasticHub(Hub):
@@ -137,6 +138,7 @@ class Failure(NamedTuple):
     on: str        # the computer's name
     text: str      # a traceback, or what is known
     follows: bool  # it failed because another rank had
+    index: int = -1
 
     @property
     def last(self) -> str:
@@ -227,6 +229,17 @@ class Crew:
             self._surplus[name] += 1
         self._want(name, -1)
         return not one.is_over
+
+    def explain(self, index: int, text: str) -> None:
+        """Why the process of that index was lost, or will be: the cluster says it."""
+        def known(one: Failure) -> Failure:
+            return one._replace(text=text) if (one.index, one.text) == (index, _LOST) else one
+
+        self.failed = [known(one) for one in self.failed]
+        self._failure_at = {place: known(one) for place, one in self._failure_at.items()}
+        for process in self._all.values():
+            if process.index == index and not process.is_over:
+                process.text = process.text or text
 
     def blamed(self) -> Optional[Failure]:
         """By which the job has ended, if by any; else the first that came by itself."""
@@ -402,7 +415,7 @@ class Crew:
         done, one.is_over = one.is_over, True
         if one.works:
             one.works = one.waits = one.follows = False
-            one.text = one.text or 'it was lost: its process has ended, or its computer has'
+            one.text = one.text or _LOST
             self._bad(one)
         self._leave(one)
         if not done and not self._lets_go(one):
@@ -417,7 +430,7 @@ class Crew:
 
     def _bad(self, one: _Process) -> None:
         if not one.asked:  # also after the end, of which it may have been the cause
-            self.failed.append(Failure(one.rank, one.on, one.text, one.follows))
+            self.failed.append(Failure(one.rank, one.on, one.text, one.follows, one.index))
             self._failure_at[one.place] = self.failed[-1]
         if one.follows and not one.asked and not one.is_over:
             self._followers.append((time.monotonic() + _BLAME_S, one))

@@ -26,6 +26,9 @@ _LOSSES_MAX = 3
 #: Ranks of a job for which nobody has said how many at most.
 _MOST = 4096
 _TIMEOUT, _UNAVAILABLE, _RESET_LIMIT = 124, 69, 78  # exit codes (docs/exit-codes.md)
+#: Of a worker, of which Ray says no more in a field.
+NO_MEMORY = ('Ray killed it, as its node was short of memory. Have fewer workers there, or let Ray '
+             'use more of it by RAY_memory_usage_threshold')
 
 
 class Asked(NamedTuple):
@@ -72,16 +75,18 @@ class _Fleet:
         self._next = 0.0
         self.found: Mapping[str, int] = {}
         self._failing = False   # discovery, and it has been said
+        self.killed = 0         # workers, as memory was short
         self.results: List[Any] = []
         self.over = False   # a function has ended well: no more are started
 
-    def look(self, give_up: Callable[[int], bool]) -> None:
+    def look(self, give_up: Callable[[int], bool], explain: Callable[[int, str], None]) -> None:
         """See who has ended, and often enough which hosts there are. give_up: is told of a worker
-        whose slot has gone, and says whether the job will let one of its node go in its time."""
+        whose slot has gone, and says whether the job will let one of its node go in its time.
+        explain: is told why a worker was lost, where Ray knows it."""
         refs = {worker.ref: index for index, worker in self._workers.items()}
         done, _ = ray.wait(list(refs), num_returns=len(refs), timeout=0) if refs else ([], [])
         for ref in done:
-            self._ended(refs[ref])
+            self._ended(refs[ref], explain)
         if time.monotonic() >= self._next and not self.over:
             self._next = time.monotonic() + _DISCOVER_S
             self.found = self._discover()
@@ -100,12 +105,15 @@ class _Fleet:
             self._failing = True
             return self.found
 
-    def _ended(self, index: int) -> None:
+    def _ended(self, index: int, explain: Callable[[int, str], None]) -> None:
         worker = self._workers.pop(index)
         try:
             result = ray.get(worker.ref)
         except Exception as error:
             self._lose(worker.host)
+            if isinstance(error, ray.exceptions.OutOfMemoryError):
+                self.killed += 1
+                explain(index, f'it was lost: {NO_MEMORY}')
             if isinstance(error, ray.exceptions.RayTaskError):
                 print(f'horovod.ray: a worker on {worker.host} cannot take part: {error}',
                       file=sys.stderr, flush=True)
@@ -214,7 +222,7 @@ class Run:
             event = self._hub.events.get(0)
         self._crew.coming = self._fleet.size
         self._crew.tick()
-        self._fleet.look(self._crew.give_up)
+        self._fleet.look(self._crew.give_up, self._crew.explain)
 
     def wait(self) -> List[Any]:
         """What the ranks that ended returned, by rank; raises what went wrong."""
@@ -225,7 +233,9 @@ class Run:
                 raise TimeoutError(
                     f'{self._crew.here} of {self._asked.min_np} workers have come within '
                     f'{self._asked.timeout:g} s (elastic_timeout). Hosts that were found, with '
-                    f'their slots: {dict(self._fleet.found)}. Are they free?')
+                    f'their slots: {dict(self._fleet.found)}. ' +
+                    (f'Of {self._fleet.killed} that were lost: {NO_MEMORY}'
+                     if self._fleet.killed else 'Are they free?'))
         well = self._crew.end['cause'] == m.ALL_DONE
         self._fleet.over = True
         self._crew.stop()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 
 from horovod.ray import _elastic, _elastic_worker, _ring, strategy
 from horovod.ray.discovery import RayHostDiscovery
@@ -142,6 +142,8 @@ class _Workers:
             ray.get(ref)
         except RayTaskError as error:
             raise RuntimeError(f'A worker could not become a rank: {error}') from error
+        except OutOfMemoryError as error:
+            raise RuntimeError(f'A worker was lost: {_elastic.NO_MEMORY}') from error
         except RayActorError as error:
             raise RuntimeError(f'A worker did not start, or was lost: {error}') from error
 
@@ -237,7 +239,8 @@ class _Workers:
                  left: Sequence[int]) -> BaseException:
         """The first that failed by itself, rather than by the end of another."""
         seconds = time.monotonic() - self._begun
-        lost = [rank for rank, error in errors.items() if isinstance(error, RayActorError)]
+        lost = [rank for rank, error in errors.items()
+                if isinstance(error, (OutOfMemoryError, RayActorError))]
         by_itself = [rank for rank, error in errors.items()
                      if rank not in lost and not _follows(error) and rank not in after]
         texts = {rank: _text_of(error) for rank, error in errors.items() if rank not in lost}
@@ -248,11 +251,12 @@ class _Workers:
                                      seconds), errors[rank])
         if lost:
             self.dead = self.dead or f'rank {lost[0]} on {self._host(lost[0])} was lost'
-            place = self.places[lost[0]]
+            place, error = self.places[lost[0]], errors[lost[0]]
+            killed = isinstance(error, OutOfMemoryError)  # what Ray says of it fills a screen
+            why = _elastic.NO_MEMORY if killed else f'its process {place["pid"]} has ended'
             return _caused(JobFailed(
-                1, f'rank {lost[0]} on {place["host"]} was lost: its process {place["pid"]} has '
-                'ended', lost[0], lost, texts, str(errors[lost[0]]).splitlines(), seconds),
-                errors[lost[0]])
+                1, f'rank {lost[0]} on {place["host"]} was lost: {why}', lost[0], lost, texts,
+                [] if killed else str(error).splitlines(), seconds), error)
         return JobFailed(1, f'rank {left[0]} on {self._host(left[0])} did not end', left[0],
                          list(left), texts, [], seconds)
 
