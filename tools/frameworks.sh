@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Virtual environments with frameworks from PyPI, for CPUs, for tests and benchmarks: each is made
-# once, in build/envs/NAME, and a second run does nothing. Prints the environment's python.
+# once, at build/envs/NAME, and a second run does nothing. Prints the environment's python.
 #
 # usage: tools/frameworks.sh torch2   PyTorch 2 and Keras 3                 1.5 GB, 0.6 to load
 #        tools/frameworks.sh tf       TensorFlow and Keras 3, JAX           1.6 GB, 0.4 to load
@@ -16,8 +16,9 @@ set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
 . tools/progress.sh
+# shellcheck source=tools/envs.sh
+. tools/envs.sh
 name=${1-}
-env=$(pwd)/build/envs/$name
 
 pip() {
     "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off \
@@ -82,7 +83,7 @@ make_apps() {
     pip packaging pyro-api opt-einsum tqdm 'numpy<2' pyyaml 'pydeprecate<0.4' tensorboard
     site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     for other in torch2 ray; do
-        echo "${env%/*}/$other/${site#"$env"/}"
+        echo "$(realpath "build/envs/$other")/${site#"$env"/}"
     done >"$site/others.pth"
     used 'pytorch_lightning, ray_lightning, ignite.distributed, pyro'
 }
@@ -95,28 +96,25 @@ torch2 | tf | tf215 | zig | jupyter | dask | spark | ray | apps) ;;
     ;;
 esac
 if [ "${2-}" = --make ]; then
+    env=$3
     /usr/bin/python3 -m venv "$env"
     "make_$name"
     exit
 fi
-mkdir -p build/envs
-if [ "$name" = apps ]; then
-    tools/frameworks.sh torch2 >/dev/null
-    tools/frameworks.sh ray >/dev/null
-fi
-# Two tests may ask at once; the second waits for the first.
-exec 9>"$env.lock"
-flock 9
-# What this file asks for may have changed since the environment was made.
-asked=$(sed -n "/^pip()/,/^}/p; /^make_$name()/,/^}/p" tools/frameworks.sh | cksum)
-if [ "$(cat "$env/ready" 2>/dev/null)" != "$asked" ]; then
+recipe=$(sed -n "/^pip()/,/^}/p; /^make_$name()/,/^}/p" tools/frameworks.sh)
+case $name in
+torch2) recipe=$recipe$(cat tests/torch2/stubs.py) ;;
+apps) recipe=$recipe$(for other in torch2 ray; do tools/frameworks.sh $other; done) ;;
+esac
+take_env "$name" "$recipe"
+if [ -z "$ready" ]; then
     rm -rf "$env"
     # Standard output is the caller's, who wants the answer alone.
     progress "$name: fetching it from PyPI, once" "$env.log" \
-        tools/frameworks.sh "$name" --make 9>&- >&2 || {
+        tools/frameworks.sh "$name" --make "$env" 9>&- >&2 || {
         cat "$env.log" >&2
         exit 1
     }
-    echo "$asked" >"$env/ready"
+    keep_env "$name"
 fi
 echo "$env/bin/python"

