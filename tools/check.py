@@ -44,6 +44,8 @@ NAMED_FAILURES, NAMED_CHARS = 12, 160
 #: Tests of a part that run at the same time; those of behaviour wait for most of their time: six
 #: of them keep not two cores busy, and four left one idle when the C tests were over.
 WORKERS, BEHAVIOUR_WORKERS = 3, 6
+#: Of the C tests under ASan, which take what those of behaviour leave.
+ASAN_WORKERS = 2
 #: Parts may keep so many more cores busy together than there are: no part does so all the time.
 SPARE_CORES = 0.5
 #: Between looks at a command that runs.
@@ -255,7 +257,8 @@ def unit_once(part, build, which, wrapper):
         return result
     # Limits are the wrapper's affair, which knows what each test took before.
     limited = [sys.executable, ROOT / 'tests/limited.py', *wrapper]
-    argv = ['meson', 'test', '-C', build, '--num-processes', str(WORKERS), '--timeout-multiplier',
+    workers = ASAN_WORKERS if part == 'asan' else WORKERS
+    argv = ['meson', 'test', '-C', build, '--num-processes', str(workers), '--timeout-multiplier',
             '0', '--print-errorlogs', '--wrapper', ' '.join(map(str, limited)), *which]
     status = run(part, argv, env=SANITIZER_ENV)
     for log in logs.glob('testlog*.json'):
@@ -610,9 +613,9 @@ class Part(NamedTuple):
 
 #: By stage: the parts, and those that run alone afterwards.
 PARTS = {
-    'check': [Part('lint', part_lint, 1.0, 10), Part('asan-build', part_asan_build, 1.2, 100),
-              Part('asan', part_asan, 1.7, 150, after='asan-build'),
-              Part('behaviour', part_behaviour, 1.3, 340), Part('unit', part_unit, 1.0, 5)],
+    'check': [Part('lint', part_lint, 1.0, 10), Part('asan-build', part_asan_build, 1.1, 100),
+              Part('asan', part_asan, 1.1, 200, after='asan-build'),
+              Part('behaviour', part_behaviour, 1.4, 340), Part('unit', part_unit, 1.0, 5)],
     'check-all': [Part('prepare', part_prepare, 1.3, 900),
                   Part('kubernetes', part_kubernetes, 0.8, 970, after='prepare'),
                   Part('operator', part_operator, 1.0, 15, after='prepare'),
