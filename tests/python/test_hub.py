@@ -525,7 +525,7 @@ def runner(modules, monkeypatch):
     sys.modules.pop('horovod.spark.runner', None)
 
 
-def run(runner, hub, words, error=None, results=()):
+def run(runner, hub, words, error=None, results=(), speculates=False):
     """What run() shows and returns, or raises, if these events have come as Spark has ended."""
     import io
     import reigen
@@ -538,7 +538,8 @@ def run(runner, hub, words, error=None, results=()):
         hub._put(kind, index, {**about, **fields}, data)
     hub.over()
     out = io.StringIO()
-    stage = types.SimpleNamespace(is_over=True, error=error, results=list(results))
+    stage = types.SimpleNamespace(is_over=True, error=error, results=list(results),
+                                  speculates=speculates, failures=lambda: 0)
     show = runner._Show(out, out, False)
     try:
         return runner._Run(hub, stage, show, 60, 0).wait(), out
@@ -570,6 +571,13 @@ def test_lines_that_come_after_spark_is_through_are_shown(runner, hub):
 def test_who_failed_first_is_told_though_spark_has_given_up(runner, hub, words, text):
     failure, _ = run(runner, hub(2), words, error=RuntimeError('a Java trace'))
     assert failure.cause.startswith(text), failure.cause
+
+
+def test_a_task_that_is_started_again_for_speed_alone_is_not_lost(runner, hub):
+    words = [('end', 1, WELL, b''), ('again', 1, {}, b''), ('end', 0, WELL, b'')]
+    results = [(rank, pickle.dumps(rank)) for rank in range(2)]
+    found, _ = run(runner, hub(2), words, results=results, speculates=True)
+    assert found == [0, 1]
 
 
 @pytest.mark.parametrize('fields, text', [
