@@ -30,15 +30,16 @@ take_env() {
     ready=
     if [ "$(cat "$env/ready" 2>/dev/null)" = "$key" ]; then
         ready=yes
-        touch "$env/ready"
+        touch "$env"
     fi
 }
 
-# keep_env NAME: env is ready, and unused ones of that name are removed.
+# keep_env NAME: env is ready, and those of that name that nobody has used are removed, also half
+# made ones.
 keep_env() {
     echo "$key" >"$env/ready"
-    [ -z "$envs_kept" ] || find "$envs_kept" -mindepth 2 -maxdepth 2 -path "$envs_kept/$1.*/ready" \
-        -mtime "+$envs_days" | while read -r old; do
-        rm -rf "${old%/ready}" "${old%/ready}.lock" "${old%/ready}.log"
-    done
+    if [ -n "$envs_kept" ]; then
+        find "$envs_kept" -mindepth 1 -maxdepth 1 -type d -name "$1.*" -mtime "+$envs_days" \
+            -exec rm -rf {} +
+    fi
 }
