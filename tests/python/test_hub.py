@@ -525,7 +525,7 @@ def runner(modules, monkeypatch):
     sys.modules.pop('horovod.spark.runner', None)
 
 
-def run(runner, hub, words, error=None, results=(), speculates=False):
+def run(runner, hub, words, error=None, results=(), speculates=False, stage=None):
     """What run() shows and returns, or raises, if these events have come as Spark has ended."""
     import io
     import reigen
@@ -538,8 +538,8 @@ def run(runner, hub, words, error=None, results=(), speculates=False):
         hub._put(kind, index, {**about, **fields}, data)
     hub.over()
     out = io.StringIO()
-    stage = types.SimpleNamespace(is_over=True, error=error, results=list(results),
-                                  speculates=speculates, failures=lambda: 0)
+    stage = stage or types.SimpleNamespace(is_over=True, error=error, results=list(results),
+                                           speculates=speculates, failures=lambda: 0)
     show = runner._Show(out, out, False)
     try:
         return runner._Run(hub, stage, show, 60, 0).wait(), out
@@ -578,6 +578,25 @@ def test_a_task_that_is_started_again_for_speed_alone_is_not_lost(runner, hub):
     results = [(rank, pickle.dumps(rank)) for rank in range(2)]
     found, _ = run(runner, hub(2), words, results=results, speculates=True)
     assert found == [0, 1]
+
+
+@pytest.mark.parametrize('counted, lost', [([0, 0, 1], True), ([0, 1, 1], False)])
+def test_a_result_is_lost_where_its_task_fails_behind_it(runner, hub, monkeypatch, counted, lost):
+    """And another process of the task has come before, which waits. counted: failures at the
+    beginning, when that one comes, and when the function has ended."""
+    monkeypatch.setattr(runner, '_LOOK_S', 0)
+    monkeypatch.setattr(runner, '_END_S', 0)
+    looks = iter(counted)
+
+    class Stage:
+        is_over, error, speculates, results = False, None, True, [(0, pickle.dumps('it'))]
+
+        def failures(self):
+            found = next(looks, None)
+            self.is_over = found is None
+            return counted[-1] if found is None else found
+    found, _ = run(runner, hub(1), [('again', 0, {}, b''), ('end', 0, WELL, b'')], stage=Stage())
+    assert found.cause.startswith('rank 0 on h was lost') if lost else found == ['it']
 
 
 @pytest.mark.parametrize('fields, text', [

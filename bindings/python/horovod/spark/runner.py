@@ -243,8 +243,10 @@ class _Run:
         self._followed: Set[int] = set()    # of them those that failed by the end of another
         self._lost: List[int] = []          # ranks that ended without a word
         self._ended: Dict[int, bool] = {}
-        self._twice: Set[int] = set()       # tasks that were started while they went on
-        self._failures = 0                  # of tasks, before all were ranks
+        self._twice: Set[int] = set()       # tasks of which another process waits
+        self._failures = 0                  # of tasks, as they were counted last
+        self._before: Dict[int, int] = {}   # the same, when a function had ended well
+        self._next_look, self._lost_at = 0.0, float('inf')
 
     def _take(self, event: _hub.Event) -> None:
         rank = self._hub.rank_of(event.index)
@@ -256,6 +258,7 @@ class _Run:
             self._fail(rank, event)
         elif event.kind == 'end':
             self._ended[event.index] = event.fields['well']
+            self._before[event.index] = self._failures
             if not event.fields['well']:
                 self._fail(rank, event)
         elif event.kind == 'again' and self._stage.speculates:
@@ -272,10 +275,18 @@ class _Run:
         self._lost.append(index)
 
     def _look(self) -> None:
-        """Whether Spark has lost a result, for which another process of its task waits in vain."""
-        waiting = sorted(index for index in self._twice if self._ended.get(index))
-        if waiting and self._stage.failures() > self._failures:
-            self._lose(waiting[0])
+        """Whether Spark has lost a result, for which another process of its task waits in vain. Or
+        it has lost that process: then the result comes soon."""
+        now = time.monotonic()
+        if not self._stage.speculates or now < self._next_look:
+            return
+        self._next_look, self._failures = now + _LOOK_S, self._stage.failures()
+        lost = [index for index in sorted(self._twice)
+                if self._ended.get(index) and self._failures > self._before[index]]
+        if lost:
+            self._lost_at = min(self._lost_at, now + _END_S)
+            if now >= self._lost_at:
+                self._lose(lost[0])
 
     def _fail(self, rank: Optional[int], event: _hub.Event) -> None:
         if rank is not None and rank not in self._failed:
@@ -317,8 +328,7 @@ class _Run:
     def wait(self) -> List[Any]:
         """What the ranks returned; raises what went wrong."""
         self._start()
-        if self._stage.speculates:
-            self._failures = self._stage.failures()
+        self._look()
         end = float('inf')
         while not self._stage.is_over and time.monotonic() < end:
             self._wait(_LOOK_S)
