@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from wait import until
 
 import jobs
 
@@ -34,6 +35,10 @@ def launch(tmp_path):
                 assert line, job.communicate()
                 if b'"rank-started"' in line:
                     begin.pids[json.loads(line)['rank']] = json.loads(line)['pid']
+            if stops := re.search(rb'there (\d+)', line):
+                stat = Path(f'/proc/{int(stops[1])}/stat')
+                until(lambda stat=stat: stat.read_text().rpartition(')')[2].split()[0] == 'T',
+                      'a stop')
         return job
 
     begin.pids = {}  # by rank, with --json
@@ -136,12 +141,12 @@ def test_ranks_that_are_at_the_same_place_share_a_line(launch):
 
 
 def test_a_rank_that_cannot_answer_does_not_keep_the_others_from_it(launch):
-    """It is stopped, as by a debugger."""
+    """It is stopped, as by a debugger. The agent lets it go on for its end, and then it may answer
+    after all."""
     job = launch(program=program('stopped'))
     job.send_signal(signal.SIGTERM)
     _, err = job.communicate(timeout=jobs.LIMIT_S)
     assert job.returncode == 143 and b'\n  rank 0 was at ' in err, err
-    assert b'rank 1 was at' not in err, err
 
 
 @pytest.mark.parametrize('words', [['--grace', '0'], []])

@@ -22,6 +22,6 @@ _core.init()
 if sys.argv[1] == 'waits' and _core.rank() == 0:
     step()
 if sys.argv[1] == 'stopped' and _core.rank() == 1:
-    print('there', flush=True)
+    print('there', os.getpid(), flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
 rest()
