@@ -16,8 +16,11 @@ take_env() {
     # Programs there name their python by its path: not by a link of this tree to another one's.
     env=$(cd build/envs && pwd -P)/$1
     envs_kept=
-    if [ -n "${REIGEN_BED_DIR-}" ] && { [ -L "$env" ] || [ ! -e "$env" ]; }; then
-        envs_kept=$(realpath -m "$REIGEN_BED_DIR")/envs
+    envs_bed=$(realpath -m "${REIGEN_BED_DIR:-/root}")/
+    # In containers that tests show an environment at its own path, /root is the image's own: whoever
+    # is not its root would not come through.
+    if [ "${envs_bed#/root/}" = "$envs_bed" ] && { [ -L "$env" ] || [ ! -e "$env" ]; }; then
+        envs_kept=${envs_bed}envs
         mkdir -p "$envs_kept"
         if [ "$(readlink "$env")" != "$envs_kept/$1.$key" ]; then
             ln -s "$envs_kept/$1.$key" "$env.$$"
