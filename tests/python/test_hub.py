@@ -316,7 +316,7 @@ def test_a_late_word_to_leave_is_waited_for(modules, hub):
 
 def test_an_exchange_that_was_given_up_is_not_taken_for_the_next(modules, hub):
     first, second = ways(modules, hub(2), 2)
-    with pytest.raises(TimeoutError, match='some ranks did not call init'):
+    with pytest.raises(TimeoutError, match='rank 1 on m did not call init'):
         first.gather(b'old', 0.01)
     assert at_once(lambda: second.gather(b'late', 60))[0] == [b'old', b'late']
     both = at_once(lambda: first.gather(b'a', 60), lambda: second.gather(b'b', 60))
@@ -335,7 +335,7 @@ def test_who_calls_init_again_meets_the_others(modules, hub, monkeypatch, far):
         found.append((rank, [exchange(b'%d %d' % (number, turn)) for turn in range(3)]))
     monkeypatch.setattr(modules.member.boot, 'meet', meet)
     first, second = ways(modules, one, 2)
-    with pytest.raises(TimeoutError, match='some ranks did not call init'):
+    with pytest.raises(TimeoutError, match='rank 1 on m did not call init'):
         first.meet(0, 2, 0.01)
     other = threading.Thread(target=second.meet, args=(1, 2, 60))
     if far:
@@ -525,6 +525,32 @@ def runner(modules, monkeypatch):
     sys.modules.pop('horovod.spark.runner', None)
 
 
+class Played:
+    """A stage of which Spark says this, look by look: tasks that have failed, that run, and whose
+    result it has. Then it is through."""
+    is_over, error = False, None
+
+    def __init__(self, counts, results):
+        self._counts, self.results = iter(counts), results
+
+    def _stages(self):
+        found = next(self._counts, None)
+        if found is None:
+            self.is_over = True
+            return []
+        return [types.SimpleNamespace(numFailedTasks=found[0], numActiveTasks=found[1],
+                                      numCompletedTasks=found[2])]
+
+    def _jobs(self):
+        return [types.SimpleNamespace(status='SUCCEEDED')]
+
+
+def played(runner, counts, results=(), **fields):
+    made = type('Stage', (Played, runner._Stage), {})(counts, results)
+    vars(made).update({'barrier': False, 'speculates': True, **fields})
+    return made
+
+
 def run(runner, hub, words, error=None, results=(), speculates=False, stage=None):
     """What run() shows and returns, or raises, if these events have come as Spark has ended."""
     import io
@@ -538,8 +564,8 @@ def run(runner, hub, words, error=None, results=(), speculates=False, stage=None
         hub._put(kind, index, {**about, **fields}, data)
     hub.over()
     out = io.StringIO()
-    stage = stage or types.SimpleNamespace(is_over=True, error=error, results=list(results),
-                                           speculates=speculates, failures=lambda: 0)
+    stage = stage or played(runner, [(1, 0, 0)], list(results), error=error, is_over=True,
+                            speculates=speculates)
     show = runner._Show(out, out, False)
     try:
         return runner._Run(hub, stage, show, 60, 0).wait(), out
@@ -580,23 +606,71 @@ def test_a_task_that_is_started_again_for_speed_alone_is_not_lost(runner, hub):
     assert found == [0, 1]
 
 
-@pytest.mark.parametrize('counted, lost', [([0, 0, 1], True), ([0, 1, 1], False)])
-def test_a_result_is_lost_where_its_task_fails_behind_it(runner, hub, monkeypatch, counted, lost):
-    """And another process of the task has come before, which waits. counted: failures at the
-    beginning, when that one comes, and when the function has ended."""
+@pytest.mark.parametrize('waiting, counts, lost', [
+    ([0, 1], [(0, 3, 1)] * 20, None),
+    ([0, 1], [(1, 2, 1)] * 20, 'rank 0 on h was lost: '),   # its result, behind the function
+    ([1], [(1, 1, 1)] * 20, 'rank 1 on h was lost: '),      # it runs, and Spark has given it up
+    ([0], [(1, 2, 1)] * 20, None),                          # the second process of rank 1
+    ([0, 1], [(1, 2, 1)] * 3 + [(1, 2, 2)] * 20, None),     # news were on their way
+    ([0, 1], [(0, 0, 0)] * 20, None),                       # there are no news at all
+    ([], [(1, 1, 0)] * 20, None),                           # Spark will start it again
+], ids=range(7))
+def test_who_waits_for_what_spark_has_lost(runner, hub, monkeypatch, waiting, counts, lost):
+    """Rank 0 has ended, and 1 has not. waiting: the indices of second processes."""
+    one, clock = hub(2), itertools.count()
     monkeypatch.setattr(runner, '_LOOK_S', 0)
-    monkeypatch.setattr(runner, '_END_S', 0)
-    looks = iter(counted)
+    one._waiting = {object(): index for index in waiting}
+    stage = played(runner, counts, [(rank, pickle.dumps(rank)) for rank in range(2)])
+    wait, ticks_left, last = runner._Run._wait, iter(range(40)), iter([('end', 1, WELL)])
 
-    class Stage:
-        is_over, error, speculates, results = False, None, True, [(0, pickle.dumps('it'))]
+    def ticks(run, seconds):
+        stage.is_over = stage.is_over or next(ticks_left, None) is None
+        for words in last if stage.is_over else ():
+            one._put(*words)
+        return wait(run, seconds)
+    monkeypatch.setattr(runner._Run, '_wait', ticks)
+    monkeypatch.setattr(runner.time, 'monotonic', lambda: next(clock))
+    found, _ = run(runner, one, [('again', index, {}, b'') for index in waiting] +
+                   [('end', 0, WELL, b'')], stage=stage)
+    assert found.cause.startswith(lost) if lost else found == [0, 1]
 
-        def failures(self):
-            found = next(looks, None)
-            self.is_over = found is None
-            return counted[-1] if found is None else found
-    found, _ = run(runner, hub(1), [('again', 0, {}, b''), ('end', 0, WELL, b'')], stage=Stage())
-    assert found.cause.startswith('rank 0 on h was lost') if lost else found == ['it']
+
+def test_a_second_process_that_goes_waits_no_longer(modules, hub):
+    one = hub(1)
+    first, second = (line(modules, one) for _ in range(2))
+    first.send('here', index=0, **facts())
+    assert events(one, 1) == [('here', 0)]
+    second.send('here', index=0, **facts())
+    assert events(one, 1) == [('again', 0)] and one.waiting == [0]
+    second.drop()
+    until(lambda: not one.waiting, 'the end of the second process')
+    first.drop()
+
+
+@pytest.mark.parametrize('counts, cause', [
+    ([(0, 2, 0)] * 3, 'Spark has given the stage up: Job 0 cancelled'),
+    ([(0, 2, 0), (1, 1, 0)], 'rank 0 on h was lost: ')])
+def test_a_cancelled_job_is_not_told_as_a_lost_rank(runner, hub, monkeypatch, counts, cause):
+    monkeypatch.setattr(runner, '_NEWS_S', 0)
+    stage = played(runner, counts, is_over=True, error=RuntimeError('Job 0 cancelled'))
+    jobs = iter(['RUNNING'])
+    monkeypatch.setattr(stage, '_jobs', lambda: [types.SimpleNamespace(
+        status=next(jobs, 'FAILED'))], raising=False)
+    failure, _ = run(runner, hub(2), [('lost', 0, {}, b''), ('lost', 1, {}, b'')], stage=stage)
+    assert failure.cause.startswith(cause), failure.cause
+
+
+def test_those_that_have_not_connected_are_named_by_their_hosts(runner):
+    stage = types.SimpleNamespace(running=lambda: {i: f'h{i // 2}' for i in range(20)},
+                                  context=types.SimpleNamespace(defaultParallelism=4))
+    text = runner.started(stage, [0, 2, 3], 20, 10)
+    assert text.startswith('3 of 20 tasks have started after 10 s. Spark runs others that have not '
+                           'connected yet: 2 on h2, '), text
+    assert text.endswith(' and 1 more hosts.'), text
+    stage.running = dict
+    assert runner.too_few(stage, [0], 3, 5).startswith(
+        'Timed out waiting for Spark tasks to start: 1 of 3 have within 5 s, and the cluster has '
+        'some 4 slots. Please check'), text
 
 
 @pytest.mark.parametrize('fields, text', [
@@ -667,7 +741,7 @@ def test_spark_is_told_to_end_tasks_until_it_has(runner, modules, monkeypatch):
             if len(cancelled) == 2:
                 ended.set()
     call = modules.member.Call((HERE, 1), b'', b'', {})
-    stage = runner._Stage(Context(), call, 1, lambda: None)
+    stage = runner._Stage(Context(), call, 1, lambda: None, 60)
     stage.end()  # it has not begun
     stage.start()
     stage.end()

@@ -39,7 +39,11 @@ def _daemon(log, address, name, *words):
         yield lambda: log.read_text(errors='replace')
     finally:
         child.terminate()
-        child.wait()
+        try:
+            child.wait(LIMIT)
+        finally:
+            child.kill()
+            child.wait()
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import horovod.spark
+from reigen import _hub
 from spark_cluster import cluster
 from wait import until
 
@@ -121,25 +122,53 @@ def goes_on_alone(name, loses):
     return loses_result() if loses else reigen.rank()
 
 
-def twice(function, name, loses=False):
+def silent():
+    """Task 1 runs, and its word does not come."""
+    over, welcome = threading.Event(), _hub.Hub._welcome
+
+    def welcomes(hub, index, fields, line):
+        if index == 1:
+            over.wait(60)
+        return welcome(hub, index, fields, line)
+    _hub.Hub._welcome = welcomes
+    try:
+        horovod.spark.run(plain, num_proc=2, start_timeout=3)
+    finally:
+        _hub.Hub._welcome = welcome
+        over.set()
+
+
+@contextlib.contextmanager
+def second_processes():
+    """An event: a second process of a task has come to this program."""
+    came, indices, put = threading.Event(), [], _hub.Hub._put
+
+    def puts(hub, kind, index, fields, data=b''):
+        if kind in ('here', 'again'):
+            if fields['index'] in indices:
+                came.set()
+            indices.append(fields['index'])
+        put(hub, kind, index, fields, data)
+    _hub.Hub._put = puts
+    try:
+        yield came
+    finally:
+        _hub.Hub._put = put
+
+
+def of_two_processes(function, name, loses=False):
     """Spark starts rank 1 once more, as rank 0 has ended long before: what the function returned,
     and in how many processes it was called."""
     def press():
-        status = SparkSession.active().sparkContext.statusTracker()
-
-        def goes_twice():
-            jobs = filter(None, map(status.getJobInfo, status.getActiveJobsIds()))
-            stages = [status.getStageInfo(stage) for job in jobs for stage in job.stageIds]
-            return any(stage and stage.numCompletedTasks == 1 and stage.numActiveTasks == 2
-                       for stage in stages)
-        until(goes_twice, 'a second process of a task', 60)
-        (FOLDER / f'{name} goes on').touch()
-    thread = threading.Thread(target=press)
-    thread.start()
-    try:
-        result = function(goes_on_alone, [name, loses], num_proc=2)
-    finally:
-        thread.join()
+        if came.wait(60):
+            (FOLDER / f'{name} goes on').touch()
+    with second_processes() as came:
+        thread = threading.Thread(target=press)
+        thread.start()
+        try:
+            result = function(goes_on_alone, [name, loses], num_proc=2)
+        finally:
+            thread.join()
     return [result, len(list(FOLDER.glob(f'{name}-*')))]
 
 
@@ -194,6 +223,19 @@ def begins_anew():
     return [reigen.rank(), first]
 
 
+def inits_late():
+    """Rank 1, until the other one has given up."""
+    sys.path.insert(0, TESTS)
+    import reigen
+    from wait import until
+    if os.environ['RANK'] == '1':
+        return until((FOLDER / 'given up').exists, 'the end of rank 0', 60)
+    try:
+        reigen.init(timeout=0.5)
+    finally:
+        (FOLDER / 'given up').touch()
+
+
 def stands():
     import reigen
     reigen.init()
@@ -210,6 +252,23 @@ def interrupted():
         os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=press).start()
     horovod.spark.run(stands, num_proc=2)
+
+
+def cancelled(function):
+    """Somebody ends Spark's jobs, by its page or by another thread, while the ranks work."""
+    for rank in range(2):
+        (FOLDER / f'stands-{rank}').unlink(missing_ok=True)
+
+    def press():
+        for rank in range(2):
+            until((FOLDER / f'stands-{rank}').exists, f'rank {rank}', 60)
+        SparkSession.active().sparkContext.cancelAllJobs()
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        function(stands, num_proc=2)
+    finally:
+        thread.join()
 
 
 def output(timestamp):
@@ -256,14 +315,17 @@ JOBS = {
     'result': of(loses_result), 'unsendable': of(unsendable), 'interrupted': interrupted,
     'unpicklable': of(plain, threading.Lock()),
     'stands': of(stands),
-    'few': of(plain, num_proc=5, start_timeout=1), 'zero': of(plain, num_proc=0),
+    'cancelled': lambda: cancelled(horovod.spark.run),
+    'cancelled elastic': lambda: cancelled(horovod.spark.run_elastic),
+    'late': of(inits_late), 'silent': silent,
+    'few': of(plain, num_proc=5, start_timeout=4), 'zero': of(plain, num_proc=0),
     'mpi': of(plain, use_mpi=True), 'executable': of(plain, executable='/bin/true'),
     'goes on': elastic(goes_on, 5, 'killed', min_np=1), 'anew': elastic(begins_anew),
     'elastic fails': elastic(fails, reset_limit=0),
     'elastic few': elastic(plain, num_proc=5, start_timeout=1),
-    'speculates': lambda: twice(horovod.spark.run, 'plain'),
-    'speculates elastic': lambda: twice(horovod.spark.run_elastic, 'elastic'),
-    'speculates lost': lambda: twice(horovod.spark.run, 'lost', True),
+    'speculates': lambda: of_two_processes(horovod.spark.run, 'plain'),
+    'speculates elastic': lambda: of_two_processes(horovod.spark.run_elastic, 'elastic'),
+    'speculates lost': lambda: of_two_processes(horovod.spark.run, 'lost', True),
     'runner': lambda: runner(2), 'runner all': lambda: runner(0, 'all'),
     'runner here': lambda: runner(-2), 'runner wrong': lambda: runner(2, 'some'),
     'elastic sizes': elastic(plain, min_num_proc=3),

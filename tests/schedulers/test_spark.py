@@ -18,7 +18,8 @@ pytestmark = pytest.mark.timeout(300)
 LOCAL = ['work', 'again', 'one', 'usual', 'twice', 'output', 'timestamp', 'fails', 'leaves', 'dies',
          'unsendable', 'unpicklable', 'interrupted', 'plain', 'few', 'zero', 'mpi', 'executable',
          'anew', 'elastic fails', 'elastic few', 'elastic sizes', 'runner', 'runner all',
-         'runner here', 'runner wrong']
+         'runner here', 'runner wrong', 'cancelled', 'cancelled elastic', 'late',
+         'silent']
 
 
 def by_name(text):
@@ -29,6 +30,9 @@ def by_name(text):
 def told(program, tmp_path_factory):
     """By the name of the job: {'result': ...} or {'error': its class, 'text': ...}"""
     return by_name(program('spark', 'spark_job.py', tmp_path_factory.mktemp('spark'), 'local[2]',
+                           # Spark gives a barrier stage up after a second, and is asked again.
+                           'spark.scheduler.barrier.maxConcurrentTasksCheck.interval=1s',
+                           'spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures=1',
                            *LOCAL))
 
 
@@ -80,6 +84,11 @@ def test_a_result_that_cannot_be_sent(told):
     assert 'The result, a _thread.lock, cannot be sent' in told['unsendable']['text']
 
 
+def test_who_is_late_is_named(told):
+    assert re.match(r'rank 0 on \S+ failed: TimeoutError: rank 1 on \S+ did not call init\(\) ',
+                    told['late']['text']), told['late']
+
+
 def test_ctrl_c_ends_the_tasks_and_the_next_job_runs(told):
     assert told['interrupted']['error'] == 'KeyboardInterrupt'
     assert told['plain']['result'] == [0, 1]
@@ -87,7 +96,10 @@ def test_ctrl_c_ends_the_tasks_and_the_next_job_runs(told):
 
 @pytest.mark.parametrize('name, error, text', [
     ('unpicklable', 'PicklingError', "cannot pickle '_thread.lock' object"),
-    ('few', 'TimeoutError', '0 of 5 have within 1 s, and the cluster has some 2 slots'),
+    ('few', 'TimeoutError', '0 of 5 have within 4 s, and the cluster has some 2 slots'),
+    ('silent', 'TimeoutError', 'Spark runs others that have not connected yet: 1 on '),
+    ('cancelled', 'JobFailed', 'Spark has given the stage up: [SPARK_JOB_CANCELLED] Job '),
+    ('cancelled elastic', 'JobFailed', 'Spark has given the stage up: [SPARK_JOB_CANCELLED] Job '),
     ('zero', 'ValueError', 'num_proc is 0'), ('mpi', 'ValueError', 'there is no MPI in it'),
     ('executable', 'ValueError', 'spark.pyspark.python sets'),
     ('elastic few', 'TimeoutError', ' of 5 have within 1 s'),

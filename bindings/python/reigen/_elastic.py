@@ -200,6 +200,11 @@ class Crew:
         return sum(not one.is_over for one in self._all.values())
 
     @property
+    def indices(self) -> Set[int]:
+        """Those that the cluster has given to them."""
+        return {one.index for one in self._all.values() if not one.is_over}
+
+    @property
     def at_work(self) -> bool:
         return any(one.works for one in self._all.values())
 

@@ -82,6 +82,7 @@ class Hub:
         self._all: Set[Line] = set()            # those too that came for an index that is here
         self._facts: Dict[int, Dict[str, Any]] = {}
         self._said: Dict[int, _Said] = {}       # by those that wait in one and the same exchange
+        self._waiting: Dict[Line, int] = {}     # those of an index that is here
         self._closed = False
         self._greeting = threading.Semaphore(size + _GREETING)
         host, bind = host.strip('[]'), bind.strip('[]')  # as Spark writes addresses of IPv6
@@ -99,6 +100,12 @@ class Hub:
         """The indices of those that have come."""
         with self._lock:
             return sorted(self._facts)
+
+    @property
+    def waiting(self) -> List[int]:
+        """The indices of those processes that came for an index that is here, and have not gone."""
+        with self._lock:
+            return [*self._waiting.values()]
 
     def _put(self, kind: str, index: int, fields: Dict[str, Any], data: bytes = b'') -> None:
         self.events.put(Event(kind, index, fields, data))
@@ -147,6 +154,7 @@ class Hub:
         finally:
             with self._lock:
                 self._all.discard(line)
+                self._waiting.pop(line, None)
             line.drop()
 
     def _lose(self, index: int) -> None:
@@ -158,7 +166,9 @@ class Hub:
             raise ValueError(f'index {index} is not one of {self.size}')
         with self._lock:
             again = index in self._facts or self._closed
-            if not again:
+            if again:
+                self._waiting[line] = index
+            else:
                 self._facts[index], self._lines[index] = fields, line
             full = len(self._facts) == self.size
         self._put('again' if again else 'here', index, fields)
@@ -194,6 +204,9 @@ class Hub:
             pass  # its reader hears of it, too
 
     def _take(self, index: int, fields: Dict[str, Any], data: bytes) -> None:
+        if fields['kind'] == 'misses':
+            self._tell(index, 'missing', ranks=self._missing(index, fields['epoch']))
+            return
         if fields['kind'] != 'gather':
             self._put(fields['kind'], index, fields, data)
             if fields['kind'] == 'failed':
@@ -212,6 +225,15 @@ class Hub:
             whole = seal_all(self.key, blobs)
             for i, (where, _) in together.items():
                 self._tell(i, 'gathered', whole, **_of_exchange(where))
+
+    def _missing(self, asks: int, epoch: int) -> List[Tuple[int, str]]:
+        """Ranks that do not wait in the exchange in which that one does, and their computers."""
+        with self._lock:
+            if asks not in self._said:
+                return []
+            return [(rank, self._facts[index]['host'])
+                    for index, rank in self._meeting(epoch).items()
+                    if index not in self._said and index in self._facts]
 
     def _join_turn(self, index: int, words: _Said, size: int
                    ) -> Tuple[Dict[int, _Said], Dict[int, _Said]]:

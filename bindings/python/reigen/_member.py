@@ -25,8 +25,10 @@ from reigen._frames import Line, seal, unseal_all
 _CONNECT_S = 30
 #: Seconds for all to call init(), unless something says another limit; as in jobs of reigen run.
 _MEET_S = 300.0
-#: Seconds for that program to hear of a failure, before the other ranks do.
+#: Seconds for that program to hear of a failure, before the other ranks do; and to answer.
 _HEARD_S = 1.0
+#: Ranks that an error names.
+_NAMED = 8
 #: What a pipe may hold while the thread that reads it waits for Python's lock.
 _PIPE_NBYTES = 1 << 20
 _RESULT = 'Return what can be sent: numbers, arrays, a state_dict().'
@@ -71,6 +73,7 @@ class _Way:
         self.line = Line(sock, call.key, called=False, greet_s=_CONNECT_S)
         self.started: 'queue.Queue[Optional[Dict[str, Any]]]' = queue.Queue()
         self._gathered: 'queue.Queue[Optional[Tuple[Dict[str, Any], bytes]]]' = queue.Queue()
+        self._missed: 'queue.Queue[List[Tuple[int, str]]]' = queue.Queue()
         self._key, self._turns, self._epoch = call.key, itertools.count(), 0
         self._round = 0  # of exchanges: each meeting has one
         self.stopped = self._closing = False
@@ -98,6 +101,8 @@ class _Way:
             self.started.put(fields['place'])
         elif fields['kind'] == 'heard':
             self.heard.set()
+        elif fields['kind'] == 'missing':
+            self._missed.put(fields['ranks'])
         elif fields['kind'] in ('gathered', 'apart'):
             self._gathered.put((fields, data))
         elif fields['kind'] == 'stop':
@@ -125,7 +130,7 @@ class _Way:
             try:
                 found = self._gathered.get(timeout=max(end - time.monotonic(), 0))
             except queue.Empty:
-                raise TimeoutError(f'some ranks did not call init() within {timeout:g} s: '
+                raise TimeoutError(f'{self._missing()} did not call init() within {timeout:g} s: '
                                    'REIGEN_START_TIMEOUT sets that time') from None
             if found is None:
                 break
@@ -136,6 +141,17 @@ class _Way:
                 raise _Apart('another rank has begun to meet the others again')
             return unseal_all(self._key, data)
         raise Gone('the job has ended, or the program that started it has')
+
+    def _missing(self) -> str:
+        """Those that an exchange waits for."""
+        ranks: List[Tuple[int, str]] = []
+        self._missed = queue.Queue()  # the old one may have a late answer
+        with contextlib.suppress(queue.Empty):
+            self.line.send('misses', epoch=self._epoch)
+            ranks = self._missed.get(timeout=_HEARD_S)
+        named = [f'rank {rank} on {host}' for rank, host in ranks[:_NAMED]]
+        more = f' and {len(ranks) - _NAMED} more' if len(ranks) > _NAMED else ''
+        return ', '.join(named) + more if named else 'some ranks'
 
     def _check(self) -> None:
         """Raises, if those who meet cannot all come any more."""

@@ -60,12 +60,12 @@ class _Run:
         while not self._crew.begun and not self._stage.is_over:
             self._wait(runner._LOOK_S)
             if time.monotonic() > end and not self._crew.begun:
-                raise TimeoutError(runner.too_few(self._stage.context, self._crew.here,
+                raise TimeoutError(runner.too_few(self._stage, self._crew.indices,
                                                   self._asked.np, self._timeout))
             if time.monotonic() > remark and self._verbose:
                 remark += runner._REMARK_S
-                _remark(f'{self._crew.here} of {self._asked.np} tasks have started after '
-                        f'{time.monotonic() - self._begun:.0f} s')
+                _remark(runner.started(self._stage, self._crew.indices, self._asked.np,
+                                       time.monotonic() - self._begun))
 
     def wait(self) -> List[Any]:
         """What the ranks that ended returned; raises what went wrong."""
@@ -102,9 +102,11 @@ class _Run:
         elif end and end['cause'] != m.ALL_DONE:
             why = '' if blamed else 'all machines are set aside'
         elif self._stage.error:
-            why = (f'Spark has given the stage up: {runner.given_up(self._stage.error)}\nIt starts '
-                   'a task again until that has failed spark.task.maxFailures times, and 1 time '
-                   'with local[N], F times with local[N,F]')
+            why = f'Spark has given the stage up: {runner.given_up(self._stage.error)}'
+            if self._stage.is_cancelled():
+                return JobFailed(code, why, None, [], tracebacks, [], seconds)
+            why += ('\nIt starts a task again until that has failed spark.task.maxFailures times, '
+                    'and 1 time with local[N], F times with local[N,F]')
         if blamed:
             first = f'rank {blamed.rank} on {blamed.on} failed: {_cells.name_cells(blamed.last)}'
             why = f'{why}\n{first}' if why else first
@@ -162,8 +164,8 @@ def run_elastic(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str,
     hub = _elastic.ElasticHub(asked.max_np, *runner.addresses(context))
     crew = _elastic.Crew(hub, asked, _remark if verbose else lambda _: None)
     call = _member.Call(hub.address, hub.key, parcel, variables)
-    stage = runner._Stage(context, call, asked.max_np, hub.over, _elastic_member.take_part,
-                          barrier=False)
+    stage = runner._Stage(context, call, asked.max_np, hub.over, timeout,
+                          _elastic_member.take_part, barrier=False)
     try:
         stage.start()
         return _Run(hub, crew, stage, show, asked, timeout, verbose).wait()

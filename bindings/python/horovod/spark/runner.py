@@ -2,6 +2,7 @@
 """run(): a function on Spark's executors. Spark places the processes and carries the function and
 its results; a hub of this program (reigen/_hub.py) numbers them and shows what they print."""
 import codecs
+import collections
 import contextlib
 import functools
 import itertools
@@ -10,8 +11,8 @@ import re
 import sys
 import time
 import weakref
-from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set,
-                    Tuple)
+from typing import (Any, Callable, Collection, Container, Dict, Iterable, Iterator, List, Mapping,
+                    Optional, Sequence, Set, Tuple)
 
 try:
     import pyspark
@@ -32,6 +33,14 @@ _LOOK_S, _END_S, _LAST_S, _REMARK_S = 0.5, 10.0, 3.0, 10.0
 _LINE_NBYTES_MAX = 1 << 20
 #: Seconds between two states of a bar.
 _BAR_S = 1.0
+#: Seconds between two questions to Spark whether its news of itself have come.
+_NEWS_S = 0.05
+#: Hosts that one sentence names.
+_HOSTS = 8
+#: Tasks of which Spark is asked where they run.
+_TASKS = 1000
+#: Spark's class for its refusal of a barrier stage.
+_TOO_FEW_SLOTS = 'BarrierJobSlotsNumberCheckFailed'
 _ESCAPE = re.compile('(\x1b(\\[[?\\d;]{,16})?)?$')
 _SPARK = 'https://spark.apache.org/docs/latest/configuration.html'
 _count = itertools.count(1)
@@ -82,19 +91,21 @@ class _Stage:
     pool and tags. is_over: there are results, or an error."""
 
     def __init__(self, context: Any, call: _member.Call, size: int, over: Callable[[], None],
-                 take_part: Callable = _member.take_part, barrier: bool = True):
+                 timeout: float, take_part: Callable = _member.take_part, barrier: bool = True):
+        """timeout: seconds for its tasks to start."""
         self._thread = pyspark.InheritableThread(target=self._run, daemon=True, name='reigen-spark')
         self._over = over
         self.group = f'horovod.spark.run.{next(_count)}'
         self.results: List[Any] = []
         self.error: Optional[BaseException] = None
-        self.is_over = False
+        self.is_over = self._is_ended = False
         self.context, self._size = context, size
+        self._until = time.monotonic() + timeout
         self._part = functools.partial(_part, take_part, call)
         # Barrier stages start all tasks or none. Spark has none with dynamic allocation.
-        self._barrier = barrier and not _is_on(context, 'spark.dynamicAllocation.enabled')
+        self.barrier = barrier and not _is_on(context, 'spark.dynamicAllocation.enabled')
         #: Spark may start a task twice that goes on well. Never one of a barrier stage.
-        self.speculates = not self._barrier and _is_on(context, 'spark.speculation')
+        self.speculates = not self.barrier and _is_on(context, 'spark.speculation')
 
     def start(self) -> None:
         self._thread.start()
@@ -103,22 +114,75 @@ class _Stage:
         try:
             self.context.setJobGroup(self.group, 'horovod.spark.run', interruptOnCancel=True)
             tasks = self.context.parallelize(range(self._size), self._size)
-            tasks = tasks.barrier() if self._barrier else tasks
-            self.results = tasks.mapPartitions(self._part).collect()
+            tasks = tasks.barrier() if self.barrier else tasks
+            while not self._collect(tasks.mapPartitions(self._part)):
+                pass
         except BaseException as error:  # run() tells it
             self.error = error
         self.is_over = True
         self._over()
 
-    def failures(self) -> int:
-        """Tasks that have failed so far; of those that are ended as others were faster, none."""
-        status = self.context.statusTracker()
-        jobs = filter(None, map(status.getJobInfo, status.getJobIdsForGroup(self.group)))
-        stages = [status.getStageInfo(stage) for job in jobs for stage in job.stageIds]
-        return sum(stage.numFailedTasks for stage in stages if stage)
+    def _collect(self, tasks: Any) -> bool:
+        """False: Spark has looked for slots for its own time, ten minutes, and is to look again."""
+        try:
+            self.results = tasks.collect()
+        except Exception as error:
+            java = getattr(error, 'java_exception', None)
+            kind = '' if java is None else java.getClass().getSimpleName()
+            if kind != _TOO_FEW_SLOTS or self._is_ended or time.monotonic() > self._until:
+                raise
+            return False
+        return True
+
+    def _jobs(self) -> List[Any]:
+        """What Spark says of its jobs, as pyspark's SparkJobInfo; none, if Spark has ended."""
+        with contextlib.suppress(Exception):
+            status = self.context.statusTracker()
+            return [*filter(None, map(status.getJobInfo, status.getJobIdsForGroup(self.group)))]
+        return []
+
+    def _stages(self) -> List[Any]:
+        """What Spark says of itself, as pyspark's SparkStageInfo; none, if Spark has ended."""
+        with contextlib.suppress(Exception):
+            info = self.context.statusTracker().getStageInfo
+            return [*filter(None, (info(stage) for job in self._jobs() for stage in job.stageIds))]
+        return []
+
+    def lacks(self, processes: int) -> bool:
+        """Whether a task has failed, and with those that run and those whose result Spark has
+        there are fewer than so many."""
+        return any(stage.numFailedTasks and
+                   stage.numActiveTasks + stage.numCompletedTasks < processes
+                   for stage in self._stages())
+
+    def is_cancelled(self) -> bool:
+        """Whether Spark has ended the tasks and none had failed: somebody wished it."""
+        end = time.monotonic() + _LAST_S
+        while time.monotonic() < end:
+            # Spark's news of itself come late, and in their order.
+            is_through = self.is_over and all(job.status != 'RUNNING' for job in self._jobs())
+            if any(stage.numFailedTasks for stage in self._stages()):
+                return False
+            if is_through:
+                return self.error is not None
+            time.sleep(_NEWS_S)
+        return False
+
+    def running(self) -> Dict[int, str]:
+        """Where its tasks run, by index: hosts, as Spark names them; none where it does not say."""
+        found: Dict[int, str] = {}
+        with contextlib.suppress(Exception):  # there is no public way to it
+            store = self.context._jsc.sc().statusStore()
+            for stage in self._stages():
+                tasks = store.taskList(stage.stageId, stage.currentAttemptId, _TASKS)
+                for task in map(tasks.apply, range(tasks.size())):
+                    if task.status() == 'RUNNING':
+                        found[task.index()] = task.host()
+        return found
 
     def end(self) -> None:
         """Spark ends its tasks, if there are any left."""
+        self._is_ended = True
         end = time.monotonic() + _END_S
         # Again and again: Spark may not have begun the job of that group yet.
         while self._thread.is_alive() and time.monotonic() < end:
@@ -225,11 +289,30 @@ def deaf(event: _hub.Event, here: int, size: int) -> RuntimeError:
                         'ulimit -n and ulimit -u')
 
 
-def too_few(context: Any, here: int, size: int, timeout: float) -> str:
-    return (f'Timed out waiting for Spark tasks to start: {here} of {size} have within '
-            f'{timeout:g} s, and the cluster has some {context.defaultParallelism} slots. Please '
+def silent(stage: _Stage, here: Container[int]) -> str:
+    """A sentence on those tasks that Spark runs and that are not here by their index; or ''."""
+    hosts = collections.Counter(host for index, host in stage.running().items()
+                                if index not in here)
+    named = [f'{count} on {host}' for host, count in hosts.most_common(_HOSTS)]
+    if not named:
+        return ''
+    more = f' and {len(hosts) - _HOSTS} more hosts' if len(hosts) > _HOSTS else ''
+    return f' Spark runs others that have not connected yet: {", ".join(named)}{more}.'
+
+
+def too_few(stage: _Stage, here: Collection[int], size: int, timeout: float) -> str:
+    """here: the indices of the tasks that are."""
+    return (f'Timed out waiting for Spark tasks to start: {len(here)} of {size} have within '
+            f'{timeout:g} s, and the cluster has some {stage.context.defaultParallelism} slots.'
+            f'{silent(stage, here)} Please '
             'check that you have enough resources to run all Horovod processes: fewer by num_proc, '
             'more executors or cores, or a longer start_timeout.')
+
+
+def started(stage: _Stage, here: Collection[int], size: int, seconds: float) -> str:
+    """A remark for the time in which they come."""
+    return (f'{len(here)} of {size} tasks have started after {seconds:.0f} s.'
+            f'{silent(stage, here)}')
 
 
 class _Run:
@@ -243,9 +326,6 @@ class _Run:
         self._followed: Set[int] = set()    # of them those that failed by the end of another
         self._lost: List[int] = []          # ranks that ended without a word
         self._ended: Dict[int, bool] = {}
-        self._twice: Set[int] = set()       # tasks of which another process waits
-        self._failures = 0                  # of tasks, as they were counted last
-        self._before: Dict[int, int] = {}   # the same, when a function had ended well
         self._next_look, self._lost_at = 0.0, float('inf')
 
     def _take(self, event: _hub.Event) -> None:
@@ -258,13 +338,11 @@ class _Run:
             self._fail(rank, event)
         elif event.kind == 'end':
             self._ended[event.index] = event.fields['well']
-            self._before[event.index] = self._failures
             if not event.fields['well']:
                 self._fail(rank, event)
-        elif event.kind == 'again' and self._stage.speculates:
-            self._twice.add(event.index)
         elif ((event.kind == 'lost' and event.index not in self._ended) or
-              (event.kind == 'again' and event.index in self._ended)):
+              (event.kind == 'again' and event.index in self._ended and
+               not self._stage.speculates)):
             # Started again, because its executor was lost before Spark had the result.
             self._lose(event.index)
         elif event.kind == 'deaf':
@@ -275,18 +353,19 @@ class _Run:
         self._lost.append(index)
 
     def _look(self) -> None:
-        """Whether Spark has lost a result, for which another process of its task waits in vain. Or
-        it has lost that process: then the result comes soon."""
+        """A process that waits for its task's end does so in vain, if Spark has lost the other one
+        or its result. Then Spark knows of fewer processes, for longer than news are on their way.
+        """
         now = time.monotonic()
-        if not self._stage.speculates or now < self._next_look:
+        if self._stage.barrier or now < self._next_look:
             return
-        self._next_look, self._failures = now + _LOOK_S, self._stage.failures()
-        lost = [index for index in sorted(self._twice)
-                if self._ended.get(index) and self._failures > self._before[index]]
-        if lost:
-            self._lost_at = min(self._lost_at, now + _END_S)
-            if now >= self._lost_at:
-                self._lose(lost[0])
+        self._next_look, waiting = now + _LOOK_S, self._hub.waiting
+        if not waiting or not self._stage.lacks(self._hub.size + len(waiting)):
+            self._lost_at = float('inf')
+            return
+        self._lost_at = min(self._lost_at, now + _END_S)
+        if now >= self._lost_at:
+            self._lose(next((index for index in waiting if self._ended.get(index)), waiting[0]))
 
     def _fail(self, rank: Optional[int], event: _hub.Event) -> None:
         if rank is not None and rank not in self._failed:
@@ -304,11 +383,11 @@ class _Run:
                 raise TimeoutError(self._few())
             if time.monotonic() > remark and self._verbose:
                 remark += _REMARK_S
-                print(f'horovod.spark: {len(self._hub.here)} of {self._hub.size} tasks have '
-                      f'started after {time.monotonic() - self._begun:.0f} s', file=sys.stderr)
+                print('horovod.spark: ' + started(self._stage, self._hub.here, self._hub.size,
+                                                  time.monotonic() - self._begun), file=sys.stderr)
 
     def _few(self) -> str:
-        return too_few(self._stage.context, len(self._hub.here), self._hub.size, self._timeout)
+        return too_few(self._stage, self._hub.here, self._hub.size, self._timeout)
 
     def _wait(self, seconds: float) -> bool:
         """Take an event, if one comes so soon."""
@@ -328,7 +407,6 @@ class _Run:
     def wait(self) -> List[Any]:
         """What the ranks returned; raises what went wrong."""
         self._start()
-        self._look()
         end = float('inf')
         while not self._stage.is_over and time.monotonic() < end:
             self._wait(_LOOK_S)
@@ -355,7 +433,7 @@ class _Run:
             last = self._failed[rank].rstrip().rsplit('\n', 1)[-1]
             return JobFailed(1, f'rank {rank} on {self._host(rank)} failed: {last}', rank,
                              [rank], self._failed, [], seconds)
-        if lost:
+        if lost and not self._stage.is_cancelled():
             where = f'rank {lost[0]} on {self._host(lost[0])}' if lost[0] is not None else 'a task'
             return JobFailed(1, f'{where} was lost: its executor or its Python process has ended',
                              lost[0], lost, self._failed, [], seconds)
@@ -436,7 +514,8 @@ def run(fn: Callable, args: Sequence = (), kwargs: Optional[Mapping[str, Any]] =
     variables = variables_of(env, nics)
     show = _Show(stdout, stderr, prefix_output_with_timestamp)
     hub = _hub.Hub(size, *addresses(context))
-    stage = _Stage(context, _member.Call(hub.address, hub.key, parcel, variables), size, hub.over)
+    stage = _Stage(context, _member.Call(hub.address, hub.key, parcel, variables), size, hub.over,
+                   timeout)
     try:
         stage.start()
         return _Run(hub, stage, show, timeout, verbose).wait()
