@@ -43,7 +43,7 @@ def start(environment, name, folder, *arguments, also=None, **options):
            'REIGEN_LAUNCHER': str(ROOT / '.venv/bin/reigen'), 'PYTHONDONTWRITEBYTECODE': '',
            'PYSPARK_PYTHON': python, 'SPARK_LOCAL_IP': '127.0.0.1'}
     return subprocess.Popen([python, HERE / name, folder, *arguments], cwd=folder, env=env,
-                            stdin=subprocess.DEVNULL, **options)
+                            **{'stdin': subprocess.DEVNULL, **options})
 
 
 @pytest.fixture(scope='session')

@@ -2,7 +2,7 @@
 """Estimators of horovod.spark on Spark, with the digits of the examples; what became of each, as a
 line of JSON.
 
-usage: estimator_job.py FOLDER MASTER NAME...
+usage: estimator_job.py FOLDER MASTER NAME...    MASTER: or `hosts`, a cluster of two
 """
 import gzip
 import json
@@ -16,6 +16,7 @@ from pyspark.ml.linalg import DenseVector, SparseVector
 from pyspark.sql import SparkSession
 
 from horovod.spark.common.store import Store
+from spark_cluster import master_of
 
 FOLDER = Path(sys.argv[1])
 DATA = Path(__file__).resolve().parents[2] / 'examples/data'
@@ -190,15 +191,37 @@ def pytorch(session):
             'both': error_of(lambda: estimator.copy().setBackend(print).fit(rows))}}
 
 
-JOBS = {'pytorch': pytorch}
+def few_rows(session):
+    """On the hosts of a cluster, four ranks train with three rows: one has none."""
+    import torch
+
+    from horovod.spark.torch import TorchEstimator
+    rows = session.createDataFrame([(float(x), 2.0 * x) for x in range(3)], ['x', 'y'])
+    model = torch.nn.Linear(1, 1)
+    trained = TorchEstimator(
+        num_proc=4, store=Store.create(str(FOLDER / 'few')), model=model, loss=torch.nn.MSELoss(),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1), input_shapes=[[-1, 1]],
+        feature_cols=['x'], label_cols=['y'], batch_size=2, epochs=3, verbose=0).fit(rows)
+    return {'losses': [one['train']['loss'] for one in trained.getHistory()],
+            'rows': trained.transform(rows).count(),
+            'executors': len(session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1}
+
+
+JOBS = {'pytorch': pytorch, 'few rows': few_rows}
 
 
 def main():
-    builder = SparkSession.builder.master(sys.argv[2])
+    with master_of(sys.argv[2], FOLDER) as master:
+        do(master)
+
+
+def do(master):
+    builder = SparkSession.builder.master(master)
     for name, value in {'spark.ui.enabled': 'false', 'spark.ui.showConsoleProgress': 'false',
                         'spark.driver.host': '127.0.0.1', 'spark.sql.shuffle.partitions': '2',
                         'spark.driver.bindAddress': '127.0.0.1', 'spark.driver.memory': '1g',
-                        'spark.driver.maxResultSize': '4m', 'spark.local.dir': str(FOLDER)}.items():
+                        'spark.driver.maxResultSize': '4m', 'spark.executor.memory': '700m',
+                        'spark.local.dir': str(FOLDER)}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     for name in sys.argv[3:]:

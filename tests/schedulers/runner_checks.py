@@ -4,11 +4,14 @@ import io
 import os
 import subprocess
 import sys
+import types
+from unittest import mock
 
 from store_checks import raised
 
 import reigen
-from horovod.spark import runner
+from horovod.spark import runner, task
+from horovod.spark.common import running
 from reigen import _hub
 
 #: Lines with colours, a title, a bell, NUL, sequences that erase and hide the cursor, a bar that is
@@ -54,3 +57,33 @@ def check_an_executor_with_another_python_or_reigen_is_named(folder):
     for fields, words in [({'python': '2.7'}, 'Python is 2.7 on node7 and'),
                           ({'version': '0.0.1'}, 'Reigen is 0.0.1 on node7 and')]:
         raised(RuntimeError, lambda fields=fields: runner.check_fits(event(**fields)), words)
+
+
+def gpu_of(given, count, uuids=(), **variables):
+    """Which one the second rank of a host takes."""
+    variables = {'CUDA_VISIBLE_DEVICES': '', **variables}
+    with mock.patch.object(task, '_gpus', given), mock.patch.dict(os.environ, variables):
+        return running.gpu(types.SimpleNamespace(local_rank=lambda: 1, rank=lambda: 5), count,
+                           list(uuids))
+
+
+def check_a_rank_takes_the_gpu_that_spark_has_given_it(_):
+    assert gpu_of([], 4) == 1 and gpu_of([], 1) == 0
+    assert gpu_of(['3'], 4) == 3
+    # Where fewer are visible, by their place among these.
+    assert gpu_of(['3'], 2, CUDA_VISIBLE_DEVICES='2, 3') == 1
+    assert gpu_of(['0'], 1, CUDA_VISIBLE_DEVICES='7') == 0
+    assert gpu_of(['GPU-b'], 2, CUDA_VISIBLE_DEVICES='GPU-a,GPU-b') == 1
+    assert gpu_of(['GPU-c'], 3, ['GPU-a', 'GPU-b', 'GPU-c']) == 2
+    assert gpu_of(['3'], 2, HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX='1') == 1
+    for given in ('3', 'GPU-x', 'MIG-1'):
+        raised(ValueError, lambda given=given: gpu_of([given], 2), f"rank 5 the GPU '{given}', ",
+               'none of the 2 that its process sees')
+
+
+def check_gpus_are_named_as_their_driver_does(_):
+    cuda = types.SimpleNamespace(device_count=lambda: 2, get_device_properties=lambda i: (
+        types.SimpleNamespace(uuid=f'{i}a-b')))
+    assert running.uuids(cuda) == ['GPU-0a-b', 'GPU-1a-b']
+    cuda.get_device_properties = lambda i: types.SimpleNamespace()  # an older PyTorch
+    assert running.uuids(cuda) == []

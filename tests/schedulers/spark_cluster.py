@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spark's standalone cluster, whose hosts are addresses of the loopback: to Spark, other computers.
-Within a Python that has pyspark."""
+Within a Python that has pyspark.
+
+usage: spark_cluster.py FOLDER ADDRESS...    prints its URL; it ends with the standard input
+"""
 import contextlib
 import ctypes
 import os
@@ -20,16 +23,22 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 LIBC = ctypes.CDLL(None)
 
 
+#: A host's discovery of GPUs, of which it has one.
+GPUS = """#!/bin/sh
+echo '{"name": "gpu", "addresses": ["GPU-'$SPARK_LOCAL_IP'"]}'
+"""
+
+
 def _end_with_us():
     """Also where this program is killed. Executors end with their workers."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def _daemon(log, address, name, *words):
+def _daemon(log, address, name, *words, **variables):
     """One of Spark's processes, and what its log says."""
     home = Path(pyspark.__file__).parent
-    env = {**os.environ, 'SPARK_HOME': str(home), 'SPARK_LOCAL_IP': address}
+    env = {**os.environ, 'SPARK_HOME': str(home), 'SPARK_LOCAL_IP': address, **variables}
     with open(log, 'wb') as out:
         child = subprocess.Popen(
             [home / 'bin/spark-class', f'org.apache.spark.deploy.{name}', *words, '--host', address,
@@ -48,7 +57,12 @@ def _daemon(log, address, name, *words):
 
 @contextlib.contextmanager
 def cluster(folder, *addresses):
-    """The URL of a master with a worker at each of the addresses."""
+    """The URL of a master with a worker at each of the addresses, which has a GPU of that name."""
+    discovery = folder / 'gpus'
+    discovery.write_text(GPUS)
+    discovery.chmod(0o755)
+    gpus = ' '.join(f'-Dspark.worker.resource.gpu.{name}={value}' for name, value in (
+        ('amount', 1), ('discoveryScript', discovery)))
     with contextlib.ExitStack() as stack:
         says = stack.enter_context(_daemon(folder / 'master.log', '127.0.0.1',
                                            'master.Master'))
@@ -58,7 +72,28 @@ def cluster(folder, *addresses):
         for address in addresses:
             stack.enter_context(_daemon(
                 folder / f'worker-{address}.log', address, 'worker.Worker', '--cores', '2',
-                '--memory', '1g', '--work-dir', folder / f'work-{address}', url))
+                '--memory', '1g', '--work-dir', folder / f'work-{address}', url,
+                SPARK_WORKER_OPTS=gpus))
         until(lambda: says().count('Registering worker') == len(addresses), 'Spark\'s workers',
               LIMIT)
         yield url
+
+
+@contextlib.contextmanager
+def master_of(word, folder):
+    """The URL of a master: what was said, or that of a cluster of two `hosts`, which ends here."""
+    if word != 'hosts':
+        yield word
+        return
+    with cluster(folder, '127.0.0.2', '127.0.0.3') as url:
+        yield url
+
+
+def main():
+    with cluster(Path(sys.argv[1]), *sys.argv[2:]) as url:
+        print(url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == '__main__':
+    main()

@@ -3,6 +3,7 @@
 
 usage: spark_job.py FOLDER MASTER NAME...    MASTER: or `hosts`, a cluster of two that it starts
 """
+import base64
 import contextlib
 import io
 import json
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import horovod.spark
 from reigen import _hub
-from spark_cluster import cluster
+from spark_cluster import master_of
 from wait import until
 
 FOLDER = Path(sys.argv[1])
@@ -80,28 +81,88 @@ def dies():
     reigen.barrier()
 
 
-def loses_executor():
+def executor_of(pid):
+    """Above a rank's process: its daemon, and the executor above that."""
+    for _ in range(2):
+        pid = int(Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[1])
+    return pid
+
+
+def loses_executor(in_init):
+    """Rank 1; in_init: while the other one is in init()."""
     import reigen
-    reigen.init()
-    if reigen.rank() == 1:
-        # Its daemon, and the executor above that.
-        parent = int(Path(f'/proc/{os.getppid()}/stat').read_text().rsplit(')', 1)[1].split()[1])
-        os.kill(parent, signal.SIGKILL)
+    if os.environ['RANK'] == '1' and not in_init:
+        reigen.init()
+    if os.environ['RANK'] == '1':
+        os.kill(executor_of(os.getpid()), signal.SIGKILL)
         threading.Event().wait()
+    reigen.init()
     reigen.barrier()
+
+
+def loses_executor_before():
+    """The first task to come loses its executor before the other one is here."""
+    first, lost, welcome, lose = [], threading.Event(), _hub.Hub._welcome, _hub.Hub._lose
+
+    def welcomes(hub, index, fields, line):
+        first.append(index)
+        if len(first) > 1:
+            lost.wait(60)
+        found = welcome(hub, index, fields, line)
+        if len(first) == 1:
+            os.kill(executor_of(fields['pid']), signal.SIGKILL)
+        return found
+
+    def loses(hub, index):
+        lose(hub, index)
+        lost.set()
+    _hub.Hub._welcome, _hub.Hub._lose = welcomes, loses
+    try:
+        horovod.spark.run(plain, num_proc=2)
+    finally:
+        _hub.Hub._welcome, _hub.Hub._lose = welcome, lose
+
+
+def executors():
+    """How many Spark has beside this program."""
+    return SparkSession.active().sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+
+
+def adds_and_takes():
+    """Executors are taken away between two jobs, and added for each."""
+    there = lambda: len(executors()) - 1  # noqa: E731
+    found = []
+    for base in range(2):
+        until(lambda: there() == 0, 'the end of the executors', 60)
+        found.append([rank[:2] for rank in horovod.spark.run(work, (base,), num_proc=2)])
+    return found
+
+
+def with_key():
+    """The key of a job, whatever form it may have in a log, to look for."""
+    keys, init = [], _hub.Hub.__init__
+
+    def inits(hub, *words):
+        init(hub, *words)
+        keys.append(hub.key)
+    _hub.Hub.__init__ = inits
+    try:
+        horovod.spark.run(work, (0,), num_proc=2)
+    finally:
+        _hub.Hub.__init__ = init
+    return [keys[0].hex(), base64.b64encode(keys[0]).decode(), repr(keys[0])[2:-1]]
 
 
 def loses_result():
     """The executor dies after the function."""
     if os.environ['RANK'] == '1' and not (FOLDER / 'lost').exists():
         (FOLDER / 'lost').touch()
-        parent = Path(f'/proc/{os.getppid()}/stat').read_text().rsplit(')', 1)[1].split()[1]
         # When descriptor 1 is Spark's again the function is over, and its result is on the way.
         code = (f'import os, sys; sys.path.insert(0, {TESTS!r}); from wait import until\n'
                 f'out = lambda: os.readlink("/proc/{os.getpid()}/fd/1")\n'
                 'print("looks", flush=True); first = sys.argv[1]\n'
                 'until(lambda: out() != first, "the end of the function", 60)\n'
-                f'os.kill({parent}, 9)')
+                f'os.kill({executor_of(os.getpid())}, 9)')
         watcher = subprocess.Popen([sys.executable, '-c', code, os.readlink('/proc/self/fd/1')],
                                    stdout=subprocess.PIPE, start_new_session=True)
         watcher.stdout.readline()
@@ -198,7 +259,9 @@ def goes_on(steps, ill):
             state.step, state.sizes = state.step + 1, state.sizes + [reigen.size()]
             if state.step == 3 and reigen.rank() == 1 and not (FOLDER / ill).exists():
                 (FOLDER / ill).touch()
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid() if ill == 'killed' else executor_of(os.getpid()),
+                        signal.SIGKILL)
+                threading.Event().wait()  # the executor's end is this process's, soon
             state.commit()
         return [reigen.rank(), os.environ['HOROVOD_RANK'], os.getpid(),
                 sorted(set(state.sizes))]
@@ -221,6 +284,11 @@ def begins_anew():
         raise KeyError('a bad column')
     reigen.barrier()
     return [reigen.rank(), first]
+
+
+def gpus():
+    from horovod.spark.task import get_available_devices
+    return get_available_devices()
 
 
 def inits_late():
@@ -311,12 +379,15 @@ JOBS = {
     'work': of(work, 7), 'again': of(work, 1), 'one': of(work, 0, num_proc=1),
     'usual': of(plain, num_proc=None), 'twice': of(inits_twice), 'plain': of(plain),
     'output': lambda: output(False), 'timestamp': lambda: output(True), 'fails': of(fails),
-    'leaves': of(leaves), 'dies': of(dies), 'executor': of(loses_executor),
+    'leaves': of(leaves), 'dies': of(dies), 'executor': of(loses_executor, False),
     'result': of(loses_result), 'unsendable': of(unsendable), 'interrupted': interrupted,
     'unpicklable': of(plain, threading.Lock()),
     'stands': of(stands),
     'cancelled': lambda: cancelled(horovod.spark.run),
     'cancelled elastic': lambda: cancelled(horovod.spark.run_elastic),
+    'in init': of(loses_executor, True), 'before': loses_executor_before,
+    'adds and takes': adds_and_takes, 'key': with_key, 'gpus': of(gpus),
+    'executor goes on': elastic(goes_on, 5, 'executor', min_np=1),
     'late': of(inits_late), 'silent': silent,
     'few': of(plain, num_proc=5, start_timeout=4), 'zero': of(plain, num_proc=0),
     'mpi': of(plain, use_mpi=True), 'executable': of(plain, executable='/bin/true'),
@@ -344,10 +415,7 @@ def tell(name):
 
 
 def main():
-    with contextlib.ExitStack() as stack:
-        master = sys.argv[2]
-        if master == 'hosts':
-            master = stack.enter_context(cluster(FOLDER, '127.0.0.2', '127.0.0.3'))
+    with master_of(sys.argv[2], FOLDER) as master:
         do(master)
 
 

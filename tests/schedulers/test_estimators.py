@@ -37,6 +37,13 @@ def trained(program, site, tmp_path_factory):
                               'local[2]', 'pytorch', also=site('torch2')))
 
 
+def test_ranks_on_other_hosts_train_with_fewer_rows_than_ranks(program, site, tmp_path):
+    found = json.loads(program('spark', 'estimator_job.py', tmp_path, 'hosts', 'few rows',
+                               also=site('torch2')))
+    assert found['executors'] == 2 and found['rows'] == 3
+    assert len(found['losses']) == 3 and found['losses'][2] < found['losses'][0], found
+
+
 @pytest.fixture(scope='module')
 def by_keras(program, site, tmp_path_factory):
     """By the names of jobs what keras_job.py found, with TensorFlow from another environment."""

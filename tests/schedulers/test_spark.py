@@ -122,6 +122,61 @@ def test_an_executor_that_dies_is_named_also_with_a_result(on_executors):
     assert [rank[:3] for rank in on_executors['work']['result']] == [[0, 2, 0], [1, 2, 1]]
 
 
+@pytest.fixture(scope='module')
+def on_hosts(program, tmp_path_factory):
+    """A standalone cluster of two, and the folder with its logs."""
+    folder = tmp_path_factory.mktemp('hosts')
+    (folder / 'events').mkdir()
+    return folder, by_name(program(
+        'spark', 'spark_job.py', folder, 'hosts', 'spark.executor.memory=500m', 'spark.cores.max=2',
+        'spark.scheduler.barrier.maxConcurrentTasksCheck.interval=1s',
+        'spark.eventLog.enabled=true', f'spark.eventLog.dir={folder}/events',
+        'spark.eventLog.compress=false', 'spark.executor.resource.gpu.amount=1',
+        'spark.task.resource.gpu.amount=1', 'gpus', 'key', 'dies', 'executor', 'in init', 'before',
+        'result', 'executor goes on', 'work'))
+
+
+@pytest.mark.parametrize('name, where', [('dies', 'rank 1 on '), ('executor', 'rank 1 on '),
+                                         ('in init', 'rank 1 on '), ('before', 'task ')])
+def test_who_is_lost_on_other_hosts_is_named_whatever_the_time(on_hosts, name, where):
+    told = on_hosts[1]
+    assert re.match(rf'{where}\S+( on \S+)? was lost: its executor or its Python process has ended',
+                    told[name]['text']), told[name]
+
+
+def test_spark_gives_each_rank_a_gpu(on_hosts):
+    """Their names come from a discovery script."""
+    assert sorted(on_hosts[1]['gpus']['result']) == [['GPU-127.0.0.2'], ['GPU-127.0.0.3']]
+
+
+def test_other_hosts_are_used_again(on_hosts):
+    told = on_hosts[1]
+    assert told['result']['error'] == 'JobFailed', told
+    assert 'result' in told['executor goes on'], told['executor goes on']
+    one = told['executor goes on']['result']
+    assert [rank[:2] for rank in one] == [[0, '0'], [1, '1']] and one[0][3] == [1, 2], told
+    assert [rank[:2] for rank in told['work']['result']] == [[0, 2], [1, 2]]
+
+
+def test_the_key_of_a_job_is_in_no_log(on_hosts):
+    folder, told = on_hosts
+    logs = [path for path in folder.rglob('*') if path.is_file() and
+            (path.parent.name == 'events' or path.name.startswith('std') or path.suffix == '.log')]
+    assert {'stderr', 'master.log'} <= {path.name for path in logs} and len(logs) >= 6, logs
+    for path in logs:
+        text = path.read_text(errors='replace')
+        assert not [form for form in told['key']['result'] if form in text], path
+
+
+def test_executors_that_spark_adds_for_a_job_and_takes_after_it(program, tmp_path):
+    done = by_name(program(
+        'spark', 'spark_job.py', tmp_path, 'hosts', 'spark.executor.memory=500m',
+        'spark.cores.max=2', 'spark.dynamicAllocation.enabled=true',
+        'spark.dynamicAllocation.shuffleTracking.enabled=true',
+        'spark.dynamicAllocation.executorIdleTimeout=1s', 'adds and takes'))
+    assert done['adds and takes'].get('result') == [[[0, 2], [1, 2]]] * 2, done
+
+
 def test_a_task_that_is_killed_is_made_up_for_and_the_other_goes_on(on_executors):
     """Spark starts it again; the survivor keeps its process and its state."""
     told = on_executors['goes on']['result']
@@ -166,18 +221,36 @@ def test_a_task_that_spark_starts_twice_is_one_rank(program, tmp_path):
     assert re.match(r'rank 1 on \S+ was lost: ', done['speculates lost']['text']), done
 
 
-def test_a_driver_that_is_killed_leaves_nothing(begin, tmp_path):
-    child = begin('spark', 'spark_job.py', tmp_path, 'local-cluster[2,1,700]',
-                  'spark.executor.memory=500m', 'stands')
+def dies_while_ranks_stand(child, folder):
+    """The ranks of the driver end, soon."""
     try:
-        pids = [int(until(lambda rank=rank: (tmp_path / f'stands-{rank}').exists() and
-                          (tmp_path / f'stands-{rank}').read_text(), f'rank {rank}', 60))
+        pids = [int(until(lambda rank=rank: (folder / f'stands-{rank}').exists() and
+                          (folder / f'stands-{rank}').read_text(), f'rank {rank}', 60))
                 for rank in range(2)]
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
     for pid in pids:
         until(lambda pid=pid: not Path(f'/proc/{pid}').exists(), f'the end of {pid}', 10)
+
+
+def test_a_driver_that_is_killed_leaves_nothing(begin, tmp_path):
+    dies_while_ranks_stand(begin('spark', 'spark_job.py', tmp_path, 'local-cluster[2,1,700]',
+                                 'spark.executor.memory=500m', 'stands'), tmp_path)
+    assert_gone(str(tmp_path))
+
+
+def test_on_a_cluster_that_goes_on_neither(begin, tmp_path):
+    where, jobs = tmp_path / 'cluster', tmp_path / 'job'
+    where.mkdir(), jobs.mkdir()
+    with begin('spark', 'spark_cluster.py', where, '127.0.0.2', '127.0.0.3',
+               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cluster:
+        url = cluster.stdout.readline().strip()
+        dies_while_ranks_stand(begin('spark', 'spark_job.py', jobs, url, 'spark.cores.max=2',
+                                     'spark.executor.memory=500m', 'stands'), jobs)
+        until(lambda: 'Removing app' in (where / 'master.log').read_text(), 'the end of the job',
+              60)
+        cluster.stdin.close()
     assert_gone(str(tmp_path))
 
 

@@ -260,6 +260,11 @@ class Hub:
         """None: not all have come, and there are no ranks."""
         return self._ranks.get(index)
 
+    def host_of(self, index: int) -> str:
+        """The name of its computer."""
+        with self._lock:
+            return self._facts[index]['host']
+
     def over(self) -> None:
         """The cluster has no more to do."""
         self._put('over', -1, {})

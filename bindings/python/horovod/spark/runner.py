@@ -431,17 +431,16 @@ class _Run:
         if by_itself or (self._failed and not lost):
             rank = (by_itself or list(self._failed))[0]
             last = self._failed[rank].rstrip().rsplit('\n', 1)[-1]
-            return JobFailed(1, f'rank {rank} on {self._host(rank)} failed: {last}', rank,
-                             [rank], self._failed, [], seconds)
+            where = f'rank {rank} on {self._hub.places[rank]["host"]}'
+            return JobFailed(1, f'{where} failed: {last}', rank, [rank], self._failed, [], seconds)
         if lost and not self._stage.is_cancelled():
-            where = f'rank {lost[0]} on {self._host(lost[0])}' if lost[0] is not None else 'a task'
+            index = self._lost[0]  # of one that is no rank yet, too
+            who = f'task {index}' if lost[0] is None else f'rank {lost[0]}'
+            where = f'{who} on {self._hub.host_of(index)}'
             return JobFailed(1, f'{where} was lost: its executor or its Python process has ended',
                              lost[0], lost, self._failed, [], seconds)
         return JobFailed(1, f'Spark has given the stage up: {given_up(self._stage.error)}', None,
                          [], {}, [], seconds)
-
-    def _host(self, rank: int) -> str:
-        return self._hub.places[rank]['host']
 
 
 def _refuse(use_mpi: Optional[bool], extra_mpi_args: Optional[str], nics: Any,

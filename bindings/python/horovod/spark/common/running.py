@@ -2,6 +2,7 @@
 """What the training functions of all frameworks are told, and do alike, on a rank."""
 import json
 import math
+import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -84,9 +85,28 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def gpu(hvd: Any, count: int) -> int:
-    """Which of this host's count GPUs a rank takes: what Spark has given it, or by its local
-    rank."""
+def gpu(hvd: Any, count: int, uuids: Sequence[str] = ()) -> int:
+    """Which of the count GPUs that this process sees a rank takes: what Spark has given it, or by
+    its local rank, also where HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX is 1. uuids: of those that it
+    sees, where the framework knows them. ValueError where that GPU is none of them."""
     from horovod.spark.task import get_available_devices
     given = get_available_devices()
-    return int(given[0]) if given else hvd.local_rank() % count
+    if not given or os.environ.get('HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX') == '1':
+        return hvd.local_rank() % count
+    visible = os.environ.get('CUDA_VISIBLE_DEVICES', '').replace(' ', '').split(',')
+    for names in (visible[:count], uuids):
+        if given[0] in names:
+            return names.index(given[0])
+    if given[0].isdecimal() and int(given[0]) < count:
+        return int(given[0])
+    raise ValueError(f'Spark has given rank {hvd.rank()} the GPU {given[0]!r}, and that is none of '
+                     f'the {count} that its process sees: let the discovery script tell their '
+                     'indices, or take them by local rank with '
+                     'HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX=1')
+
+
+def uuids(cuda: Any) -> List[str]:
+    """Of the GPUs that PyTorch sees, as nvidia-smi names them; none where it does not tell."""
+    found = [getattr(cuda.get_device_properties(i), 'uuid', None)
+             for i in range(cuda.device_count())]
+    return [f'GPU-{one}' for one in found if one is not None]

@@ -36,7 +36,8 @@ def of_rank(keras: Any, hvd: Any, use_gpu: bool) -> ContextManager:
     if _is_torch(keras):
         import torch
         if torch.cuda.is_available():
-            torch.cuda.set_device(running.gpu(hvd, torch.cuda.device_count()))
+            torch.cuda.set_device(running.gpu(hvd, torch.cuda.device_count(),
+                                              running.uuids(torch.cuda)))
         return contextlib.nullcontext()
     import tensorflow as tf
     gpus = _shared_gpus(tf)

@@ -157,7 +157,7 @@ def _step(passes: int) -> Callable:
 def device_of(hvd: Any, use_gpu: bool) -> torch.device:
     if not use_gpu or not torch.cuda.is_available():
         return torch.device('cpu')
-    index = running.gpu(hvd, torch.cuda.device_count())
+    index = running.gpu(hvd, torch.cuda.device_count(), running.uuids(torch.cuda))
     torch.cuda.set_device(index)
     return torch.device('cuda', index)
 
