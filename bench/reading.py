@@ -3,9 +3,11 @@
 columns of Parquet, in one process.
 
 usage: bench/reading.py [ROUNDS]    in a Python that has pyarrow, such as build/envs/spark's
+
+It prints JSON: by each way of reading its rows a second, round by round.
 """
+import json
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -51,16 +53,11 @@ def main():
         found = {name: [] for name in ways}
         for turn in range(rounds + 1):
             for name, way in ways.items():
-                begun, used = time.perf_counter(), time.process_time()
+                begun = time.perf_counter()
                 assert way() == FILES * ROWS
                 if turn:
-                    found[name].append((time.perf_counter() - begun, time.process_time() - used))
-    base = [statistics.median(part) for part in zip(*found['scanner'])]
-    print('                rows/s   of the scanner\'s   processor s   of the scanner\'s')
-    for name, times in found.items():
-        wall, used = (statistics.median(part) for part in zip(*times))
-        print(f'{name:10} {FILES * ROWS / wall:11,.0f}   {base[0] / wall:16.2f}   {used:11.2f}   '
-              f'{used / base[1]:16.2f}')
+                    found[name].append(FILES * ROWS / (time.perf_counter() - begun))
+    print(json.dumps(found))
 
 
 if __name__ == '__main__':

@@ -44,7 +44,7 @@ NAMED_FAILURES, NAMED_CHARS = 12, 160
 #: Tests of a part that run at the same time; those of behaviour wait for most of their time: six
 #: of them keep not two cores busy, and four left one idle when the C tests were over.
 WORKERS, BEHAVIOUR_WORKERS = 3, 6
-#: Of the C tests under ASan, which take what those of behaviour leave.
+#: C tests under ASan take what those of behaviour leave.
 ASAN_WORKERS = 2
 #: Parts may keep so many more cores busy together than there are: no part does so all the time.
 SPARE_CORES = 0.5
@@ -715,7 +715,7 @@ def whole_part(part):
 def next_part(waiting, running, cores):
     """The part that begins now, or None: the longest one of those that find enough cores idle
     beside the running ones (Graham 1969, "longest processing time first")."""
-    idle = cores - sum(part.cores for part in running)
+    idle = cores - sum(part.cores for part in running) + 0.01  # sums of tenths are not exact
     left = {part.name for part in (*waiting, *running)}
     fit = [part for part in waiting if (part.cores <= idle or not running) and
            part.after not in left]

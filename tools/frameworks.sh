@@ -4,7 +4,7 @@
 # once, at build/envs/NAME, and a second run does nothing. Prints the environment's python.
 #
 # usage: tools/frameworks.sh torch2   PyTorch 2 and Keras 3                 1.5 GB, 0.6 to load
-#        tools/frameworks.sh tf       TensorFlow and Keras 3, JAX           1.6 GB, 0.4 to load
+#        tools/frameworks.sh tf       TensorFlow, Keras 3 and 2, JAX        1.6 GB, 0.4 to load
 #        tools/frameworks.sh tf215    TensorFlow 2.15 and Keras 2           1.3 GB, 0.3 to load
 #        tools/frameworks.sh zig      the linker of make wheel              0.4 GB, 0.1 to load
 #        tools/frameworks.sh jupyter  Jupyter's kernel, debugpy             0.1 GB, 0.03 to load
@@ -43,6 +43,8 @@ make_torch2() {
 
 make_tf() {
     pip 'tensorflow-cpu>=2.16' 'keras>=3' jax
+    # Keras 2 names the TensorFlow that is not for CPUs alone.
+    pip --no-deps tf_keras
     used 'tensorflow, keras, jax'
 }
 

@@ -37,6 +37,14 @@ def trained(program, site, tmp_path_factory):
                               'local[2]', 'pytorch', also=site('torch2')))
 
 
+def test_a_model_of_keras_2_learns_goes_on_and_comes_back(program, site, tmp_path):
+    out = program('spark', 'keras2_job.py', tmp_path, 'local[2]', 'few', also=site('tf'))
+    found = json.loads(out.splitlines()[-1])
+    assert found['keras'].startswith('2.') and found['same'] is True, found
+    assert found['names'] == ['loss', 'mae', 'val_loss', 'val_mae'] and found['epochs'] == [4, 12]
+    assert found['losses'][11] < found['losses'][3] < found['losses'][0] / 10, found
+
+
 def test_ranks_on_other_hosts_train_with_fewer_rows_than_ranks(program, site, tmp_path):
     found = json.loads(program('spark', 'estimator_job.py', tmp_path, 'hosts', 'few rows',
                                also=site('torch2')))
