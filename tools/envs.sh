@@ -17,8 +17,8 @@ take_env() {
     env=$(cd build/envs && pwd -P)/$1
     envs_kept=
     envs_bed=$(realpath -m "${REIGEN_BED_DIR:-/root}")/
-    # In containers that tests show an environment at its own path, /root is the image's own: whoever
-    # is not its root would not come through.
+    # In containers that tests show an environment at its own path, /root is the image's own: who is
+    # not its root would not come through.
     if [ "${envs_bed#/root/}" = "$envs_bed" ] && { [ -L "$env" ] || [ ! -e "$env" ]; }; then
         envs_kept=${envs_bed}envs
         mkdir -p "$envs_kept"

@@ -207,7 +207,23 @@ def few_rows(session):
             'executors': len(session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1}
 
 
-JOBS = {'pytorch': pytorch, 'few rows': few_rows}
+def full(session):
+    """The store's disk has no room for the data."""
+    import torch
+
+    from horovod.spark.torch import TorchEstimator
+    rows = session.createDataFrame([([float(x * i) for i in range(100)], float(x))
+                                    for x in range(4000)], ['x', 'y'])
+    model = torch.nn.Linear(100, 1)
+    estimator = TorchEstimator(
+        num_proc=2, store=Store.create(str(FOLDER / 'full/store')), model=model, verbose=0,
+        loss=torch.nn.MSELoss(), optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        input_shapes=[[-1, 100]], feature_cols=['x'], label_cols=['y'], batch_size=8, epochs=1)
+    return {'error': error_of(lambda: estimator.fit(rows)),
+            'left': sorted(os.listdir(FOLDER / 'full/store'))}
+
+
+JOBS = {'pytorch': pytorch, 'few rows': few_rows, 'full': full}
 
 
 def main():

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The estimators of horovod.spark, and what they are made of."""
+import ctypes
 import json
+import os
 import re
 from pathlib import Path
 
@@ -45,11 +47,41 @@ def test_a_model_of_keras_2_learns_goes_on_and_comes_back(program, site, tmp_pat
     assert found['losses'][11] < found['losses'][3] < found['losses'][0] / 10, found
 
 
-def test_ranks_on_other_hosts_train_with_fewer_rows_than_ranks(program, site, tmp_path):
-    found = json.loads(program('spark', 'estimator_job.py', tmp_path, 'hosts', 'few rows',
-                               also=site('torch2')))
+def small_disk(folder):
+    """A function, for a process to call as it begins: it and those below it find a disk of a
+    megabyte there, which goes with them."""
+    libc, clone_newns, ms_rec_private = ctypes.CDLL(None, use_errno=True), 0x20000, 0x44000
+
+    def mount():
+        for done in (libc.unshare(clone_newns),
+                     libc.mount(b'none', b'/', None, ms_rec_private, None),
+                     libc.mount(b'none', os.fsencode(folder), b'tmpfs', 0, b'size=1m')):
+            if done != 0:
+                raise OSError(ctypes.get_errno(), f'no disk at {folder}')
+    return mount
+
+
+@pytest.fixture(scope='module')
+def on_hosts(program, site, tmp_path_factory):
+    """By the names of jobs what estimator_job.py found, on two hosts of a cluster."""
+    folder = tmp_path_factory.mktemp('hosts')
+    (folder / 'full').mkdir()
+    out = program('spark', 'estimator_job.py', folder, 'hosts', 'few rows', 'full',
+                  also=site('torch2'), preexec_fn=small_disk(folder / 'full'))
+    return {one['name']: one for one in map(json.loads, out.splitlines())}
+
+
+def test_ranks_on_other_hosts_train_with_fewer_rows_than_ranks(on_hosts):
+    found = on_hosts['few rows']
     assert found['executors'] == 2 and found['rows'] == 3
     assert len(found['losses']) == 3 and found['losses'][2] < found['losses'][0], found
+
+
+def test_a_store_without_room_is_named_and_nothing_is_left(on_hosts):
+    found = on_hosts['full']
+    assert re.match(r'RuntimeError: the data cannot be written to \S+/intermediate_train_data\S+: '
+                    r'No space left on device$', found['error']), found
+    assert found['left'] == ['runs'], found
 
 
 @pytest.fixture(scope='module')

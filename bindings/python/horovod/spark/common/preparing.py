@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A DataFrame as Parquet in a store, for ranks to read. It is written once: its folders' names have
 a key that is made of the contents, by Spark, and a second fit() finds them."""
+import contextlib
 import hashlib
 import json
 import threading
@@ -74,13 +75,26 @@ def _look(df: Any, names: Sequence[str], nulls: Sequence[str]) -> List[Any]:
     return [found['rows'], str(found['hash']), df.schema.json()]
 
 
+def _cause(error: BaseException) -> str:
+    """What was behind an error of Spark's at first, without its calls."""
+    java = getattr(error, 'java_exception', None)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    return str(error) if java is None else str(java.getMessage() or java.toString())
+
+
 def _write(df: Any, store: Any, path: str, partitions: int) -> None:
     store.remove(path)  # what an interrupted write has left
-    (df.repartition(partitions).write.mode('overwrite')
-     .option('parquet.block.size', _GROUP_NBYTES)
-     .option('compression', 'lz4_raw')  # fast, and Spark has it in Java: no library is loaded
-     .parquet(path))
-    store.write_text(f'{path}/{_COMPLETE}', '')
+    try:
+        (df.repartition(partitions).write.mode('overwrite')
+         .option('parquet.block.size', _GROUP_NBYTES)
+         .option('compression', 'lz4_raw')  # fast, and Spark has it in Java: no library is loaded
+         .parquet(path))
+        store.write_text(f'{path}/{_COMPLETE}', '')
+    except Exception as error:
+        with contextlib.suppress(Exception):  # the first one says more
+            store.remove(path)
+        raise RuntimeError(f'the data cannot be written to {path}: {_cause(error)}') from error
 
 
 def prepare(df: Any, store: Any, columns: Sequence[str], validation: Union[None, float, str],
