@@ -79,8 +79,8 @@ def test_ranks_on_other_hosts_train_with_fewer_rows_than_ranks(on_hosts):
 
 def test_a_store_without_room_is_named_and_nothing_is_left(on_hosts):
     found = on_hosts['full']
-    assert re.match(r'RuntimeError: the data cannot be written to \S+/intermediate_train_data\S+: '
-                    r'No space left on device$', found['error']), found
+    assert re.match(r'OSError: \[Errno 28\] The store cannot write \S+/intermediate_train_data\S+: '
+                    r'No space left on device. The store is full: make room', found['error']), found
     assert found['left'] == ['runs'], found
 
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 from pyspark.sql import functions as F
 
 from horovod.spark.common import reading
+from horovod.spark.common.store import telling
 
 #: Of a row group: what a reader must have in memory at least.
 _GROUP_NBYTES = 32 << 20
@@ -94,7 +95,10 @@ def _write(df: Any, store: Any, path: str, partitions: int) -> None:
     except Exception as error:
         with contextlib.suppress(Exception):  # the first one says more
             store.remove(path)
-        raise RuntimeError(f'the data cannot be written to {path}: {_cause(error)}') from error
+        if isinstance(error, OSError):
+            raise
+        with telling('write', path):
+            raise OSError(_cause(error)) from error
 
 
 def prepare(df: Any, store: Any, columns: Sequence[str], validation: Union[None, float, str],

@@ -46,7 +46,7 @@ def _own() -> str:
 
 
 @contextlib.contextmanager
-def _telling(doing: str, path: str) -> Iterator[None]:
+def telling(doing: str, path: str) -> Iterator[None]:
     """Errors of the file system say what was done with which path, and what helps."""
     remedies = {errno.ENOSPC: 'The store is full: make room, or take another prefix_path.',
                 errno.EDQUOT: 'The quota is used up: make room, or take another prefix_path.',
@@ -192,7 +192,7 @@ class AbstractFilesystemStore(Store):
     def fs(self) -> Any:
         """pyarrow's file system, in which paths are get_localized_path()'s."""
         if self._connected is None:
-            with _telling('reach', self.prefix_path):
+            with telling('reach', self.prefix_path):
                 self._connected = self._connect()
         return self._connected
 
@@ -214,11 +214,11 @@ class AbstractFilesystemStore(Store):
         return self.fs.get_file_info(self.get_localized_path(path)).type.name
 
     def exists(self, path: str) -> bool:
-        with _telling('look for', path):
+        with telling('look for', path):
             return self._kind(path) != 'NotFound'
 
     def read(self, path: str) -> bytes:
-        with _telling('read', path), \
+        with telling('read', path), \
                 self.fs.open_input_stream(self.get_localized_path(path)) as stream:
             return stream.read()
 
@@ -226,7 +226,7 @@ class AbstractFilesystemStore(Store):
         """The file has its name when it is complete; what it replaces stays until then."""
         local = self.get_localized_path(path)
         part = f'{local}.part-{_own()}'
-        with _telling('write', path):
+        with telling('write', path):
             self.fs.create_dir(posixpath.dirname(local), recursive=True)
             try:
                 with self.fs.open_output_stream(part) as stream:
@@ -242,7 +242,7 @@ class AbstractFilesystemStore(Store):
 
     def remove(self, path: str) -> None:
         """The folder, if there is one."""
-        with _telling('remove', path):
+        with telling('remove', path):
             if self._kind(path) == 'Directory':
                 self.fs.delete_dir(self.get_localized_path(path))
 
@@ -250,7 +250,7 @@ class AbstractFilesystemStore(Store):
         """OSError that says what is wrong, unless a file can be written."""
         path = f'{self._runs_path}/.written-{_own()}'
         self.write(path, b'x' * 4096)  # some full file systems still take the file's name
-        with _telling('remove', path):
+        with telling('remove', path):
             self.fs.delete_file(self.get_localized_path(path))
 
     def _files(self, path: str) -> List[Tuple[str, int]]:
@@ -258,7 +258,7 @@ class AbstractFilesystemStore(Store):
         from pyarrow.fs import FileSelector
         selector = FileSelector(self.get_localized_path(path), recursive=True,
                                 allow_not_found=True)
-        with _telling('list', path):
+        with telling('list', path):
             return sorted((info.path, info.size) for info in self.fs.get_file_info(selector)
                           if info.is_file)
 
@@ -402,7 +402,7 @@ class LocalStore(FilesystemStore):
 
         @contextlib.contextmanager
         def output() -> Iterator[str]:
-            with _telling('make the folder', folder):
+            with telling('make the folder', folder):
                 os.makedirs(folder, exist_ok=True)
             yield folder
         return output
