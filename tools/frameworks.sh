@@ -104,19 +104,25 @@ if [ "${2-}" = --make ]; then
     exit
 fi
 recipe=$(sed -n "/^pip()/,/^}/p; /^make_$name()/,/^}/p" tools/frameworks.sh)
+set --
 case $name in
 torch2) recipe=$recipe$(cat tests/torch2/stubs.py) ;;
-apps) recipe=$recipe$(for other in torch2 ray; do tools/frameworks.sh $other; done) ;;
+apps)
+    set -- torch2 ray
+    for other in "$@"; do
+        tools/frameworks.sh "$other" >/dev/null
+    done
+    ;;
 esac
-take_env "$name" "$recipe"
+take_env "$name" "$recipe" "$@"
 if [ -z "$ready" ]; then
     rm -rf "$env"
     # Standard output is the caller's, who wants the answer alone.
     progress "$name: fetching it from PyPI, once" "$env.log" \
-        tools/frameworks.sh "$name" --make "$env" 9>&- >&2 || {
+        tools/frameworks.sh "$name" --make "$env" >&2 || {
         cat "$env.log" >&2
         exit 1
     }
-    keep_env "$name"
+    keep_env
 fi
 echo "$env/bin/python"

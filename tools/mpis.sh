@@ -119,16 +119,21 @@ openmpi4 | mpich4 | openmpi5 | mpich5 | mpich5abi | impi | impiabi | mpi4py) ;;
     exit 2
     ;;
 esac
-recipe=$(cat tools/mpis.sh)
+set --
 case $name in
-mpich5abi | impi) recipe=$recipe$(tools/mpis.sh mpich5) ;;
-impiabi) recipe=$recipe$(tools/mpis.sh impi) ;;
+mpich5abi | impi) set -- mpich5 ;;
+impiabi) set -- impi ;;
+# These are names of what Debian's packages have put on this machine.
+openmpi4 | mpich4) unset REIGEN_BED_DIR ;;
 esac
-take_env "$name" "$recipe"
+for base in "$@"; do
+    tools/mpis.sh "$base" >/dev/null
+done
+take_env "$name" "$(cat tools/mpis.sh)" "$@"
 if [ -z "$ready" ]; then
     rm -rf "$env"
     "make_$name"
-    keep_env "$name"
+    keep_env
 fi
 if [ "$name" = mpi4py ]; then
     "$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'

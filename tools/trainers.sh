@@ -54,15 +54,15 @@ if [ "${2-}" = --make ]; then
     "make_$name"
     exit
 fi
-torch2=$(tools/frameworks.sh torch2)
-take_env "$name" "$torch2$(cat tools/trainers.sh)"
+tools/frameworks.sh torch2 >/dev/null
+take_env "$name" "$(cat tools/trainers.sh)" torch2
 if [ -z "$ready" ]; then
     rm -rf "$env"
     progress "$name: fetching it from PyPI, once" "$env.log" \
-        tools/trainers.sh "$name" --make "$env" 9>&- >&2 || {
+        tools/trainers.sh "$name" --make "$env" >&2 || {
         cat "$env.log" >&2
         exit 1
     }
-    keep_env "$name"
+    keep_env
 fi
 echo "$env/bin/python"
