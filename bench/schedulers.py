@@ -118,13 +118,13 @@ def part(name, rounds):
 
 #: The part, what, against what, the names of both in what was found, and the goal.
 ROWS = [
-    ('spark', '`horovod.spark.run()`, 4 ranks', 'a barrier stage of 4 tasks', 'start', 'bare', 1.3),
-    ('ray', '`RayExecutor` start, run and shutdown, 4 workers', '4 actors', 'start', 'bare', 1.3),
-    *((name, f'allreduce of {size}, 2 ranks on {name.capitalize()}', '`reigen run`',
+    ('spark', '`horovod.spark.run()`, 4 ranks', 'barrier stage', 'start', 'bare', 1.3),
+    ('ray', '`RayExecutor` start, run, shutdown, 4 workers', '4 actors', 'start', 'bare', 1.3),
+    *((name, f'allreduce, {size}, 2 ranks on {name.capitalize()}', '`reigen run`',
        f'{nbytes} here', f'{nbytes} there', 1.0)
       for name in ('spark', 'ray') for size, (nbytes, _) in zip(('1 KiB', '4 MiB'), REDUCED)),
-    ('reading', 'Parquet, 50 columns, in order', "pyarrow's scanner", 'in order', 'scanner', 0.7),
-    ('reading', 'the same, shuffled', "pyarrow's scanner", 'shuffled', 'scanner', 0.7),
+    ('reading', 'rows of 50 columns, in order', "pyarrow's scanner", 'in order', 'scanner', 0.7),
+    ('reading', 'shuffled', "pyarrow's scanner", 'shuffled', 'scanner', 0.7),
 ]
 
 
@@ -143,22 +143,21 @@ def found_by(name, rounds):
 
 def shown(part_name, value):
     if part_name == 'reading':
-        return f'{value / 1e6:.2f} million rows/s'
-    return f'{value * 1000:.0f} ms' if value > 0.01 else f'{value * 1e6:.0f} us'
+        return f'{value / 1e6:.2f}M/s'
+    return f'{value * 1000:.0f}ms' if value > 0.01 else f'{value * 1e6:.0f}us'
 
 
 def table(found):
-    lines = ['| what | against | median | of the other | ratio | least, greatest | goal |',
-             '|---|---|---|---|---|---|---|']
+    lines = ['| what / against | ratio | least, greatest | goal | medians |',
+             '|---|---|---|---|---|']
     for name, what, against, ours, theirs, goal in ROWS:
         if name in found:
             pairs = found[name][ours], found[name][theirs]
             ratios = sorted(one / other for one, other in zip(*pairs))
-            middle = [statistics.median(values) for values in pairs]
-            lines.append(f'| {what} | {against} | {shown(name, middle[0])} | '
-                         f'{shown(name, middle[1])} | {statistics.median(ratios):.2f} | '
+            middle = ' / '.join(shown(name, statistics.median(values)) for values in pairs)
+            lines.append(f'| {what} / {against} | {statistics.median(ratios):.2f} | '
                          f'{ratios[0]:.2f}, {ratios[-1]:.2f} | '
-                         f'{"at least" if name == "reading" else "at most"} {goal} |')
+                         f'{">=" if name == "reading" else "<="} {goal} | {middle} |')
     return lines
 
 
@@ -166,11 +165,9 @@ def page(found, load, rounds):
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d %H:%M UTC')
     return '\n'.join([
         '# Benchmarks: Spark and Ray', '',
-        f'`bench/schedulers.py --write` measured this page on {stamp}, on {os.cpu_count()} cores '
-        f'with a load of {load:.1f} at the start, in {rounds} rounds by turns.', '',
-        *table(found), '',
-        'Reading gives rows in the order of the file, or mixed as estimators do. A ratio is the '
-        'median of those of the rounds.', ''])
+        f'`bench/schedulers.py --write` measured this: {stamp}, {os.cpu_count()} cores, load '
+        f'{load:.1f} at the start, {rounds} rounds by turns. Rows are read in order, or shuffled '
+        'as estimators do.', '', *table(found), ''])
 
 
 def main():

@@ -11,7 +11,7 @@ import repo
 MAX_WORDS = 35
 #: Words of README.md and of all pages in docs/, as `cat README.md docs/*.md | wc -w` counts them.
 #: Who has more to say takes away what is said twice, or what nobody looks up.
-MAX_WORDS_OF_ALL = 60000
+MAX_WORDS_OF_ALL = 55000
 PAGES = [*sorted(repo.ROOT.glob('*.md')), *sorted((repo.ROOT / 'docs').glob('*.md'))]
 
 
@@ -42,7 +42,8 @@ def test_sentences_can_be_read_at_once():
 
 
 def test_all_pages_together_are_short():
-    words = {repo.name(path): len(repo.read(path).split())
+    """The bars of tables, dashes of lists and the like are no words."""
+    words = {repo.name(path): len(re.findall(r'\S*\w\S*', repo.read(path)))
              for path in PAGES if path.parent.name == 'docs' or path.name == 'README.md'}
     longest = sorted(words, key=words.get, reverse=True)[:5]
     assert len(words) > 60 and sum(words.values()) <= MAX_WORDS_OF_ALL, \
