@@ -3,7 +3,9 @@
 
 usage: ray_job.py FOLDER TEMP    TEMP: a short path, as Ray has sockets below it
 """
+import contextlib
 import importlib
+import io
 import json
 import os
 import signal
@@ -20,7 +22,7 @@ import ray  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: E402
 
-from horovod.ray import RayExecutor, elastic, elastic_v2  # noqa: E402
+from horovod.ray import RayExecutor, _elastic, elastic, elastic_v2, runner  # noqa: E402
 
 NODE = {'num_cpus': 2, 'num_gpus': 2, 'object_store_memory': 80 << 20, 'include_dashboard': False}
 
@@ -309,6 +311,8 @@ def goes_on_and_fails(settings):
     tell('reset limit', lambda: old.run(fails))
     tell('no slots', lambda: RayExecutor(settings, min_workers=1, cpus_per_worker=4,
                                          elastic_timeout=1).run(work))
+    tell('lost together', lost_together)
+    tell('losses', losses)
     tell('train', lambda: importlib.import_module('horovod.ray.runner').Coordinator)
     tell('sizes', lambda: RayExecutor(settings, min_workers=3, max_workers=2))
     tell('cooldown', lambda: RayExecutor(settings, min_workers=3, cooldown_range=[1, 2]))
@@ -324,6 +328,32 @@ def memory(settings):
         return executor.run(never_ends)
     tell('memory', call)
     executor.shutdown()
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        tell('elastic memory', lambda: RayExecutor(settings, min_workers=1, max_workers=1,
+                                                   elastic_timeout=20).run(never_ends))
+    tell('elastic memory said', lambda: said.getvalue().splitlines())
+
+
+def losses():
+    """What a job that has not begun says of workers that Ray killed."""
+    fleet = object.__new__(_elastic._Fleet)
+    said = []
+    for fleet.killed in ([], ['node1'], ['node1', 'node2']):
+        said.append(fleet.losses())
+    return said
+
+
+def lost_together():
+    """Ranks that were lost at once: one ended, and Ray killed two for memory."""
+    workers = object.__new__(runner._Workers)
+    workers.dead, workers._begun = '', 0
+    workers.places = [{'host': f'node{rank}', 'pid': 100 + rank} for rank in range(3)]
+    killed = ray.exceptions.OutOfMemoryError('a screen of advice')
+    failed = workers._failure(
+        {0: ray.exceptions.RayActorError(), 2: killed, 1: killed}, [], [])
+    assert failed.__cause__ is killed
+    return [failed.cause, failed.same, workers.dead]
 
 
 def main():

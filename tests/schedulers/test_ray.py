@@ -127,6 +127,29 @@ def test_a_worker_that_ray_kills_as_memory_is_short(told):
                     'memory', told['memory']['text']), told['memory']
 
 
+def test_an_elastic_job_says_of_each_worker_that_ray_kills_for_memory(told):
+    """Also where it goes on with another one."""
+    line = (r'horovod\.ray: a worker on \S+ was lost: Ray killed it, as its node was short of '
+            r'memory\. Have fewer workers there, or let Ray use more of it by \S+')
+    said = told['elastic memory said']['result']
+    found = [index for index, one in enumerate(said) if re.fullmatch(line, one)]
+    assert found and any(': epoch ' in one for one in said[found[0]:]), said
+    assert 'it was lost: Ray killed it' in told['elastic memory']['text'], told['elastic memory']
+
+
+def test_workers_that_ray_killed_for_memory_are_counted(told):
+    why = ': Ray killed it, as its node was short of memory. '
+    none, one, two = told['losses']['result']
+    assert none == '' and one.startswith(f'A worker on node1 was lost{why}')
+    assert two.startswith(f'2 workers were lost, the last one on node2{why}')
+
+
+def test_of_workers_that_are_lost_one_that_ray_killed_is_named(told):
+    cause, lost, dead = told['lost together']['result']
+    assert cause.startswith('rank 2 on node2 was lost: Ray killed it, ')
+    assert lost == [2, 1, 0] and dead == 'rank 2 on node2 was lost'
+
+
 @pytest.mark.parametrize('name, error, text', [
     ('early', 'RuntimeError', 'there are no workers: start() makes them'),
     ('unsendable', 'TypeError', 'lock, a _thread.lock, which <lambda>() uses, cannot be sent'),

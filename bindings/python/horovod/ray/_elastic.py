@@ -20,13 +20,13 @@ from reigen._run import JobFailed
 
 #: Seconds: between two looks at Ray, and at discovery; left to functions when the job has ended.
 _LOOK_S, _DISCOVER_S, _END_S = 0.2, 1.0, 10.0
-#: Of a node, workers that are lost before no more are started there: reigen/_elastic.py has set the
+#: A node that has lost so many workers is given no more of them: reigen/_elastic.py has set the
 #: machine aside by then.
 _LOSSES_MAX = 3
-#: Ranks of a job for which nobody has said how many at most.
+#: So many ranks a job has at most for which nobody has said how many.
 _MOST = 4096
 _TIMEOUT, _UNAVAILABLE, _RESET_LIMIT = 124, 69, 78  # exit codes (docs/exit-codes.md)
-#: Of a worker, of which Ray says no more in a field.
+#: This is said of a worker that Ray killed for memory: its error has no field that says more.
 NO_MEMORY = ('Ray killed it, as its node was short of memory. Have fewer workers there, or let Ray '
              'use more of it by RAY_memory_usage_threshold')
 
@@ -56,6 +56,10 @@ def asked(share: Share, discovery: Any, min_np: Any, max_np: Any, timeout: Any, 
     return Asked(share, discovery, least, most, float(timeout), reset_limit, int(verbose or 0))
 
 
+def _say(text: str) -> None:
+    print(f'horovod.ray: {text}', file=sys.stderr, flush=True)
+
+
 class _Worker(NamedTuple):
     host: str
     actor: Any
@@ -75,7 +79,7 @@ class _Fleet:
         self._next = 0.0
         self.found: Mapping[str, int] = {}
         self._failing = False   # discovery, and it has been said
-        self.killed = 0         # workers, as memory was short
+        self.killed: List[str] = []  # the hosts of workers that Ray killed, as memory was short
         self.results: List[Any] = []
         self.over = False   # a function has ended well: no more are started
 
@@ -100,8 +104,8 @@ class _Fleet:
             if not self.found:
                 raise
             if not self._failing:
-                print(f'horovod.ray: hosts could not be discovered: {error!r}. The job goes on '
-                      'with those that there were', file=sys.stderr, flush=True)
+                _say(f'hosts could not be discovered: {error!r}. The job goes on with those that '
+                     'there were')
             self._failing = True
             return self.found
 
@@ -112,11 +116,11 @@ class _Fleet:
         except Exception as error:
             self._lose(worker.host)
             if isinstance(error, ray.exceptions.OutOfMemoryError):
-                self.killed += 1
+                self.killed.append(worker.host)
                 explain(index, f'it was lost: {NO_MEMORY}')
-            if isinstance(error, ray.exceptions.RayTaskError):
-                print(f'horovod.ray: a worker on {worker.host} cannot take part: {error}',
-                      file=sys.stderr, flush=True)
+                _say(f'a worker on {worker.host} was lost: {NO_MEMORY}')
+            elif isinstance(error, ray.exceptions.RayTaskError):
+                _say(f'a worker on {worker.host} cannot take part: {error}')
             return
         ray.kill(worker.actor)
         if result is not None:
@@ -131,6 +135,15 @@ class _Fleet:
             self._leaving[host] -= 1
         else:
             self._losses[host] = self._losses.get(host, 0) + 1
+
+    def losses(self) -> str:
+        """How many workers Ray has killed, and why; '' when it has killed none."""
+        if not self.killed:
+            return ''
+        count, last = len(self.killed), self.killed[-1]
+        who = f'A worker on {last} was lost' if count == 1 else \
+            f'{count} workers were lost, the last one on {last}'
+        return f'{who}: {NO_MEMORY}'
 
     def _match(self, give_up: Callable[[int], bool]) -> None:
         """As many workers on each host as it has slots, in all as many as are asked for."""
@@ -191,7 +204,7 @@ class Run:
 
     def _remark(self, text: str) -> None:
         if self._asked.verbose:
-            print(f'horovod.ray: {text}', file=sys.stderr, flush=True)
+            _say(text)
 
     def _take(self, event: _hub.Event) -> None:
         if event.kind == 'here' and event.fields['version'] != reigen.version():
@@ -234,8 +247,7 @@ class Run:
                     f'{self._crew.here} of {self._asked.min_np} workers have come within '
                     f'{self._asked.timeout:g} s (elastic_timeout). Hosts that were found, with '
                     f'their slots: {dict(self._fleet.found)}. ' +
-                    (f'Of {self._fleet.killed} that were lost: {NO_MEMORY}'
-                     if self._fleet.killed else 'Are they free?'))
+                    (self._fleet.losses() or 'Are they free?'))
         well = self._crew.end['cause'] == m.ALL_DONE
         self._fleet.over = True
         self._crew.stop()

@@ -250,8 +250,10 @@ class _Workers:
                                      f'{_last_line(errors[rank])}', rank, [rank], texts, [],
                                      seconds), errors[rank])
         if lost:
-            self.dead = self.dead or f'rank {lost[0]} on {self._host(lost[0])} was lost'
+            # Where Ray killed one for memory, the others were lost after it, or as it was.
+            lost.sort(key=lambda rank: not isinstance(errors[rank], OutOfMemoryError))
             place, error = self.places[lost[0]], errors[lost[0]]
+            self.dead = self.dead or f'rank {lost[0]} on {place["host"]} was lost'
             killed = isinstance(error, OutOfMemoryError)  # what Ray says of it fills a screen
             why = _elastic.NO_MEMORY if killed else f'its process {place["pid"]} has ended'
             return _caused(JobFailed(
