@@ -11,7 +11,7 @@
 #        tools/frameworks.sh spark    Spark; it needs a Java of 17 or later  0.8 GB, 0.5 to load
 #        tools/frameworks.sh dask     Dask's schedulers and workers         0.2 GB, 0.05 to load
 #        tools/frameworks.sh ray      Ray's clusters                        0.4 GB, 0.1 to load
-#        tools/frameworks.sh apps     what trains by Horovod, and torch2, ray  0.2 GB, 0.1 to load
+#        tools/frameworks.sh apps     what trains by Horovod, and torch2, ray  0.4 GB, 0.2 to load
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/progress.sh
@@ -83,11 +83,13 @@ make_apps() {
     pip --no-deps pytorch-ignite==0.5.5 pyro-ppl==1.9.2 ray-lightning==0.3.0 \
         pytorch-lightning==1.6.5 torchmetrics==0.11.4
     pip packaging pyro-api opt-einsum tqdm 'numpy<2' pyyaml 'pydeprecate<0.4' tensorboard
+    # Ray Train takes these; later ones need NumPy 2.
+    pip 'pandas<3' 'pyarrow<22' 'pydantic<3'
     site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     for other in torch2 ray; do
         echo "$(realpath "build/envs/$other")/${site#"$env"/}"
     done >"$site/others.pth"
-    used 'pytorch_lightning, ray_lightning, ignite.distributed, pyro'
+    used 'pytorch_lightning, ray_lightning, ignite.distributed, pyro, ray.train.torch'
 }
 
 case $name in

@@ -314,6 +314,7 @@ def goes_on_and_fails(settings):
     tell('lost together', lost_together)
     tell('losses', losses)
     tell('train', lambda: importlib.import_module('horovod.ray.runner').Coordinator)
+    tell('no pandas', lambda: importlib.import_module('horovod.ray.train'))
     tell('sizes', lambda: RayExecutor(settings, min_workers=3, max_workers=2))
     tell('cooldown', lambda: RayExecutor(settings, min_workers=3, cooldown_range=[1, 2]))
     tell('no discovery', lambda: elastic.ElasticRayExecutor(asked, override_discovery=False))

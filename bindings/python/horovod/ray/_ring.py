@@ -5,17 +5,28 @@ import pickle
 import queue
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import ray
+from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 
 import reigen
+from horovod.ray import _elastic
 from reigen import _hub, _member
 from reigen._frames import unseal
 
 #: Seconds: between two looks at the hub and at Ray; left to the others to end by themselves when a
 #: rank has failed, before their operations are ended.
 _LOOK_S, _GRACE_S = 0.2, 1.0
+
+
+def env(extra: Optional[Mapping[str, Any]], settings: Any) -> Dict[str, str]:
+    """The variables of the workers."""
+    found = {name: str(value) for name, value in (extra or {}).items()}
+    nics = getattr(settings, 'nics', None)
+    if nics:
+        found['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
+    return found
 
 
 class Turn:
@@ -31,7 +42,9 @@ class Turn:
 class Ring:
     """Workers that are told to sit() are its ranks, until end()."""
 
-    def __init__(self, size: int, env: Mapping[str, str]):
+    def __init__(self, size: int, env: Mapping[str, str], grace_s: float = 0):
+        """grace_s: when a worker is lost, the others have so long to say themselves that it was,
+        before their operations are ended."""
         host = ray.util.get_node_ip_address()
         self._hub = _hub.Hub(size, host)
         self.call = _member.Call(self._hub.address, self._hub.key, b'', dict(env))
@@ -42,6 +55,7 @@ class Ring:
         self._turns: Dict[int, Turn] = {}    # by number, until all ranks are through
         self._changed = threading.Condition()  # of them
         self._ended = False
+        self._grace_s, self._stop_at = grace_s, float('inf')
         self._thread = threading.Thread(target=self._watch, daemon=True, name='reigen-ray')
         self._thread.start()
 
@@ -59,6 +73,23 @@ class Ring:
     def worn(self) -> bool:
         """Its ranks cannot meet each other any more, and another ring is to take its place."""
         return self.broken or (self.torn and not self._turns)
+
+    def seat(self, refs: List[Any], timeout: float) -> List[Any]:
+        """What workers return that were told to sit(), by Ray's references to it. Blocks until all
+        have come, for at most `timeout` seconds. RuntimeError: one cannot."""
+        waiting, end = refs, time.monotonic() + timeout
+        while waiting and time.monotonic() < end and not self.mismatch:
+            done, waiting = ray.wait(waiting, timeout=_LOOK_S if self.broken else 1.0)
+            for ref in done:
+                _seated(ref)
+        if self.mismatch:
+            raise RuntimeError(self.mismatch)
+        if waiting:
+            raise TimeoutError(
+                f'{len(self.here)} of {len(refs)} workers have come within {timeout:g} s '
+                '(timeout_s). Is their room free, do their processes start, and can they reach '
+                f'this program at {self.call.address[0]}?')
+        return ray.get(refs)
 
     def begin(self, number: int) -> Turn:
         """Workers that are called say that number with what they tell. worn may be true then."""
@@ -79,7 +110,8 @@ class Ring:
             if event is not None:
                 self._take(event)
             with self._changed:
-                late = any(turn.end < time.monotonic() for turn in self._turns.values())
+                ends = [self._stop_at, *(turn.end for turn in self._turns.values())]
+                late = min(ends) <= time.monotonic()
             if late and not self.broken:
                 self.stop()
 
@@ -123,7 +155,7 @@ class Ring:
         rank = self._hub.rank_of(index)
         if rank is not None:
             self.lost[rank] = self._hub.places[rank]['host']
-        self.stop()
+        self._stop_at = min(self._stop_at, time.monotonic() + self._grace_s)
 
     # ---------------------------------------------------------------- any thread
 
@@ -137,6 +169,17 @@ class Ring:
     def end(self) -> None:
         self._ended = True
         self._hub.close()
+
+
+def _seated(ref: Any) -> None:
+    try:
+        ray.get(ref)
+    except RayTaskError as error:
+        raise RuntimeError(f'A worker could not become a rank: {error}') from error
+    except OutOfMemoryError as error:
+        raise RuntimeError(f'A worker was lost: {_elastic.NO_MEMORY}') from error
+    except RayActorError as error:
+        raise RuntimeError(f'A worker did not start, or was lost: {error}') from error
 
 
 def said(turn: Turn, callbacks: Sequence[Callable[[Any], Any]], through: int, size: int,

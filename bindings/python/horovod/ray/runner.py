@@ -32,8 +32,7 @@ _OLD = {'num_slots': 'num_workers_per_host', 'cpus_per_slot': 'cpus_per_worker',
 def __getattr__(name: str) -> Any:
     if name == 'Coordinator':  # which ray.train.horovod imports
         raise ImportError('ray.train.horovod needs Horovod\'s own servers, which Reigen has not. '
-                          'Take ray.train.torch.TorchTrainer with torch_config='
-                          'TorchConfig(backend="reigen"); hvd.init() works in it')
+                          'Import HorovodTrainer and HorovodConfig from horovod.ray.train')
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
@@ -64,15 +63,6 @@ def _share(cpus: float, use_gpu: bool, gpus: Optional[float]) -> strategy.Share:
 
 def _nothing() -> None:
     """The object of who has given no class."""
-
-
-def _env(extra: Optional[Mapping[str, Any]], settings: Any) -> Dict[str, str]:
-    """The variables of the workers."""
-    env = {name: str(value) for name, value in (extra or {}).items()}
-    nics = getattr(settings, 'nics', None)
-    if nics:
-        env['HOROVOD_GLOO_IFACE'] = ','.join([nics] if isinstance(nics, str) else nics)
-    return env
 
 
 def _know_modules() -> None:
@@ -119,33 +109,10 @@ class _Workers:
         """Make ranks of them. Blocks until all have come, for at most the settings' time."""
         refs = [actor.sit.remote(self._ring.call, index, self._timeout)
                 for index, actor in enumerate(self.actors)]
-        waiting, end = refs, time.monotonic() + self._timeout
-        while waiting and time.monotonic() < end and not self._ring.mismatch:
-            done, waiting = ray.wait(waiting, timeout=_LOOK_S if self._ring.broken else 1.0)
-            for ref in done:
-                self._seated(ref)
-        if self._ring.mismatch:
-            raise RuntimeError(self._ring.mismatch)
-        if waiting:
-            raise TimeoutError(
-                f'{len(self._ring.here)} of {len(refs)} workers have come within '
-                f'{self._timeout:g} s (timeout_s). Is their room free, do their processes start, '
-                f'and can they reach this program at {self._ring.call.address[0]}?')
-        order = [(place['rank'], place, actor)
-                 for place, actor in zip(ray.get(refs), self.actors)]
+        places = self._ring.seat(refs, self._timeout)
+        order = [(place['rank'], place, actor) for place, actor in zip(places, self.actors)]
         self.places = [place for _, place, _ in sorted(order, key=lambda one: one[0])]
         self.actors = [actor for _, _, actor in sorted(order, key=lambda one: one[0])]
-
-    @staticmethod
-    def _seated(ref: Any) -> None:
-        try:
-            ray.get(ref)
-        except RayTaskError as error:
-            raise RuntimeError(f'A worker could not become a rank: {error}') from error
-        except OutOfMemoryError as error:
-            raise RuntimeError(f'A worker was lost: {_elastic.NO_MEMORY}') from error
-        except RayActorError as error:
-            raise RuntimeError(f'A worker did not start, or was lost: {error}') from error
 
     def share_gpus(self) -> None:
         """Each rank sees all GPUs that the ranks of its machine have, its own at its local rank, as
@@ -413,7 +380,7 @@ class RayExecutor:
         if ray.util.client.ray.is_connected():
             raise RuntimeError('this program is a client of the cluster (ray://), which its '
                                'workers cannot reach: run it there, by ray job submit')
-        env = _env(extra_env_vars, self.settings)
+        env = _ring.env(extra_env_vars, self.settings)
         if self._elastic is not None:
             self._env = env
             if executable_cls is not None:

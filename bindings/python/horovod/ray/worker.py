@@ -31,9 +31,10 @@ def _variables(place: Mapping[str, Any]) -> Dict[str, str]:
 class _Seat:
     """A place in a ring of workers: the line to the driver, and what init() joins meanwhile."""
 
-    def __init__(self, call: _member.Call, index: int, timeout: float):
+    def __init__(self, call: _member.Call, index: int, timeout: float,
+                 facts: Optional[Mapping[str, Any]] = None):
         self.key = call.key
-        self.way = _member.connect(_member._Way, call, index, {})
+        self.way = _member.connect(_member._Way, call, index, facts or {})
         self._lent = contextlib.ExitStack()
         try:
             place = self.way.started.get()
