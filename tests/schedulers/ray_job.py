@@ -22,7 +22,7 @@ import ray  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: E402
 
-from horovod.ray import RayExecutor, _elastic, elastic, elastic_v2, runner  # noqa: E402
+from horovod.ray import RayExecutor, _elastic, elastic, elastic_v2, runner, strategy  # noqa: E402
 
 NODE = {'num_cpus': 2, 'num_gpus': 2, 'object_store_memory': 80 << 20, 'include_dashboard': False}
 
@@ -314,6 +314,7 @@ def goes_on_and_fails(settings):
     tell('lost together', lost_together)
     tell('losses', losses)
     tell('train', lambda: importlib.import_module('horovod.ray.runner').Coordinator)
+    tell('strategies', lambda: strategy.PGStrategy)
     tell('no pandas', lambda: importlib.import_module('horovod.ray.train'))
     tell('sizes', lambda: RayExecutor(settings, min_workers=3, max_workers=2))
     tell('cooldown', lambda: RayExecutor(settings, min_workers=3, cooldown_range=[1, 2]))

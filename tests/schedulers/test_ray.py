@@ -164,6 +164,7 @@ def test_of_workers_that_are_lost_one_that_ray_killed_is_named(told):
     ('no slots', 'TimeoutError', '0 of 1 workers have come within 1 s (elastic_timeout). Hosts '
      'that were found, with their slots: {}.'),
     ('train', 'ImportError', 'Import HorovodTrainer and HorovodConfig from horovod.ray.train'),
+    ('strategies', 'ImportError', 'RayExecutor places workers: by num_workers, '),
     ('no pandas', 'ImportError', 'pip install "ray[train]"'),
     ('sizes', 'ValueError', '3 to 2 workers'), ('cooldown', 'ValueError', 'cooldown_range: '),
     ('no discovery', 'ValueError', 'settings.discovery is not given'),

@@ -11,6 +11,15 @@ from ray.util.placement_group import (PlacementGroup, get_current_placement_grou
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 
+def __getattr__(name: str) -> Any:
+    if name in ('BaseStrategy', 'ColocatedStrategy', 'PGStrategy'):
+        raise ImportError(
+            f'horovod.ray.strategy has no {name}, whose workers need Horovod\'s own servers. '
+            'RayExecutor places workers: by num_workers, also in the current placement group, or '
+            'by num_hosts and num_workers_per_host')
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+
 class Share(NamedTuple):
     """What one worker takes."""
     cpus: float
