@@ -68,8 +68,8 @@ make_dask() {
 }
 
 make_spark() {
-    # The last two are the estimators'.
-    pip pyspark==4.3.0 cloudpickle numpy pyarrow 'pandas<3'
+    # The last three are the estimators'.
+    pip pyspark==4.3.0 cloudpickle numpy pyarrow 'pandas<3' fsspec
     used 'pyspark.sql, pyspark.worker, pyarrow.dataset, pandas'
 }
 

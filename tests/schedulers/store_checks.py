@@ -5,7 +5,12 @@ import pickle
 import threading
 import unittest.mock
 
+import pyarrow
+from pyarrow import parquet
+
+from horovod.spark.common import preparing
 from horovod.spark.common.backend import Backend, LocalBackend
+from horovod.spark.common.reading import Reader, describe
 from horovod.spark.common.store import (DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore,
                                         Store)
 
@@ -32,7 +37,7 @@ def check_a_path_has_its_store(folder):
             ('gs://bucket/a b%20/', FilesystemStore, 'gs://bucket/a b%20', 'bucket/a b%20'),
             ('/a b/', LocalStore, 'file:///a b', '/a b'),
             ('abfs://c@a.dfs.core.windows.net/x', FilesystemStore,
-             'abfs://c@a.dfs.core.windows.net/x', 'c@a.dfs.core.windows.net/x'),
+             'abfs://c@a.dfs.core.windows.net/x', 'c/x'),
             ('dbfs:/x', DBFSLocalStore, 'file:///dbfs/x', '/dbfs/x'),
             ('/dbfs/x', DBFSLocalStore, 'file:///dbfs/x', '/dbfs/x'),
             ('here', LocalStore, f'file://{folder}/here', f'{folder}/here')]:
@@ -62,6 +67,47 @@ def check_what_is_written_is_read_by_who_gets_the_store(folder):
     remote = store.to_remote('r', 5)
     assert remote.train_data_path.endswith('intermediate_train_data.5') and remote.saving_runs
     assert Store.create(str(folder), save_runs=False).get_checkpoint_path('r') is None
+
+
+def check_a_file_system_of_fsspec_is_a_store(_):
+    """Of which a path without its scheme is not what the rest of the URL is."""
+    store = Store.create('memory://bucket/all', storage_options={})
+    data = store.get_train_data_path(1)
+    assert store.get_localized_path(data) == '/bucket/all/intermediate_train_data.1'
+    store.check_writable()
+    with store.fs.open_output_stream(f'{store.get_localized_path(data)}/part-0.parquet') as stream:
+        parquet.write_table(pyarrow.table({'x': [1., 2., 3.]}), stream)
+    assert store.is_parquet_dataset(data) and store.get_parquet_dataset(data).read().num_rows == 3
+    reader = Reader(store.fs, describe(store, data, ['x']), 0, 1, 2, shuffle=True)
+    assert sorted(x for batch in reader.epoch(0) for x in batch['x']) == [1, 2, 3]
+    for state in (b'first', b'second'):
+        store.write(store.get_checkpoint_path('r'), state)
+        assert pickle.loads(pickle.dumps(store)).read(store.get_checkpoint_path('r')) == state
+    with store.get_local_output_dir_fn('r')() as folder:
+        sync = store.sync_fn('r')
+        for text in ('1', '22'):
+            os.makedirs(f'{folder}/a b', exist_ok=True)
+            with open(f'{folder}/a b/c.ckpt', 'w', encoding='ascii') as stream:
+                stream.write(text)
+            sync(folder)
+    assert store.read(f'{store.get_run_path("r")}/a b/c.ckpt') == b'22'
+    assert store.get_checkpoints('r') == ['/bucket/all/runs/r/a b/c.ckpt']
+    for _ in range(2):
+        store.remove(data)
+        assert not store.exists(data) and not store.is_parquet_dataset(data)
+
+
+def check_spark_knows_s3_by_another_name(_):
+    def path(scheme, known=()):
+        def find(name, _):
+            if name not in known:
+                raise RuntimeError('No FileSystem for scheme')
+        df = unittest.mock.Mock()
+        df.sparkSession._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass = find
+        return preparing._for_spark(df, f'{scheme}://b/x')
+    assert path('s3') == path('s3n') == path('s3a') == 's3a://b/x'
+    assert path('s3', ['s3']) == 's3://b/x' and path('gcs') == path('gs') == 'gs://b/x'
+    assert path('abfss') == 'abfss://b/x'
 
 
 def check_a_full_store_says_so_and_keeps_what_it_has(folder):

@@ -345,10 +345,13 @@ class AbstractFilesystemStore(Store):
 class FilesystemStore(AbstractFilesystemStore):
     """A store at a URL: pyarrow's file systems (S3, Google's, Azure's, HDFS), or fsspec's."""
 
+    def _is_arrows(self) -> bool:
+        return scheme_of(self.prefix_path) in _ARROW and not self.storage_options
+
     def _connect(self) -> Any:
         fs = _pyarrow_fs()
         scheme = scheme_of(self.prefix_path)
-        if scheme in _ARROW and not self.storage_options:
+        if self._is_arrows():
             # Without the folder, in whose name a URL of pyarrow's would not take a space.
             host = urllib.parse.urlsplit(self.prefix_path).netloc
             return fs.FileSystem.from_uri(f'{_ARROW[scheme]}://{host}')[0]
@@ -360,6 +363,19 @@ class FilesystemStore(AbstractFilesystemStore):
             raise ImportError(f'{self.prefix_path}: pyarrow has no file system for {scheme}://, or '
                               'none that takes storage_options. That needs fsspec and its package '
                               f'for {scheme}: {error}') from error
+
+    def get_localized_path(self, path: str) -> str:
+        local = super().get_localized_path(path)
+        if local == path:
+            return path
+        if self._is_arrows():
+            where, slash, below = local.partition('/')
+            return where.partition('@')[0] + slash + below  # without the account of Azure's
+        try:
+            import fsspec
+            return fsspec.get_filesystem_class(scheme_of(path))._strip_protocol(path)
+        except (ImportError, ValueError):  # fs says what is missing
+            return local
 
     def copy(self, lpath: str, rpath: str, recursive: bool = False, **kwargs: Any) -> None:
         """Files of this host into the store."""
