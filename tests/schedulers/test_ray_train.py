@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / 'tests/behaviour'))
 from processes import assert_gone  # noqa: E402
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope='module')
@@ -22,7 +22,7 @@ def folder(program, tmp_path_factory):
     folder = tmp_path_factory.mktemp('train')
     installed = next((ROOT / '.venv').glob('lib/python3*/site-packages'))
     try:
-        program('apps', 'ray_train_job.py', folder, temp, also=installed)
+        program('apps', 'ray_train_job.py', folder, temp, also=installed, limit=540)
         yield folder
         assert_gone(temp)
     finally:
