@@ -219,7 +219,9 @@ def full(session):
         num_proc=2, store=Store.create(str(FOLDER / 'full/store')), model=model, verbose=0,
         loss=torch.nn.MSELoss(), optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         input_shapes=[[-1, 100]], feature_cols=['x'], label_cols=['y'], batch_size=8, epochs=1)
+    elsewhere = estimator.copy().setStore(Store.create('memory://x', storage_options={'skip': 0}))
     return {'error': error_of(lambda: estimator.fit(rows)),
+            'no connector': error_of(lambda: elsewhere.fit(rows)),
             'left': sorted(os.listdir(FOLDER / 'full/store'))}
 
 

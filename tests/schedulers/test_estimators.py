@@ -82,6 +82,9 @@ def test_a_store_without_room_is_named_and_nothing_is_left(on_hosts):
     assert re.match(r'OSError: \[Errno 28\] The store cannot write \S+/intermediate_train_data\S+: '
                     r'No space left on device. The store is full: make room', found['error']), found
     assert found['left'] == ['runs'], found
+    assert re.match(r'OSError: The store cannot write memory:\S+: UnsupportedFileSystemException: '
+                    'No FileSystem for scheme "memory". Spark has no package for this file ',
+                    found['no connector']), found
 
 
 @pytest.fixture(scope='module')

@@ -15,6 +15,8 @@ from horovod.spark.common.store import scheme_of, telling
 #: Of a row group: what a reader must have in memory at least.
 _GROUP_NBYTES = 32 << 20
 _COMPLETE = '_COMPLETE'
+#: Java's classes of errors where a file system is missing.
+_NO_CONNECTOR = ('UnsupportedFileSystemException', 'ClassNotFoundException', 'NoClassDefFoundError')
 _SCALE = 1 << 20
 #: By path: held while it is written, since tuning fits the same rows in several threads at once.
 _writing: Dict[str, threading.Lock] = {}
@@ -79,9 +81,15 @@ def _look(df: Any, names: Sequence[str], nulls: Sequence[str]) -> List[Any]:
 def _cause(error: BaseException) -> str:
     """What was behind an error of Spark's at first, without its calls."""
     java = getattr(error, 'java_exception', None)
-    while java is not None and java.getCause() is not None:
+    if java is None:
+        return str(error)
+    while java.getCause() is not None:
         java = java.getCause()
-    return str(error) if java is None else str(java.getMessage() or java.toString())
+    kind, text = java.getClass().getSimpleName(), java.getMessage()
+    if kind in _NO_CONNECTOR:
+        return (f'{kind}: {text}. Spark has no package for this file system, or not all of it: '
+                'spark.jars.packages adds such as org.apache.hadoop:hadoop-aws')
+    return str(text) if text and kind == 'IOException' else f'{kind}: {text}'
 
 
 def _for_spark(df: Any, path: str) -> str:

@@ -61,8 +61,8 @@ def telling(doing: str, path: str) -> Iterator[None]:
             number = next((code for code in remedies if os.strerror(code) in str(error)), None)
         remedy = remedies.get(number, '')
         kind = type(error) if isinstance(error, (FileNotFoundError, PermissionError)) else OSError
-        raise kind(number, f'The store cannot {doing} {path}: '
-                   f'{error.strerror or error}. {remedy}'.rstrip()) from error
+        text = f'The store cannot {doing} {path}: {error.strerror or error}. {remedy}'.rstrip()
+        raise (kind(text) if number is None else kind(number, text)) from error
 
 
 class Store:
