@@ -195,14 +195,27 @@ def few_rows(session):
     """On the hosts of a cluster, four ranks train with three rows: one has none."""
     import torch
 
-    from horovod.spark.torch import TorchEstimator
+    from horovod.spark.torch import TorchEstimator, TorchModel
+
+    class Own(TorchModel):
+        """As those that read a row's columns by themselves."""
+        def get_prediction_fn(self):
+            return lambda model, row: torch.cat([10 * model(torch.tensor([row['x']])),
+                                                 torch.tensor([row['y']])])
     rows = session.createDataFrame([(float(x), 2.0 * x) for x in range(3)], ['x', 'y'])
     model = torch.nn.Linear(1, 1)
     trained = TorchEstimator(
         num_proc=4, store=Store.create(str(FOLDER / 'few')), model=model, loss=torch.nn.MSELoss(),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1), input_shapes=[[-1, 1]],
         feature_cols=['x'], label_cols=['y'], batch_size=2, epochs=3, verbose=0).fit(rows)
-    return {'losses': [one['train']['loss'] for one in trained.getHistory()],
+    own = Own(model=trained.getModel(), feature_columns=['x'], label_columns=['y'],
+              input_shapes=[[-1, 1]])
+    predicted = [row['y__output'] for row in trained.transform(rows).orderBy('x').collect()]
+    by_rows = [float(trained.get_prediction_fn()(trained.getModel(), row))
+               for row in rows.orderBy('x').collect()]
+    return {'predicted': predicted, 'by rows': by_rows,
+            'own': [list(row['y__output']) for row in own.transform(rows).orderBy('x').collect()],
+            'losses': [one['train']['loss'] for one in trained.getHistory()],
             'rows': trained.transform(rows).count(),
             'executors': len(session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1}
 

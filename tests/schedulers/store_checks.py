@@ -58,6 +58,7 @@ def check_what_is_written_is_read_by_who_gets_the_store(folder):
         store.write(store.get_checkpoint_path('r'), data)
     there = pickle.loads(pickle.dumps(store))
     assert there.read(f'file://{folder}/runs/r/state.pt') == b'second'
+    assert there.read_serialized_keras_model(f'{folder}/runs/r/state.pt', None, {}) == 'c2Vjb25k'
     assert there.exists(folder.as_uri()) and not there.exists(f'{folder}/nothing')
     with there.get_local_output_dir_fn('r')() as output:
         with open(f'{output}/a.ckpt', 'w', encoding='ascii'):

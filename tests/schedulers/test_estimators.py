@@ -77,6 +77,13 @@ def test_ranks_on_other_hosts_train_with_fewer_rows_than_ranks(on_hosts):
     assert len(found['losses']) == 3 and found['losses'][2] < found['losses'][0], found
 
 
+def test_a_model_of_ones_own_predicts_by_rows(on_hosts):
+    found = on_hosts['few rows']
+    assert found['by rows'] == pytest.approx(found['predicted'])
+    assert found['own'] == [pytest.approx([10 * y, 2 * x])
+                            for x, y in enumerate(found['predicted'])]
+
+
 def test_a_store_without_room_is_named_and_nothing_is_left(on_hosts):
     found = on_hosts['full']
     assert re.match(r'OSError: \[Errno 28\] The store cannot write \S+/intermediate_train_data\S+: '

@@ -181,7 +181,8 @@ class HorovodEstimator(Estimator, EstimatorParams, Writable, Readable):
         raise NotImplementedError
 
 
-def _as_array(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
+    """A cell of Spark's."""
     if hasattr(value, 'toArray'):  # a vector of Spark's ML
         return value.toArray()
     return np.frombuffer(value, np.uint8) if isinstance(value, (bytes, bytearray)) else \
@@ -199,14 +200,13 @@ def _fields(output: np.ndarray, kind: str) -> List[Any]:
         [round(value) if math.isfinite(value) else None for value in numbers]
 
 
-def _predicted(rows: Iterator[Any], features: Sequence[str], kinds: Sequence[str],
+def _predicted(rows: Iterator[Any], kinds: Sequence[str],
                make: Callable[[], Callable]) -> Iterator[Any]:
     """Within a task: the rows, and behind them what the model says."""
     predict = make()
 
     def batch(held: List[Any]) -> Iterator[Any]:
-        outputs = predict([np.stack([_as_array(row[name]) for row in held]) for name in features])
-        columns = [_fields(output, kind) for output, kind in zip(outputs, kinds)]
+        columns = [_fields(output, kind) for output, kind in zip(predict(held), kinds)]
         for row, *more in zip(held, *columns):
             yield (*row, *more)
 
@@ -233,17 +233,33 @@ class HorovodModel(Model, ModelParams, Writable, Readable):
         outputs' arrays."""
         raise NotImplementedError
 
+    def _of_rows(self) -> Callable[[], Callable]:
+        """The same, of a list of Spark's rows."""
+        features, make = list(self.getFeatureColumns()), self._predictor()
+
+        def make_of_rows() -> Callable:
+            predict = make()
+            return lambda rows: predict(
+                [np.stack([as_array(row[name]) for row in rows]) for name in features])
+        return make_of_rows
+
+    def _about(self) -> Dict[str, Any]:
+        """What metadata() has made."""
+        return json.loads(self.getOrDefault('_metadata') or '{}')
+
+    def _sizes(self) -> Optional[List[int]]:
+        """Elements of each output for one row; None: a row is tried."""
+        return self._about().get('sizes')
+
     def _kinds(self, df: Any) -> List[str]:
         """Of each output: 'vector', 'long' or 'double'. One number for a label of whole numbers is
         rounded, as Horovod does; null where it is NaN."""
-        known = json.loads(self.getOrDefault('_metadata') or '{}')
-        sizes = known.get('sizes')
+        known, sizes = self._about(), self._sizes()
         if sizes is None:
-            first = preparing.select(df, self.getFeatureColumns()).first()
+            first = df.first()
             if first is None:
                 return ['double'] * len(self.getLabelColumns())
-            outputs = self._predictor()()([_as_array(value)[None] for value in first])
-            sizes = [int(np.prod(output.shape[1:])) for output in outputs]
+            sizes = [int(np.prod(output.shape[1:])) for output in self._of_rows()()([first])]
         labels = known.get('labels') or [None] * len(sizes)
         return ['vector' if size != 1 or label == 'vector' else 'long' if label == 'long' else
                 'double' for size, label in zip(sizes, labels)]
@@ -263,8 +279,8 @@ class HorovodModel(Model, ModelParams, Writable, Readable):
         made = {'vector': VectorUDT(), 'long': types.LongType(), 'double': types.DoubleType()}
         schema = types.StructType([*df.schema.fields, *[
             types.StructField(name, made[kind]) for name, kind in zip(names, kinds)]])
-        features, make = list(self.getFeatureColumns()), self._predictor()
-        rows = df.rdd.mapPartitions(lambda part: _predicted(part, features, kinds, make))
+        make = self._of_rows()
+        rows = df.rdd.mapPartitions(lambda part: _predicted(part, kinds, make))
         return df.sparkSession.createDataFrame(rows, schema, verifySchema=False)
 
 

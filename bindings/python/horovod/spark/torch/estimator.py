@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchEstimator, which trains a PyTorch model on a DataFrame, and TorchModel, which predicts."""
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
+import numpy as np
 from pyspark import keyword_only
 
 try:
@@ -11,7 +12,8 @@ except ImportError as error:
                       'pip install torch') from error
 
 from horovod.spark.common import preparing
-from horovod.spark.common.estimator import HorovodEstimator, HorovodModel, metadata
+from horovod.spark.common.estimator import (HorovodEstimator, HorovodModel, as_array,
+                                            metadata)
 from horovod.spark.common.params import Known, parameters
 from horovod.spark.torch import remote
 
@@ -164,5 +166,40 @@ class TorchModel(HorovodModel):
                 with torch.no_grad():
                     outputs = model(*remote.inputs_of(arrays, shapes, 'cpu'))
                 return [output.float().numpy() for output in _list(outputs)]
+            return predict
+        return make
+
+    def get_prediction_fn(self) -> Callable[[Any, Any], Any]:
+        """What says of (model, row) what the model predicts, with gradients off; row: one of
+        Spark's. A class of your own may have another one: transform() calls it, row by row."""
+        features, shapes = list(self.getFeatureColumns()), self.getInputShapes()
+
+        def predict(model: Any, row: Any) -> Any:
+            arrays = [as_array(row[name])[None] for name in features]
+            with torch.no_grad():
+                return model(*remote.inputs_of(arrays, shapes, 'cpu'))
+        return predict
+
+    def _has_own(self) -> bool:
+        return type(self).get_prediction_fn is not TorchModel.get_prediction_fn
+
+    def _sizes(self) -> Optional[List[int]]:
+        return None if self._has_own() else super()._sizes()
+
+    def _of_rows(self) -> Callable[[], Callable]:
+        if not self._has_own():
+            return super()._of_rows()
+        import cloudpickle
+        data = cloudpickle.dumps((copied(self.getModel())[0], self.get_prediction_fn()))
+
+        def make() -> Callable:
+            model, function = cloudpickle.loads(data)
+            model.eval()
+
+            def predict(rows: List[Any]) -> List[Any]:
+                with torch.no_grad():
+                    found = [_list(function(model, row)) for row in rows]
+                return [np.stack([torch.as_tensor(output).float().numpy().reshape(-1)
+                                  for output in outputs]) for outputs in zip(*found)]
             return predict
         return make
