@@ -502,6 +502,11 @@ def part_folder(part):
     return pytest(part, [f'tests/{part}'], '-m', 'not soak')
 
 
+def part_schedulers(part):
+    """Its files wait for Spark's and Ray's processes, each for its own."""
+    return pytest(part, ['tests/schedulers'], '-n', 2, '--dist', 'loadfile', '-m', 'not soak')
+
+
 def part_variants(part):
     """Other versions, launchers and numbers of ranks of what CI tries (tests/variants.py)."""
     paths = {folder: [f'tests/{folder}'] for folder in ('python', 'torch2', 'tensorflow',
@@ -624,7 +629,7 @@ PARTS = {
                   Part('tensorflow', part_folder, 1.1, 490),
                   Part('tsan', part_tsan, 1.0, 340), Part('packages', part_packages, 0.9, 165),
                   Part('fresh', part_folder, 0.6, 200), Part('jax', part_folder, 0.8, 145),
-                  Part('schedulers', part_folder, 1.0, 345),
+                  Part('schedulers', part_schedulers, 0.7, 580),
                   Part('install', part_install, 0.6, 120), Part('slow', part_slow, 1.2, 130),
                   Part('asan-ranks', part_asan_ranks, 1.6, 125)],
     'soak': [Part('random', part_random, 1.0, 3), Part('fuzz', part_fuzz, 1.0, 2),
