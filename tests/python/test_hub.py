@@ -325,6 +325,16 @@ def test_an_exchange_that_was_given_up_is_not_taken_for_the_next(modules, hub):
         way.close()
 
 
+def test_of_many_that_are_late_some_are_named(modules, hub):
+    first, *others = ways(modules, hub(11), 11)
+    with pytest.raises(TimeoutError) as told:
+        first.gather(b'', 0.01)
+    text = str(told.value)
+    assert text.startswith('rank 1 on m, rank 2 on m, ') and ', rank 8 on m and 2 more did ' in text
+    for way in (first, *others):
+        way.close()
+
+
 @pytest.mark.parametrize('far', [False, True])
 def test_who_calls_init_again_meets_the_others(modules, hub, monkeypatch, far):
     """far: another one is in the second exchange of the meeting that was given up."""

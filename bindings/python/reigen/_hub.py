@@ -205,7 +205,8 @@ class Hub:
 
     def _take(self, index: int, fields: Dict[str, Any], data: bytes) -> None:
         if fields['kind'] == 'misses':
-            self._tell(index, 'missing', ranks=self._missing(index, fields['epoch']))
+            ranks = self._missing(index, fields['epoch'])
+            self._tell(index, 'missing', ranks=ranks[:fields['most']], count=len(ranks))
             return
         if fields['kind'] != 'gather':
             self._put(fields['kind'], index, fields, data)

@@ -73,7 +73,7 @@ class _Way:
         self.line = Line(sock, call.key, called=False, greet_s=_CONNECT_S)
         self.started: 'queue.Queue[Optional[Dict[str, Any]]]' = queue.Queue()
         self._gathered: 'queue.Queue[Optional[Tuple[Dict[str, Any], bytes]]]' = queue.Queue()
-        self._missed: 'queue.Queue[List[Tuple[int, str]]]' = queue.Queue()
+        self._missed: 'queue.Queue[Tuple[List[Tuple[int, str]], int]]' = queue.Queue()
         self._key, self._turns, self._epoch = call.key, itertools.count(), 0
         self._round = 0  # of exchanges: each meeting has one
         self.stopped = self._closing = False
@@ -102,7 +102,7 @@ class _Way:
         elif fields['kind'] == 'heard':
             self.heard.set()
         elif fields['kind'] == 'missing':
-            self._missed.put(fields['ranks'])
+            self._missed.put((fields['ranks'], fields['count']))
         elif fields['kind'] in ('gathered', 'apart'):
             self._gathered.put((fields, data))
         elif fields['kind'] == 'stop':
@@ -144,14 +144,15 @@ class _Way:
 
     def _missing(self) -> str:
         """Those that an exchange waits for."""
-        ranks: List[Tuple[int, str]] = []
         self._missed = queue.Queue()  # the old one may have a late answer
-        with contextlib.suppress(queue.Empty):
-            self.line.send('misses', epoch=self._epoch)
-            ranks = self._missed.get(timeout=_HEARD_S)
-        named = [f'rank {rank} on {host}' for rank, host in ranks[:_NAMED]]
-        more = f' and {len(ranks) - _NAMED} more' if len(ranks) > _NAMED else ''
-        return ', '.join(named) + more if named else 'some ranks'
+        self.line.send('misses', epoch=self._epoch, most=_NAMED)
+        try:
+            ranks, count = self._missed.get(timeout=_HEARD_S)
+        except queue.Empty:
+            ranks, count = [], 0
+        named = ', '.join(f'rank {rank} on {host}' for rank, host in ranks)
+        more = f' and {count - len(ranks)} more' if count > len(ranks) else ''
+        return named + more or 'some ranks'
 
     def _check(self) -> None:
         """Raises, if those who meet cannot all come any more."""
