@@ -8,7 +8,7 @@ import unittest.mock
 import pyarrow
 from pyarrow import parquet
 
-from horovod.spark.common import preparing
+from horovod.spark.common import hadoop
 from horovod.spark.common.backend import Backend, LocalBackend
 from horovod.spark.common.reading import Reader, describe
 from horovod.spark.common.store import (DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore,
@@ -105,10 +105,41 @@ def check_spark_knows_s3_by_another_name(_):
                 raise RuntimeError('No FileSystem for scheme')
         df = unittest.mock.Mock()
         df.sparkSession._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass = find
-        return preparing._for_spark(df, f'{scheme}://b/x')
+        return hadoop.path_of(df, f'{scheme}://b/x')
     assert path('s3') == path('s3n') == path('s3a') == 's3a://b/x'
     assert path('s3', ['s3']) == 's3://b/x' and path('gcs') == path('gs') == 'gs://b/x'
     assert path('abfss') == 'abfss://b/x'
+
+
+def check_spark_is_told_what_the_store_is(_):
+    """By s3fs's names and by those of its clients, unless Spark has been told itself."""
+    def told(options, path='s3://b/x', **known):
+        known = {name.replace('_', '.'): where for name, where in known.items()}
+        df = unittest.mock.Mock()
+        df.sparkSession._jsparkSession.sessionState().newHadoopConf().getPropertySources = \
+            lambda name: known.get(name[len('fs.s3a.'):])
+        found = hadoop.options_of(df, Store.create(path, storage_options=options), path)
+        return {name[len('fs.s3a.'):]: value for name, value in found.items()}
+    where = {'endpoint': 'http://h:1', 'endpoint.region': 'us-east-1', 'path.style.access': 'true'}
+    who = {'access.key': 'k', 'secret.key': 's', 'session.token': ''}
+    given = {'key': 'k', 'secret': 's', 'endpoint_url': 'http://h:1'}
+    assert told(given) == told(given, 's3a://b/x') == {**who, **where}
+    assert told({'client_kwargs': {'aws_access_key_id': 'k', 'aws_secret_access_key': 's',
+                                   'endpoint_url': 'http://h:1'}}) == {**who, **where}
+    assert told({**given, 'token': 't'})['session.token'] == 't'
+    assert told({'anon': True})['aws.credentials.provider'].endswith('.s3a.AnonymousAWS'
+                                                                     'CredentialsProvider')
+    assert told({'endpoint_url': 'https://s3.eu-west-1.amazonaws.com'}) == {
+        'endpoint': 'https://s3.eu-west-1.amazonaws.com'}
+    user = ["Set by Spark from keys starting with 'spark.hadoop'"]
+    assert told(given, access_key=user) == where and told(given, endpoint=user) == who
+    assert told(given, endpoint_region=user) == {
+        **who, 'endpoint': 'http://h:1', 'path.style.access': 'true'}
+    assert told(given, bucket_b_endpoint=user) == who
+    # Neither Hadoop's defaults nor variables of Amazon's say what the store is.
+    assert told(given, aws_credentials_provider=['core-default.xml'], session_token=[
+        'Set by Spark on h from AWS_SESSION_TOKEN']) == {**who, **where}
+    assert told({}) == {} and told(given, 'memory://x') == {}
 
 
 def check_a_full_store_says_so_and_keeps_what_it_has(folder):

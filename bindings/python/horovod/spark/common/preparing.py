@@ -9,8 +9,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from pyspark.sql import functions as F
 
-from horovod.spark.common import reading
-from horovod.spark.common.store import scheme_of, telling
+from horovod.spark.common import hadoop, reading
+from horovod.spark.common.store import telling
 
 #: Of a row group: what a reader must have in memory at least.
 _GROUP_NBYTES = 32 << 20
@@ -92,28 +92,14 @@ def _cause(error: BaseException) -> str:
     return str(text) if text and kind == 'IOException' else f'{kind}: {text}'
 
 
-def _for_spark(df: Any, path: str) -> str:
-    """That path as Spark's Hadoop names it, to which S3 is s3a, but for Amazon's own Hadoop."""
-    scheme = scheme_of(path)
-    other = {'s3': 's3a', 's3n': 's3a', 'gcs': 'gs'}.get(scheme)
-    if other is None:
-        return path
-    session = df.sparkSession
-    try:
-        session._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
-            scheme, session._jsc.hadoopConfiguration())
-    except Exception:  # it knows no such scheme
-        return other + path[len(scheme):]
-    return path
-
-
 def _write(df: Any, store: Any, path: str, partitions: int) -> None:
     store.remove(path)  # what an interrupted write has left
     try:
         (df.repartition(partitions).write.mode('overwrite')
          .option('parquet.block.size', _GROUP_NBYTES)
          .option('compression', 'lz4_raw')  # fast, and Spark has it in Java: no library is loaded
-         .parquet(_for_spark(df, path)))
+         .options(**hadoop.options_of(df, store, path))
+         .parquet(hadoop.path_of(df, path)))
         store.write_text(f'{path}/{_COMPLETE}', '')
     except Exception as error:
         with contextlib.suppress(Exception):  # the first one says more

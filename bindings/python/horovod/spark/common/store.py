@@ -25,6 +25,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 _ARROW = {'s3': 's3', 's3a': 's3', 's3n': 's3', 'gs': 'gs', 'gcs': 'gs', 'abfs': 'abfs',
           'abfss': 'abfss', 'hdfs': 'hdfs', 'viewfs': 'viewfs'}
 
+#: The names of S3, which has no folders.
+S3 = ('s3', 's3a', 's3n')
+
 
 def _pyarrow_fs() -> Any:
     try:
