@@ -142,6 +142,16 @@ def check_spark_is_told_what_the_store_is(_):
     assert told({}) == {} and told(given, 'memory://x') == {}
 
 
+def check_what_others_write_into_a_store_is_seen(_):
+    """fsspec's file systems may remember what they have listed."""
+    with unittest.mock.patch('fsspec.filesystem') as made:
+        unittest.mock.seal(made)
+        for options, used in [({}, False), ({'use_listings_cache': True}, True)]:
+            raised(Exception, lambda: Store.create('s3://b/x', storage_options={
+                'anon': True, **options})._connect())
+            assert made.call_args[1] == {'anon': True, 'use_listings_cache': used}
+
+
 def check_a_full_store_says_so_and_keeps_what_it_has(folder):
     store = Store.create(str(folder))
     store.write(store.get_checkpoint_path('r'), b'first')

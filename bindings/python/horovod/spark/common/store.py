@@ -367,8 +367,9 @@ class FilesystemStore(AbstractFilesystemStore):
             return fs.FileSystem.from_uri(f'{_ARROW[scheme]}://{host}')[0]
         try:
             import fsspec
-            return fs.PyFileSystem(fs.FSSpecHandler(
-                fsspec.filesystem(scheme, **self.storage_options)))
+            # Spark and other programs write there, too: what was listed before may have changed.
+            return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(
+                scheme, **{'use_listings_cache': False, **self.storage_options})))
         except (ImportError, ValueError) as error:
             raise ImportError(f'{self.prefix_path}: pyarrow has no file system for {scheme}://, or '
                               'none that takes storage_options. That needs fsspec and its package '
