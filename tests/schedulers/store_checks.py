@@ -152,6 +152,24 @@ def check_what_others_write_into_a_store_is_seen(_):
             assert made.call_args[1] == {'anon': True, 'use_listings_cache': used}
 
 
+def check_no_bucket_is_made(_):
+    for path, folders in [('s3://b/x', []), ('s3a://b/x', []), ('memory://b/x', ['/b/x'])]:
+        store = Store.create(path, storage_options={'anon': True})
+        store._connected = unittest.mock.MagicMock()
+        store.write(f'{path}/name', b'')
+        assert [call[0][0] for call in store.fs.create_dir.call_args_list] == folders
+
+
+def check_errors_of_other_packages_name_the_store(_):
+    class Unreachable(Exception):
+        pass
+    store = Store.create('s3://b/x', storage_options={'anon': True})
+    store._connected = unittest.mock.Mock()
+    store.fs.open_input_stream.side_effect = Unreachable('http://h:1')
+    raised(OSError, lambda: store.read('s3://b/x/y'), 'cannot read s3://b/x/y: Unreachable: http://'
+           'h:1', 'storage_options are right')
+
+
 def check_a_full_store_says_so_and_keeps_what_it_has(folder):
     store = Store.create(str(folder))
     store.write(store.get_checkpoint_path('r'), b'first')

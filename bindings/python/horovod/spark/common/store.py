@@ -67,6 +67,11 @@ def telling(doing: str, path: str) -> Iterator[None]:
         kind = type(error) if isinstance(error, (FileNotFoundError, PermissionError)) else OSError
         text = f'The store cannot {doing} {path}: {error.strerror or error}. {remedy}'.rstrip()
         raise (kind(text) if number is None else kind(number, text)) from error
+    except ImportError:
+        raise
+    except Exception as error:  # fsspec's packages have errors of their own
+        raise OSError(f'The store cannot {doing} {path}: {type(error).__name__}: {error}. See that '
+                      'this host reaches it, and that storage_options are right') from error
 
 
 class Store:
@@ -214,6 +219,9 @@ class AbstractFilesystemStore(Store):
         """What the file system calls that path: no scheme. As Spark does, it takes a % as it is."""
         return path.split('://', 1)[1] if '://' in path else path
 
+    def _make_folder(self, local: str) -> None:
+        self.fs.create_dir(local, recursive=True)
+
     def _kind(self, path: str) -> str:
         return self.fs.get_file_info(self.get_localized_path(path)).type.name
 
@@ -237,7 +245,7 @@ class AbstractFilesystemStore(Store):
         local = self.get_localized_path(path)
         part = f'{local}.part-{_own()}'
         with telling('write', path):
-            self.fs.create_dir(posixpath.dirname(local), recursive=True)
+            self._make_folder(posixpath.dirname(local))
             try:
                 with self.fs.open_output_stream(part) as stream:
                     stream.write(data)
@@ -354,6 +362,10 @@ class AbstractFilesystemStore(Store):
 
 class FilesystemStore(AbstractFilesystemStore):
     """A store at a URL: pyarrow's file systems (S3, Google's, Azure's, HDFS), or fsspec's."""
+
+    def _make_folder(self, local: str) -> None:
+        if scheme_of(self.prefix_path) not in S3:  # where s3fs would make the bucket, if need be
+            super()._make_folder(local)
 
     def _is_arrows(self) -> bool:
         return scheme_of(self.prefix_path) in _ARROW and not self.storage_options
