@@ -11,7 +11,6 @@
 Paths are URLs, as Spark takes them. A store travels to the ranks with the training function: it
 holds names and settings only, and connects where it is used.
 """
-import base64
 import contextlib
 import errno
 import os
@@ -20,6 +19,8 @@ import tempfile
 import urllib.parse
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from horovod.runner.common.util import codec
 
 #: Schemes that pyarrow reads itself; fsspec has the others, where it is installed.
 _ARROW = {'s3': 's3', 's3a': 's3', 's3n': 's3', 'gs': 'gs', 'gcs': 'gs', 'abfs': 'abfs',
@@ -236,9 +237,9 @@ class AbstractFilesystemStore(Store):
 
     def read_serialized_keras_model(self, ckpt_path: str, model: Any = None,
                                     custom_objects: Any = None) -> str:
-        """A checkpoint's bytes in base64, as Horovod's callers take them. The others say nothing
-        here: a checkpoint has the whole model."""
-        return base64.b64encode(self.read(ckpt_path)).decode()
+        """A checkpoint's bytes, of which codec.loads_base64() makes bytes again, as Horovod's
+        callers do. The others say nothing here: a checkpoint has the whole model."""
+        return codec.dumps_base64(self.read(ckpt_path))
 
     def write(self, path: str, data: bytes) -> None:
         """The file has its name when it is complete; what it replaces stays until then."""
@@ -502,7 +503,7 @@ class DBFSLocalStore(LocalStore):
 
     @classmethod
     def matches_dbfs(cls, path: str) -> bool:
-        return path.startswith(('dbfs:/', '/dbfs/', 'file:///dbfs/'))
+        return path.startswith(('dbfs:/', '/dbfs/', 'file:///dbfs/', 'file:/dbfs/'))
 
     @staticmethod
     def normalize_path(path: str) -> str:
