@@ -47,6 +47,21 @@ def share_right(predicted):
     return sum(int(np.argmax(row['digit__output'])) == row['digit'] for row in found) / 300
 
 
+def related(estimator, model, prefix):
+    """Whether they are what Horovod's names in the module of their estimator say."""
+    import importlib
+
+    from horovod.spark.common.serialization import HorovodParamsReader, HorovodParamsWriter
+    module = importlib.import_module(f'horovod.spark.{prefix}.estimator')
+    name = 'Keras' if prefix == 'keras' else 'Torch'
+    kinds = {part: getattr(module, f'{name}EstimatorParams{part}')
+             for part in ('Writer', 'Writable', 'Reader', 'Readable')}
+    return all([isinstance(one, kinds['Writable']) and isinstance(one, kinds['Readable']) and
+                isinstance(one.write(), kinds['Writer']) and
+                isinstance(type(one).read(), kinds['Reader']) for one in (estimator, model)] +
+               [kinds['Writer'] is HorovodParamsWriter, kinds['Reader'] is HorovodParamsReader])
+
+
 def error_of(function):
     try:
         function()
@@ -175,6 +190,8 @@ def pytorch(session):
                     for one in group['params']),
         'rate': second.getOptimizer().param_groups[0]['lr'],
         'epochs': again.getEpochs(), 'id': second.getRunId(), 'together': together(rows, store),
+        'related': related(again, loaded, 'torch'),
+        'respelt': loaded.copy().setLabelColoumns(['d']).getLabelColumns(),
         'errors': {
             'column': error_of(lambda: wrong.setFeatureCols(['pixel']).fit(rows)),
             'type': error_of(lambda: wrong.setFeatureCols(['when']).fit(

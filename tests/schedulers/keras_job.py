@@ -15,6 +15,7 @@ from estimator_job import FOLDER, error_of, frame, killer, share_right
 from horovod.keras.callbacks import BestModelCheckpoint
 from sparkdl.horovod.tensorflow.keras import LogCallback
 
+from horovod.runner.common.util import codec
 from horovod.spark.common import estimator as common
 from horovod.spark.common.backend import LocalBackend, SparkBackend
 from horovod.spark.common.store import Store
@@ -72,6 +73,9 @@ def saved(trained, estimator, test):
     same = [np.allclose(a, b) for other in (kept, loaded.getModel())
             for a, b in zip(trained.getModel().get_weights(), other.get_weights())]
     return {'right': share_right(loaded.transform(test)), 'same': same, 'epochs': again.getEpochs(),
+            'related': estimator_job.related(again, loaded, 'keras'),
+            'format': codec.loads_base64(store.read_serialized_keras_model(
+                store.get_checkpoint_path('keras'), loaded.getModel(), {}))[1:4].decode(),
             'files': len(list((FOLDER / 'keras-saved/pickled').glob('*.parquet')))}
 
 

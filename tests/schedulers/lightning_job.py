@@ -118,6 +118,7 @@ def modern(folder):
             'right': float((found.numpy() == labels[-300:]).mean()),
             'untouched': bool((model.body[0].weight == before).all()),
             'run': sorted(os.listdir(folder / 'store/runs/lightning')),
+            'related': estimator_job.related(estimator, second, 'lightning'),
             'logs': sorted(os.listdir(folder / 'store/runs/lightning/logs')),
             'errors': errors(estimator, Net)}
 

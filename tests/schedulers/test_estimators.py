@@ -146,6 +146,7 @@ def test_all_that_a_fit_can_be_told_goes_together(trained):
 def test_what_is_saved_is_loaded(trained):
     assert trained['loaded'] == trained['right']
     assert trained['pair'] and trained['epochs'] == 3
+    assert trained['related'] and trained['respelt'] == ['d']
 
 
 @pytest.mark.parametrize('name, text', [
@@ -192,6 +193,7 @@ def test_what_keras_has_saved_is_loaded(keras):
     found = keras['saved']
     assert found['right'] == keras['right'] and found['same'] == [True] * 12
     assert found['epochs'] == 3 and found['files'] > 1
+    assert found['related'] and found['format'] == 'HDF'
 
 
 def test_ranks_end_together_where_one_alone_wants_to(by_keras):

@@ -168,3 +168,7 @@ class EstimatorParams(Holder):
     Known('_metadata', 'Metadata', None, 'of the columns'))
 class ModelParams(Holder):
     """Of all trained models."""
+
+    def setLabelColoumns(self, value: Any) -> Any:
+        """setLabelColumns(), as Horovod spells it."""
+        return self._set(label_columns=value)

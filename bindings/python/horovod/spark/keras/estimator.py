@@ -8,7 +8,8 @@ import numpy as np
 from pyspark import TaskContext, keyword_only
 
 from horovod.spark.common import preparing
-from horovod.spark.common.estimator import HorovodEstimator, HorovodModel, metadata
+from horovod.spark.common.estimator import (HorovodEstimator, HorovodModel, HorovodParamsReader,
+                                            HorovodParamsWriter, Readable, Writable, metadata)
 from horovod.spark.common.params import Known, parameters
 from horovod.spark.keras import devices, packing, remote
 
@@ -204,3 +205,8 @@ class KerasModel(_Packed, HorovodModel):
                     return remote.outputs_of(model.predict_on_batch(inputs))
             return predict
         return make
+
+
+# Horovod has these for each framework.
+KerasEstimatorParamsWriter, KerasEstimatorParamsWritable = HorovodParamsWriter, Writable
+KerasEstimatorParamsReader, KerasEstimatorParamsReadable = HorovodParamsReader, Readable

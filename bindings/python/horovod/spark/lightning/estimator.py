@@ -17,7 +17,9 @@ if not flavour.there():
 
 from horovod.spark import torch as plain  # noqa: E402
 from horovod.spark.lightning import remote  # noqa: E402
-from horovod.spark.torch.estimator import copied  # noqa: E402
+from horovod.spark.torch.estimator import (TorchEstimatorParamsReadable,  # noqa: E402, F401
+                                           TorchEstimatorParamsReader, TorchEstimatorParamsWritable,
+                                           TorchEstimatorParamsWriter, copied)
 from horovod.spark.torch.remote import load  # noqa: E402
 
 #: Scripts compare Lightning's version with it.

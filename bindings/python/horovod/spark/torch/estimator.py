@@ -12,7 +12,8 @@ except ImportError as error:
                       'pip install torch') from error
 
 from horovod.spark.common import preparing
-from horovod.spark.common.estimator import (HorovodEstimator, HorovodModel, as_array,
+from horovod.spark.common.estimator import (HorovodEstimator, HorovodModel, HorovodParamsReader,
+                                            HorovodParamsWriter, Readable, Writable, as_array,
                                             metadata)
 from horovod.spark.common.params import Known, parameters
 from horovod.spark.torch import remote
@@ -203,3 +204,8 @@ class TorchModel(HorovodModel):
                                   for output in outputs]) for outputs in zip(*found)]
             return predict
         return make
+
+
+# Horovod has these for each framework.
+TorchEstimatorParamsWriter, TorchEstimatorParamsWritable = HorovodParamsWriter, Writable
+TorchEstimatorParamsReader, TorchEstimatorParamsReadable = HorovodParamsReader, Readable
